@@ -1,0 +1,43 @@
+// The peer's half of the benches: the same work as `bench/src/ours.rs`, on workerd.
+import { DurableObject } from "cloudflare:workers";
+
+export class Counter extends DurableObject {
+  // The HTTP counter: storage read-modify-write and reply.
+  fetch(_request) {
+    return new Response(String(this.increment()));
+  }
+
+  increment() {
+    const next = (this.ctx.storage.kv.get("count") ?? 0) + 1;
+    this.ctx.storage.kv.put("count", next);
+    return next;
+  }
+
+  ping(value) {
+    return value;
+  }
+
+  // A schema and a few rows, for the memory bench.
+  touch() {
+    const sql = this.ctx.storage.sql;
+    sql.exec("CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY, k INTEGER NOT NULL, v TEXT NOT NULL)");
+    sql.exec("CREATE INDEX IF NOT EXISTS items_k ON items (k)");
+    for (let i = 0; i < 5; i++) sql.exec("INSERT INTO items (k, v) VALUES (?, ?)", i, "some text of a row");
+    return sql.exec("SELECT count(*) AS n FROM items").one().n;
+  }
+}
+
+export default {
+  async fetch(request, env) {
+    const path = new URL(request.url).pathname;
+    const object = (name) => env.COUNTER.get(env.COUNTER.idFromName(name));
+    if (path.startsWith("/count/")) return object(path.slice(7)).fetch(request);
+    if (path.startsWith("/touch/")) return new Response(String(await object(path.slice(7)).touch()));
+    // /rpc/{read|write}/{calls}: that many RPC round trips, one after the other, timed by the caller.
+    const [, , kind, calls] = path.split("/");
+    const stub = object("rpc");
+    let last = 0;
+    for (let i = 0; i < Number(calls); i++) last = kind === "write" ? await stub.increment() : await stub.ping(i);
+    return new Response(String(last));
+  },
+};

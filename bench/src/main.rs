@@ -1,0 +1,70 @@
+//! The benches of abide: one binary, one subcommand for each question.
+//!
+//! Every measurement is printed beside the latency of `fdatasync` on the same disk at that moment and, where
+//! there is one, beside a peer that did the same work in the same run. With `--json` each is one line of JSON.
+//! Nothing here asserts on time; wrong answers (a lost count, a reply out of order) are errors.
+#![forbid(unsafe_code)]
+
+mod benches;
+mod context;
+mod crew;
+mod figures;
+mod load;
+mod ours;
+mod peers;
+mod probe;
+mod process;
+mod report;
+mod workload;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Measures abide beside its peers.
+#[derive(Parser)]
+#[command(name = "bench", version)]
+struct Cli {
+    #[command(flatten)]
+    settings: context::Settings,
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// (a) Durable small commits per second, beside one SQLite file per object.
+    Commits(benches::commits::Options),
+    /// (b) An HTTP counter (read-modify-write and reply), beside workerd.
+    Http(benches::http::Options),
+    /// (c) An in-process RPC round trip, without a write and with one.
+    Rpc(benches::rpc::Options),
+    /// (d) Cold start of an existing object, and of a new one.
+    ColdStart(benches::cold_start::Options),
+    /// (e) Resident memory of each touched object.
+    Memory(benches::memory::Options),
+    /// (f) Seconds to reopen a store for each GB of log left by a crash.
+    Recovery(benches::recovery::Options),
+    /// (g) A hundred parents and their children, one query at a time and with a JOIN.
+    NPlusOne(benches::n_plus_one::Options),
+    /// The other process of a bench; not for people.
+    #[command(hide = true)]
+    Child(ours::child::Options),
+}
+
+fn main() -> Result<()> {
+    let cli = Cli::parse();
+    if let Bench::Child(options) = cli.bench {
+        return ours::child::run(&options);
+    }
+    let context = context::Context::new(cli.settings)?;
+    match cli.bench {
+        Bench::Commits(options) => benches::commits::run(&context, &options),
+        Bench::Http(options) => benches::http::run(&context, &options),
+        Bench::Rpc(options) => benches::rpc::run(&context, &options),
+        Bench::ColdStart(options) => benches::cold_start::run(&context, &options),
+        Bench::Memory(options) => benches::memory::run(&context, &options),
+        Bench::Recovery(options) => benches::recovery::run(&context, &options),
+        Bench::NPlusOne(options) => benches::n_plus_one::run(&context, &options),
+        Bench::Child(_) => unreachable!("handled above"),
+    }
+}

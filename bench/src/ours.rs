@@ -1,0 +1,6 @@
+//! Our side of the benches.
+
+pub(crate) mod child;
+pub(crate) mod commits;
+pub(crate) mod node;
+pub(crate) mod objects;

@@ -1,0 +1,48 @@
+//! The roles that this binary plays in a second process.
+//!
+//! A child prints one line when it is ready and ends when its standard input closes, so that it never
+//! outlives the bench.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+
+use crate::{
+    benches::{memory, recovery},
+    ours::node,
+};
+
+/// What the child does.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Role {
+    /// Serves the counter over HTTP; the line is the address.
+    Counter,
+    /// Touches objects; the line is resident bytes before and after.
+    Memory,
+    /// Fills the log and dies without warning.
+    Recovery,
+}
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[arg(value_enum)]
+    role: Role,
+    #[arg(long)]
+    data: PathBuf,
+    #[arg(long)]
+    objects: usize,
+    /// Bytes of log that the role `recovery` writes.
+    #[arg(long, default_value_t = 0)]
+    log_bytes: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    match options.role {
+        Role::Counter => node::serve_counter(&options.data),
+        Role::Memory => memory::touch_and_tell(&options.data, options.objects),
+        Role::Recovery => {
+            recovery::write_and_die(&options.data, options.objects, options.log_bytes)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Hosts with the benches' objects, on a real directory, without the defaults that would disturb a figure.
+
+use std::{io::Read, path::Path, time::Duration};
+
+use abide::{
+    ClassOptions,
+    server::{Host, HostBuilder, ListenAddress, LocalHost, object_router},
+};
+use anyhow::{Context, Result};
+use tokio::runtime::Runtime;
+
+use crate::ours::objects::{Counter, Family, Table};
+
+/// Longer than any bench: nothing is evicted unless the bench asks for it.
+const NO_EVICTION: Duration = Duration::from_secs(24 * 3600);
+
+fn builder(dir: &Path) -> HostBuilder {
+    let options = || ClassOptions {
+        idle_timeout: NO_EVICTION,
+        ..ClassOptions::default()
+    };
+    Host::builder(dir)
+        .object_with::<Counter>("COUNTER", options())
+        .object_with::<Table>("TABLE", options())
+        .object_with::<Family>("FAMILY", options())
+}
+
+/// A host in this process, without listeners, and the async runtime that its callers use.
+pub(crate) struct Local {
+    pub(crate) runtime: Runtime,
+    pub(crate) host: LocalHost,
+}
+
+impl Local {
+    pub(crate) fn start(dir: &Path) -> Result<Self> {
+        let runtime = runtime()?;
+        let host = runtime
+            .block_on(builder(dir).start_local())
+            .context("cannot start the host")?;
+        Ok(Self { runtime, host })
+    }
+
+    /// Ends in good order: everything is in the objects' files.
+    pub(crate) fn shutdown(self) -> Result<()> {
+        self.runtime
+            .block_on(self.host.shutdown())
+            .context("the host did not end in good order")
+    }
+}
+
+/// Serves the counter at `/count/NAME` until standard input closes. Prints the address.
+pub(crate) fn serve_counter(dir: &Path) -> Result<()> {
+    let runtime = runtime()?;
+    let host = builder(dir)
+        .configure(|config| {
+            config.server.listen = ListenAddress::any_port();
+            config.admin.listen = None;
+        })
+        .router(|env| axum::Router::new().nest("/count", object_router::<Counter>(&env)));
+    let running = runtime
+        .block_on(host.start())
+        .context("cannot start the host")?;
+    println!("{}", running.addr());
+    wait_for_owner()?;
+    runtime
+        .block_on(running.shutdown())
+        .context("the host did not end in good order")
+}
+
+/// Returns when the bench that started this process closes the pipe or dies.
+pub(crate) fn wait_for_owner() -> Result<()> {
+    std::io::stdin()
+        .read_to_end(&mut Vec::new())
+        .context("cannot wait for the owner")?;
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the async runtime")
+}

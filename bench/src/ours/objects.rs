@@ -1,0 +1,185 @@
+//! The objects that the benches talk to.
+
+use std::time::Instant;
+
+use abide::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::workload;
+
+const COUNT: &str = "count";
+
+/// A counter: storage read-modify-write and reply.
+#[durable_object]
+pub(crate) struct Counter {
+    state: State,
+    env: Env,
+}
+
+impl DurableObject for Counter {
+    fn new(state: State, env: Env) -> Result<Self> {
+        Ok(Self { state, env })
+    }
+
+    async fn fetch(&self, _request: Request) -> Result<Response> {
+        let count = self.next()?;
+        Ok(Response::new(Body::from(count.to_string())))
+    }
+}
+
+impl Counter {
+    fn next(&self) -> Result<u64> {
+        let storage = self.state.storage();
+        let next = storage.get::<u64>(COUNT)?.unwrap_or(0) + 1;
+        storage.put(COUNT, &next)?;
+        Ok(next)
+    }
+}
+
+#[rpc]
+impl Counter {
+    /// No storage at all.
+    pub(crate) async fn ping(&self, value: u64) -> u64 {
+        value
+    }
+
+    /// Read, write, reply when durable.
+    pub(crate) async fn increment(&self) -> Result<u64, String> {
+        self.next().map_err(|error| error.to_string())
+    }
+
+    /// Calls another counter, one call after the other.
+    pub(crate) async fn relay(&self, calls: u64, kind: Kind) -> Result<u64, String> {
+        let other = self.env.object::<Self>().get_by_name("relayed");
+        let mut last = 0;
+        for call in 0..calls {
+            last = match kind {
+                Kind::Read => other.ping(call).await.map_err(|error| error.to_string())?,
+                Kind::Write => other
+                    .increment()
+                    .await
+                    .map_err(|error| error.to_string())??,
+            };
+        }
+        Ok(last)
+    }
+}
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+/// An object with a schema and some rows, made in its constructor.
+#[durable_object]
+pub(crate) struct Table {
+    state: State,
+}
+
+impl DurableObject for Table {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        let sql = state.storage().sql();
+        if state.storage().get::<bool>("seeded")?.is_none() {
+            sql.exec(workload::SCHEMA, ())?;
+            for row in 0..workload::SEED_ROWS {
+                sql.exec(workload::INSERT, (row.cast_signed(), "a row's value"))?;
+            }
+            state.storage().put("seeded", &true)?;
+        }
+        Ok(Self { state })
+    }
+}
+
+#[rpc]
+impl Table {
+    /// One row by its key.
+    pub(crate) async fn value(&self, id: i64) -> Result<String, String> {
+        let rows = self.state.storage().sql().exec(workload::SELECT, (id,));
+        rows.and_then(|rows| rows.one())
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Parents and their children, read in two ways.
+#[durable_object]
+pub(crate) struct Family {
+    state: State,
+}
+
+impl DurableObject for Family {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+}
+
+/// How children are fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fetch {
+    /// A query for the parents, then one for each parent.
+    OneByOne,
+    /// One query.
+    Join,
+}
+
+impl Family {
+    fn create(&self, parents: u32, children: u32) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec(workload::FAMILY_SCHEMA, ())?;
+        for parent in 1..=parents {
+            sql.exec(
+                workload::INSERT_PARENT,
+                (parent, format!("parent {parent}")),
+            )?;
+            for child in 0..children {
+                sql.exec(
+                    workload::INSERT_CHILD,
+                    (parent, format!("child {child} of {parent}")),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch_all(&self, fetch: Fetch) -> Result<usize> {
+        let sql = self.state.storage().sql();
+        if fetch == Fetch::Join {
+            return Ok(sql
+                .exec(workload::JOIN, ())?
+                .to_array::<(String, String)>()?
+                .len());
+        }
+        let mut found = 0;
+        for (id, _name) in sql
+            .exec(workload::PARENTS, ())?
+            .to_array::<(i64, String)>()?
+        {
+            found += sql
+                .exec(workload::CHILDREN, (id,))?
+                .to_array::<String>()?
+                .len();
+        }
+        Ok(found)
+    }
+}
+
+#[rpc]
+impl Family {
+    pub(crate) async fn populate(&self, parents: u32, children: u32) -> Result<(), String> {
+        self.create(parents, children)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Fetches everything so many times; the children found and the mean microseconds of one time.
+    pub(crate) async fn measure(&self, fetch: Fetch, times: u32) -> Result<(usize, f64), String> {
+        let (begun, mut found) = (Instant::now(), 0);
+        for _ in 0..times {
+            found = self.fetch_all(fetch).map_err(|error| error.to_string())?;
+        }
+        Ok((
+            found,
+            begun.elapsed().as_secs_f64() * 1e6 / f64::from(times.max(1)),
+        ))
+    }
+}

@@ -1,0 +1,4 @@
+//! What abide is compared with. Each peer does the same work as ours, with the settings its users would choose.
+
+pub(crate) mod sqlite;
+pub(crate) mod workerd;

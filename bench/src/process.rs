@@ -1,0 +1,116 @@
+//! What Linux tells about a process (CPU time, memory, descriptors), and children that end with their owner.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// `/proc` counts CPU time in hundredths of a second on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+const MEMORY_PAGE: u64 = 4096;
+
+/// CPU seconds used by a process so far, all threads, user and system.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .context("the measured process has ended")?;
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = after_name.split_whitespace().skip(11);
+    let mut ticks = || fields.next().and_then(|field| field.parse::<f64>().ok());
+    let (Some(user), Some(system)) = (ticks(), ticks()) else {
+        bail!("/proc/{pid}/stat is not as expected")
+    };
+    Ok((user + system) / TICKS_PER_SECOND)
+}
+
+/// Resident bytes of a process.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm"))
+        .context("the measured process has ended")?;
+    let pages = statm
+        .split_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse::<u64>().ok());
+    Ok(pages.with_context(|| format!("/proc/{pid}/statm is not as expected"))? * MEMORY_PAGE)
+}
+
+/// Raises the soft limit of descriptors to the hard one and returns it.
+pub(crate) fn descriptor_limit() -> usize {
+    const ASSUMED: u64 = 1024;
+    let Rlimit { maximum, current } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    )
+    .is_ok();
+    let limit = if raised { maximum } else { current };
+    usize::try_from(limit.unwrap_or(ASSUMED)).unwrap_or(usize::MAX)
+}
+
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A child process that is killed when this is dropped.
+pub(crate) struct Owned(Child);
+
+impl Owned {
+    pub(crate) fn spawn(command: &mut Command) -> Result<Self> {
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        Ok(Self(child))
+    }
+
+    /// This binary again, in the given role. Its standard input stays open as long as this lives.
+    pub(crate) fn ourselves(role: &str, dir: &Path, objects: usize) -> Result<Self> {
+        let binary = std::env::current_exe().context("cannot tell where this binary is")?;
+        let mut command = Command::new(binary);
+        command
+            .args(["child", role, "--data"])
+            .arg(dir)
+            .args(["--objects", &objects.to_string()]);
+        Self::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// The lines of the child's standard output. May be taken once.
+    pub(crate) fn lines(
+        &mut self,
+    ) -> Result<impl Iterator<Item = std::io::Result<String>> + use<>> {
+        Ok(BufReader::new(
+            self.0
+                .stdout
+                .take()
+                .context("the child's output is taken already")?,
+        )
+        .lines())
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// Waits until the child ends by itself.
+    pub(crate) fn wait(&mut self) -> Result<()> {
+        self.0.wait().context("cannot wait for the child")?;
+        Ok(())
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,68 @@
+//! Each bench runs at a tiny size and prints what the README promises. Nothing here looks at time.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs a bench with `--json` and returns its measurements.
+fn bench(arguments: &[&str]) -> Vec<Value> {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_bench"))
+        .args(arguments)
+        .args(["--json", "--seconds", "0.05", "--rounds", "1", "--dir"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let measurements: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!measurements.is_empty(), "{arguments:?} measured nothing");
+    for line in &measurements {
+        assert!(line["name"].is_string() && line["unit"].is_string(), "{line}");
+        assert!(line["ours"].is_number() && line["fdatasync_p50_us"].is_number(), "{line}");
+    }
+    measurements
+}
+
+fn without_workerd(arguments: &[&str]) -> Vec<Value> {
+    bench(&[arguments, &["--side", "ours"]].concat())
+}
+
+#[test]
+fn commits_are_measured_beside_a_file_per_object() {
+    let lines = bench(&["commits", "--objects", "3", "--inflight", "4"]);
+    assert!(lines[0]["peer"].is_string() && lines[0]["peer_value"].is_number() && lines[0]["ratio"].is_number());
+}
+
+#[test]
+fn http_counters_answer_every_increment_once() {
+    without_workerd(&["http", "--objects", "1,5", "--connections", "1,4"]);
+}
+
+#[test]
+fn rpc_is_measured_without_a_write_and_with_one() {
+    let lines = without_workerd(&["rpc", "--batch", "3", "--callers", "2"]);
+    for name in ["rpc/read", "rpc/write"] {
+        assert!(lines.iter().any(|line| line["name"] == name));
+    }
+}
+
+#[test]
+fn cold_start_is_measured_for_new_and_for_existing_objects() {
+    bench(&["cold-start", "--objects", "5"]);
+}
+
+#[test]
+fn memory_is_measured_for_each_touched_object() {
+    without_workerd(&["memory", "--objects", "20"]);
+}
+
+#[test]
+fn recovery_is_measured_after_the_writer_was_killed() {
+    without_workerd(&["recovery", "--megabytes", "1", "--objects", "3"]);
+}
+
+#[test]
+fn children_are_fetched_one_by_one_and_with_a_join() {
+    bench(&["n-plus-one", "--parents", "3", "--children", "2", "--times", "2"]);
+}

@@ -1,0 +1,246 @@
+//! The ready-made class of `abide serve`: objects that hold JSON values under keys, for programs in any language.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `PUT /kv/{object}/{key}` with any JSON | 204 |
+//! | `GET /kv/{object}/{key}` | 200 and the JSON, or 404 `no_such_key` |
+//! | `DELETE /kv/{object}/{key}` | 204, or 404 `no_such_key` |
+//! | `GET /kv/{object}?prefix=&start_after=&limit=` | 200 and `{"entries":[{"key":…,"value":…},…],"next":…}` |
+//!
+//! A key may hold slashes. Entries come in key order; `next`, if not null, is the `start_after` of the next page. An
+//! answer to a write leaves when the write is on disk.
+
+use abide::{
+    prelude::*,
+    server::{ApiError, JsonBody, UrlPath, UrlQuery},
+};
+use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::get};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The name under which the class is registered.
+pub(crate) const BINDING: &str = "KV";
+
+/// Entries of a page if the client does not say.
+const DEFAULT_PAGE: usize = 100;
+/// Most entries of a page.
+const MAX_PAGE: usize = 1_000;
+/// Longest name of an object, in bytes. The same as a key's.
+const MAX_NAME_BYTES: usize = 2_048;
+
+/// JSON values under keys.
+#[durable_object]
+pub(crate) struct Kv {
+    state: State,
+}
+
+/// One key and its value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    key: String,
+    value: Value,
+}
+
+/// Entries in key order, and where the next page starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Page {
+    entries: Vec<Entry>,
+    next: Option<String>,
+}
+
+/// Which entries a page holds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    prefix: Option<String>,
+    start_after: Option<String>,
+    limit: Option<usize>,
+}
+
+impl DurableObject for Kv {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+}
+
+#[rpc]
+impl Kv {
+    /// Sets a key.
+    pub async fn put(&self, key: String, value: Value) -> Result<()> {
+        self.state.storage().put(&key, &value)
+    }
+
+    /// The value of a key.
+    pub async fn get(&self, key: String) -> Result<Option<Value>> {
+        self.state.storage().get(&key)
+    }
+
+    /// Removes a key. True if it existed.
+    pub async fn delete(&self, key: String) -> Result<bool> {
+        self.state.storage().delete(&key)
+    }
+
+    /// Entries in key order.
+    pub async fn list(&self, wanted: Wanted) -> Result<Page> {
+        let limit = wanted.limit.unwrap_or(DEFAULT_PAGE);
+        let options = ListOptions {
+            prefix: wanted.prefix,
+            start_after: wanted.start_after,
+            // One more than asked for tells whether there is a next page.
+            limit: Some(limit + 1),
+            ..ListOptions::default()
+        };
+        let found = self.state.storage().list(&options)?;
+        let more = found.len() > limit;
+        let entries =
+            found.into_iter().take(limit).map(|(key, value)| Entry { key, value }).collect::<Vec<_>>();
+        let next = entries.last().filter(|_| more).map(|entry| entry.key.clone());
+        Ok(Page { entries, next })
+    }
+}
+
+/// The HTTP form of the objects.
+pub(crate) fn router(env: Env) -> Router {
+    Router::new()
+        .route("/kv/{object}", get(list))
+        .route("/kv/{object}/{*key}", get(read).put(write).delete(remove))
+        .with_state(env)
+}
+
+#[derive(Deserialize)]
+struct KeyPath {
+    object: String,
+    key: String,
+}
+
+async fn write(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<KeyPath>,
+    JsonBody(value): JsonBody<Value>,
+) -> Result<StatusCode, ApiError> {
+    object(&env, &path.object)?.put(path.key, value).await?.map_err(refused)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn read(Shared(env): Shared<Env>, UrlPath(path): UrlPath<KeyPath>) -> Result<Json<Value>, ApiError> {
+    match object(&env, &path.object)?.get(path.key).await?.map_err(refused)? {
+        Some(value) => Ok(Json(value)),
+        None => Err(no_such_key()),
+    }
+}
+
+async fn remove(Shared(env): Shared<Env>, UrlPath(path): UrlPath<KeyPath>) -> Result<StatusCode, ApiError> {
+    if object(&env, &path.object)?.delete(path.key).await?.map_err(refused)? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(no_such_key())
+    }
+}
+
+async fn list(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Json<Page>, ApiError> {
+    if wanted.limit.is_some_and(|limit| !(1..=MAX_PAGE).contains(&limit)) {
+        return Err(ApiError::bad_request("invalid_query", format!("limit is from 1 to {MAX_PAGE}.")));
+    }
+    Ok(Json(object(&env, &name)?.list(wanted).await?.map_err(refused)?))
+}
+
+fn object(env: &Env, name: &str) -> Result<Stub<Kv>, ApiError> {
+    if name.len() > MAX_NAME_BYTES {
+        let told = format!("An object's name has at most {MAX_NAME_BYTES} bytes.");
+        return Err(ApiError::bad_request("limit_exceeded", told));
+    }
+    Ok(env.object::<Kv>().get_by_name(name))
+}
+
+fn no_such_key() -> ApiError {
+    ApiError::not_found("no_such_key", "The object has no such key.")
+}
+
+/// The storage's refusals are about what the client sent (an over-long key or value), so the client is told them.
+fn refused(error: abide::Error) -> ApiError {
+    match error.kind() {
+        ErrorKind::Limit | ErrorKind::Input => ApiError::bad_request("limit_exceeded", error.message().to_owned()),
+        _ => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        body::Body,
+        http::{Method, Request},
+    };
+    use http_body_util::BodyExt;
+    use serde_json::json;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn host() -> abide::server::LocalHost {
+        abide::Host::open_in_memory().object::<Kv>(BINDING).router(router).start_local().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_value_is_read_as_it_was_written_until_it_is_deleted() {
+        let host = host().await;
+        let router = host.router();
+        let value = json!({ "big": 9_007_199_254_740_993_i64, "list": [null, true, 1.5, "é"] });
+        let written = ask(&router, Method::PUT, "/kv/ada/notes/first", &value.to_string()).await;
+        assert_eq!(written.0, StatusCode::NO_CONTENT);
+        assert_eq!(ask(&router, Method::GET, "/kv/ada/notes/first", "").await, (StatusCode::OK, value));
+        assert_eq!(ask(&router, Method::GET, "/kv/grace/notes/first", "").await.0, StatusCode::NOT_FOUND);
+        assert_eq!(ask(&router, Method::DELETE, "/kv/ada/notes/first", "").await.0, StatusCode::NO_CONTENT);
+        let again = ask(&router, Method::DELETE, "/kv/ada/notes/first", "").await;
+        assert_eq!((again.0, &again.1["error"]["code"]), (StatusCode::NOT_FOUND, &json!("no_such_key")));
+        drop(router);
+        host.shutdown().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn entries_come_in_pages_in_key_order() {
+        let host = host().await;
+        let router = host.router();
+        for key in ["b/2", "a/1", "b/1", "b/3"] {
+            ask(&router, Method::PUT, &format!("/kv/ada/{key}"), "1").await;
+        }
+        let first = ask(&router, Method::GET, "/kv/ada?prefix=b/&limit=2", "").await.1;
+        let expected = json!([{ "key": "b/1", "value": 1 }, { "key": "b/2", "value": 1 }]);
+        assert_eq!(first, json!({ "entries": expected, "next": "b/2" }));
+        let second = ask(&router, Method::GET, "/kv/ada?prefix=b/&limit=2&start_after=b/2", "").await.1;
+        assert_eq!(second, json!({ "entries": [{ "key": "b/3", "value": 1 }], "next": null }));
+        let empty = ask(&router, Method::GET, "/kv/nobody", "").await;
+        assert_eq!(empty, (StatusCode::OK, json!({ "entries": [], "next": null })));
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_or_makes_no_sense_is_told_to_the_client() {
+        let host = host().await;
+        let router = host.router();
+        let cases = [
+            (Method::PUT, format!("/kv/ada/{}", "k".repeat(2_049)), "1".to_owned(), "limit_exceeded"),
+            (Method::PUT, "/kv/ada/k".to_owned(), format!("\"{}\"", "v".repeat(2 << 20)), "limit_exceeded"),
+            (Method::GET, format!("/kv/{}/k", "o".repeat(2_049)), String::new(), "limit_exceeded"),
+            (Method::PUT, "/kv/ada/k".to_owned(), "{".to_owned(), "malformed_json"),
+            (Method::GET, "/kv/ada?limit=0".to_owned(), String::new(), "invalid_query"),
+            (Method::GET, "/kv/ada?limit=1001".to_owned(), String::new(), "invalid_query"),
+            (Method::GET, "/kv/ada?limt=1".to_owned(), String::new(), "invalid_query"),
+        ];
+        for (method, path, body, code) in cases {
+            let (status, told) = ask(&router, method, &path, &body).await;
+            let path = path.chars().take(30).collect::<String>();
+            assert_eq!((status, &told["error"]["code"]), (StatusCode::BAD_REQUEST, &json!(code)), "{path}");
+        }
+    }
+}

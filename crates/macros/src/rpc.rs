@@ -1,0 +1,362 @@
+//! `#[rpc]`: a method on the stub for each public method of the block, and the function that finds them by name.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{
+    Attribute, Error, FnArg, ImplItem, ImplItemFn, ItemImpl, Pat, Path, ReceiverKind, Result, ReturnType, Type, Visibility,
+    spanned::Spanned,
+    visit::{self, Visit},
+};
+
+use crate::durable_object::stub_name;
+
+/// Methods that a stub has anyway: a remote method of the same name could not be reached.
+const RESERVED: &[&str] = &["id", "name", "fetch", "untyped", "clone"];
+
+/// Tuples, which arguments travel as, are serde values up to this length.
+const MAX_PARAMETERS: usize = 16;
+
+pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    if !arguments.is_empty() {
+        return Err(Error::new(arguments.span(), "`#[rpc]` takes no arguments"));
+    }
+    let block: ItemImpl = syn::parse2(item).map_err(|error| {
+        Error::new(error.span(), format!("`#[rpc]` goes on an `impl` block of a durable object: {error}"))
+    })?;
+    let class = class_of(&block)?;
+    let stub = stub_of(class);
+
+    let mut methods = Vec::new();
+    let mut errors: Option<Error> = None;
+    for item in &block.items {
+        if let ImplItem::Fn(function) = item
+            && !matches!(function.vis, Visibility::Inherited)
+        {
+            match Method::of(function) {
+                Ok(method) => methods.push(method),
+                Err(error) => match &mut errors {
+                    Some(errors) => errors.combine(error),
+                    None => errors = Some(error),
+                },
+            }
+        }
+    }
+    if let Some(errors) = errors {
+        // The block itself stays, so that the compiler does not complain of missing methods as well.
+        let errors = errors.into_compile_error();
+        return Ok(quote! { #block #errors });
+    }
+
+    let arms = methods.iter().map(Method::arm);
+    let remotes = methods.iter().map(Method::remote);
+    Ok(quote! {
+        #block
+
+        impl #class {
+            #[doc(hidden)]
+            pub fn __a_class_has_one_rpc_block(
+                this: ::std::rc::Rc<Self>,
+                method: ::std::borrow::Cow<'static, str>,
+                args: ::std::vec::Vec<u8>,
+            ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
+                let _ = (&this, &args);
+                match &*method {
+                    #(#arms)*
+                    _ => ::abide::__private::rpc::unknown_method(
+                        <Self as ::abide::__private::ObjectClass>::NAME,
+                        &method,
+                    ),
+                }
+            }
+        }
+
+        impl #stub {
+            #(#remotes)*
+        }
+    })
+}
+
+fn class_of(block: &ItemImpl) -> Result<&Path> {
+    if let Some((path, _)) = &block.trait_ {
+        return Err(Error::new(path.span(), "`#[rpc]` goes on an inherent `impl` block, not on a trait's"));
+    }
+    if !block.generics.params.is_empty() {
+        return Err(Error::new(block.generics.span(), "an `#[rpc]` block has no parameters: a class has none"));
+    }
+    match &*block.self_ty {
+        Type::Path(path) if path.qself.is_none() => Ok(&path.path),
+        other => Err(Error::new(other.span(), "`#[rpc]` goes on the `impl` block of a durable object's struct")),
+    }
+}
+
+/// The path of the class with its last name changed to the stub's.
+fn stub_of(class: &Path) -> Path {
+    let mut stub = class.clone();
+    if let Some(last) = stub.segments.last_mut() {
+        last.ident = stub_name(&last.ident);
+    }
+    stub
+}
+
+struct Method<'a> {
+    name: &'a Ident,
+    visibility: &'a Visibility,
+    /// Documentation, conditions, lints and deprecation, which the stub's method has too.
+    attributes: Vec<&'a Attribute>,
+    parameters: Vec<(&'a Ident, &'a Type)>,
+    output: Option<&'a Type>,
+}
+
+impl<'a> Method<'a> {
+    fn of(function: &'a ImplItemFn) -> Result<Self> {
+        let signature = &function.sig;
+        let name = &signature.ident;
+        let refuse = |at: &dyn Spanned2, text: String| Err(Error::new(at.span_of(), text));
+
+        if signature.asyncness.is_none() {
+            return refuse(
+                &signature.fn_token,
+                format!(
+                    "`{name}` is public in an `#[rpc]` block, so it is called from outside the object: \
+                     make it `async fn`, or take away `pub` to keep it for the object's own use"
+                ),
+            );
+        }
+        if let Some(constness) = &signature.constness {
+            return refuse(constness, format!("the RPC method `{name}` cannot be `const`"));
+        }
+        if let Some(abi) = &signature.abi {
+            return refuse(abi, format!("the RPC method `{name}` cannot be `extern`"));
+        }
+        if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
+            return refuse(
+                &signature.generics,
+                format!("the RPC method `{name}` has type parameters: callers elsewhere need concrete types"),
+            );
+        }
+        if RESERVED.contains(&name.to_string().as_str()) {
+            return refuse(name, format!("`{name}` is a method of every stub: give the RPC method another name"));
+        }
+
+        let mut inputs = signature.inputs.iter();
+        match inputs.next() {
+            Some(FnArg::Receiver(receiver)) => {
+                if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
+                    return refuse(
+                        receiver,
+                        format!(
+                            "the RPC method `{name}` takes `&self`: other handlers may run while it waits, so what \
+                             changes in memory belongs in a `Cell` or `RefCell`"
+                        ),
+                    );
+                }
+            }
+            _ => {
+                return refuse(
+                    name,
+                    format!("the RPC method `{name}` has no `&self`: it is called on an object, so write `{name}(&self, …)`"),
+                );
+            }
+        }
+        let parameters = inputs.map(|input| parameter(name, input)).collect::<Result<Vec<_>>>()?;
+        if parameters.len() > MAX_PARAMETERS {
+            return refuse(name, format!("`{name}` has more than {MAX_PARAMETERS} parameters: pass a struct"));
+        }
+        let output = match &signature.output {
+            ReturnType::Default => None,
+            ReturnType::Type(_, output) => {
+                owned(output, &format!("what the RPC method `{name}` returns"))?;
+                Some(&**output)
+            }
+        };
+        let copied = ["doc", "cfg", "allow", "expect", "warn", "deny", "deprecated", "must_use"];
+        let attributes = function
+            .attrs
+            .iter()
+            .filter(|attribute| copied.iter().any(|name| attribute.path().is_ident(name)))
+            .collect();
+        Ok(Self { name, visibility: &function.vis, attributes, parameters, output })
+    }
+
+    /// The branch that decodes the arguments, runs the method and encodes its result.
+    fn arm(&self) -> TokenStream {
+        let Self { name, parameters, .. } = self;
+        let text = name_text(name);
+        let conditions = self.attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+        let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
+        let types = parameters.iter().map(|(_, ty)| ty);
+        let output = self.output();
+        // Types that are no serde values are reported at the method's name.
+        let body = quote_spanned! {name.span()=>
+            match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, &args) {
+                ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
+                    let result: #output = this.#name(#(#names),*).await;
+                    ::abide::__private::rpc::encode("the result", &result)
+                }),
+                ::std::result::Result::Err(error) => ::abide::__private::rpc::fail(error),
+            }
+        };
+        quote! { #(#conditions)* #text => #body, }
+    }
+
+    /// The stub's method.
+    fn remote(&self) -> TokenStream {
+        let Self { name, visibility, attributes, parameters, .. } = self;
+        let text = name_text(name);
+        let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
+        let types = parameters.iter().map(|(_, ty)| ty);
+        let output = self.output();
+        let body = quote_spanned! {name.span()=>
+            ::abide::__private::Remote::stub(self).call(#text, &(#(#names,)*))
+        };
+        quote! {
+            #(#attributes)*
+            #visibility fn #name(&self, #(#names: #types),*) -> ::abide::Call<#output> {
+                #body
+            }
+        }
+    }
+
+    fn output(&self) -> TokenStream {
+        self.output.map_or_else(|| quote! { () }, |output| quote! { #output })
+    }
+}
+
+/// The name without `r#`.
+fn name_text(name: &Ident) -> String {
+    let text = name.to_string();
+    text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
+}
+
+fn parameter<'a>(method: &Ident, input: &'a FnArg) -> Result<(&'a Ident, &'a Type)> {
+    let FnArg::Typed(input) = input else {
+        return Err(Error::new(input.span(), "`self` comes first"));
+    };
+    let Pat::Ident(pattern) = &*input.pat else {
+        return Err(Error::new(
+            input.pat.span(),
+            format!("a parameter of the RPC method `{method}` is a plain name: take it apart inside the method"),
+        ));
+    };
+    if let Some((at, _)) = &pattern.subpat {
+        return Err(Error::new(at.span(), format!("a parameter of the RPC method `{method}` is a plain name")));
+    }
+    owned(&input.ty, &format!("a parameter of the RPC method `{method}`"))?;
+    Ok((&pattern.ident, &input.ty))
+}
+
+/// Refuses types that cannot cross: references and `impl Trait`.
+fn owned(ty: &Type, what: &str) -> Result<()> {
+    struct Search<'a> {
+        what: &'a str,
+        found: Option<Error>,
+    }
+    impl<'ast> Visit<'ast> for Search<'_> {
+        fn visit_type(&mut self, ty: &'ast Type) {
+            let text = match ty {
+                Type::Reference(_) => "a reference cannot cross to another object: use an owned type (`String` for `&str`, `Vec<T>` for `&[T]`)",
+                Type::ImplTrait(_) => "`impl Trait` cannot cross to another object: name the type",
+                Type::Infer(_) => "the type must be written out",
+                _ => return visit::visit_type(self, ty),
+            };
+            self.found.get_or_insert_with(|| Error::new(ty.span(), format!("{} must be owned: {text}", self.what)));
+        }
+    }
+    let mut search = Search { what, found: None };
+    search.visit_type(ty);
+    search.found.map_or(Ok(()), Err)
+}
+
+/// `Spanned` as an object-safe trait.
+trait Spanned2 {
+    fn span_of(&self) -> proc_macro2::Span;
+}
+
+impl<T: Spanned> Spanned2 for T {
+    fn span_of(&self) -> proc_macro2::Span {
+        self.span()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(block: TokenStream) -> String {
+        expand(TokenStream::new(), block).map_or_else(|error| error.into_compile_error(), |out| out).to_string()
+    }
+
+    #[track_caller]
+    fn assert_refused(method: TokenStream, reason: &str) {
+        let out = expanded(quote! { impl Seats { #method } });
+        assert!(out.contains("compile_error"), "nothing was refused: {out}");
+        assert!(out.contains(reason), "no {reason:?} in {out}");
+    }
+
+    #[test]
+    fn a_public_method_gets_a_stub_method_with_its_documentation() {
+        let out = expanded(quote! {
+            impl Seats {
+                /// Takes a seat.
+                pub async fn take(&self, mut seat: String, row: u32) -> Result<(), Taken> { todo!() }
+                fn helper(&mut self) {}
+            }
+        });
+        assert!(out.contains("impl SeatsStub"), "{out}");
+        assert!(out.contains("pub fn take (& self , seat : String , row : u32) -> :: abide :: Call < Result < () , Taken > >"), "{out}");
+        assert_eq!(out.matches(" Takes a seat.").count(), 2, "{out}");
+        assert_eq!(out.matches("helper").count(), 1, "{out}");
+    }
+
+    #[test]
+    fn a_block_in_another_module_finds_the_stub_beside_the_class() {
+        assert!(expanded(quote! { impl super::Seats {} }).contains("impl super :: SeatsStub"));
+    }
+
+    #[test]
+    fn a_public_method_that_is_not_async_is_refused() {
+        assert_refused(quote! { pub fn take(&self) {} }, "make it `async fn`, or take away `pub`");
+    }
+
+    #[test]
+    fn a_method_without_a_shared_self_is_refused() {
+        assert_refused(quote! { pub async fn take() {} }, "has no `&self`");
+        assert_refused(quote! { pub async fn take(seat: String) {} }, "has no `&self`");
+        assert_refused(quote! { pub async fn take(&mut self) {} }, "takes `&self`");
+        assert_refused(quote! { pub async fn take(self) {} }, "takes `&self`");
+        assert_refused(quote! { pub async fn take(self: Rc<Self>) {} }, "takes `&self`");
+    }
+
+    #[test]
+    fn generic_methods_are_refused() {
+        assert_refused(quote! { pub async fn take<T>(&self, seat: T) {} }, "has type parameters");
+        assert_refused(quote! { pub async fn take(&self, seat: impl Into<String>) {} }, "`impl Trait` cannot cross");
+    }
+
+    #[test]
+    fn parameters_and_results_must_be_plain_and_owned() {
+        assert_refused(quote! { pub async fn take(&self, (row, seat): (u32, char)) {} }, "is a plain name");
+        assert_refused(quote! { pub async fn take(&self, _: u32) {} }, "is a plain name");
+        assert_refused(quote! { pub async fn take(&self, seat: &str) {} }, "use an owned type");
+        assert_refused(quote! { pub async fn take(&self, seats: Vec<Option<&str>>) {} }, "use an owned type");
+        assert_refused(quote! { pub async fn take(&self) -> &str { "" } }, "use an owned type");
+    }
+
+    #[test]
+    fn names_that_every_stub_has_are_refused() {
+        assert_refused(quote! { pub async fn fetch(&self) {} }, "is a method of every stub");
+    }
+
+    #[test]
+    fn every_wrong_method_of_a_block_is_reported() {
+        let out = expanded(quote! { impl Seats { pub fn one(&self) {} pub async fn two() {} } });
+        assert_eq!(out.matches("compile_error").count(), 2, "{out}");
+    }
+
+    #[test]
+    fn blocks_that_cannot_be_rpc_are_refused() {
+        assert!(expanded(quote! { impl Trait for Seats {} }).contains("not on a trait's"));
+        assert!(expanded(quote! { impl<T> Seats<T> {} }).contains("has no parameters"));
+        assert!(expanded(quote! { struct Seats; }).contains("goes on an `impl` block"));
+    }
+}

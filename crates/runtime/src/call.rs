@@ -1,0 +1,68 @@
+//! A call that is on its way.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::sync::oneshot;
+
+use crate::{Error, Reply, Result, gate::Released};
+
+/// What the reply channel of an event carries: only what the output gate let out.
+pub(crate) type Answer = Released<Result<Reply>>;
+
+/// The answer to a call, later.
+///
+/// The call was sent when the stub's method was called: calls on one stub start in the order in which they
+/// were made, and dropping this future does not stop the handler. A call that is made inside an object leaves
+/// when what the object wrote before it is durable.
+#[must_use = "the call is on its way, but without `.await` nobody learns its outcome"]
+pub struct Call<R> {
+    state: State,
+    decode: fn(Reply) -> Result<R>,
+}
+
+enum State {
+    Waiting(oneshot::Receiver<Answer>),
+    Failed(Error),
+    Done,
+}
+
+impl<R> Call<R> {
+    pub(crate) fn waiting(answer: oneshot::Receiver<Answer>, decode: fn(Reply) -> Result<R>) -> Self {
+        Self { state: State::Waiting(answer), decode }
+    }
+
+    pub(crate) fn failed(error: Error, decode: fn(Reply) -> Result<R>) -> Self {
+        Self { state: State::Failed(error), decode }
+    }
+}
+
+impl<R> Future for Call<R> {
+    type Output = Result<R>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R>> {
+        let answer = match &mut self.state {
+            State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(answer)) => answer.into_inner(),
+                Poll::Ready(Err(_)) => Err(Error::stopping().into_maybe_ran()),
+            },
+            State::Failed(_) | State::Done => match std::mem::replace(&mut self.state, State::Done) {
+                State::Failed(error) => Err(error),
+                _ => panic!("a call was polled after it had been answered"),
+            },
+        };
+        self.state = State::Done;
+        Poll::Ready(answer.and_then(self.decode))
+    }
+}
+
+impl<R> fmt::Debug for Call<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,162 @@
+//! Classes: how the runtime meets the code of objects.
+//!
+//! The runtime knows only [`Class`] (makes an instance) and [`Instance`] (takes an event, answers later);
+//! both are object-safe and speak the language-neutral [`Event`] and [`Reply`]. A Rust class implements
+//! [`DurableObject`], `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to the seam.
+
+use std::{
+    borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration,
+};
+
+use crate::{
+    AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result, State, limits,
+};
+
+/// A future that stays on its thread.
+pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// A kind of object, as the runtime sees it.
+pub trait Class: Send + Sync + 'static {
+    /// The class's name, for messages and metrics.
+    fn name(&self) -> &str;
+
+    /// Makes the instance of an object that comes to life. Runs inside the object's first poll: what it
+    /// writes commits with that poll, and is rolled back if it fails.
+    fn instantiate(&self, state: State, env: Env) -> Result<Box<dyn Instance>>;
+}
+
+/// One object's code and memory.
+pub trait Instance: 'static {
+    /// Begins to handle an event. The future is polled on the object's thread, inside its gates.
+    fn deliver(&self, event: Event) -> LocalFuture<Result<Reply>>;
+}
+
+/// A durable object written in Rust.
+///
+/// Put `#[durable_object]` on the struct. Its handlers take `&self`: while one waits at an `await`, another
+/// may run, so what changes in memory belongs in a `Cell` or `RefCell`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not implement `DurableObject`",
+    note = "write `impl DurableObject for {Self} {{ fn new(state: State, env: Env) -> Result<Self> {{ … }} }}`"
+)]
+pub trait DurableObject: Sized + 'static {
+    /// Makes the object when its first event arrives, after a start or an eviction.
+    ///
+    /// Storage is synchronous, so reading and migrating a schema happens right here. What must be awaited
+    /// goes into [`State::block_concurrency_while`]. An error goes to the callers, rolls back what was
+    /// written, and the next event tries again.
+    fn new(state: State, env: Env) -> Result<Self>;
+
+    /// Answers an HTTP request.
+    fn fetch(&self, request: Request) -> impl Future<Output = Result<Response>> {
+        let _ = request;
+        std::future::ready(Err(Error::with_kind(
+            ErrorKind::NotFound,
+            "this object does not answer HTTP requests: its class has no `fetch`",
+        )))
+    }
+}
+
+/// What `#[durable_object]` adds to a [`DurableObject`]: its name, its stub and its RPC methods.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not declared as a durable object",
+    note = "put `#[durable_object]` on the definition of `{Self}`"
+)]
+pub trait ObjectClass: DurableObject {
+    /// The name of the type; also the namespace's unique key unless [`ClassOptions::unique_key`] gives one.
+    const NAME: &'static str;
+
+    /// The generated stub, to which [`Stub`](crate::Stub) dereferences.
+    type Remote: Remote;
+
+    /// Runs the RPC method of this name.
+    #[doc(hidden)]
+    fn dispatch(this: Rc<Self>, method: Cow<'static, str>, args: Vec<u8>) -> LocalFuture<Result<Vec<u8>>>;
+}
+
+/// A generated stub type.
+pub trait Remote: Clone + Send + Sync + 'static {
+    /// Wraps an untyped stub.
+    #[doc(hidden)]
+    fn wrap(stub: AnyStub) -> Self;
+
+    /// The untyped stub inside.
+    #[doc(hidden)]
+    fn stub(&self) -> &AnyStub;
+}
+
+/// Adapts a Rust class to the seam.
+pub struct Native<T>(PhantomData<fn() -> T>);
+
+impl<T> Native<T> {
+    /// The class of `T`.
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> Default for Native<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: ObjectClass> Class for Native<T> {
+    fn name(&self) -> &str {
+        T::NAME
+    }
+
+    fn instantiate(&self, state: State, env: Env) -> Result<Box<dyn Instance>> {
+        Ok(Box::new(NativeInstance(Rc::new(T::new(state, env)?))))
+    }
+}
+
+struct NativeInstance<T>(Rc<T>);
+
+impl<T: ObjectClass> Instance for NativeInstance<T> {
+    fn deliver(&self, event: Event) -> LocalFuture<Result<Reply>> {
+        let object = Rc::clone(&self.0);
+        match event {
+            Event::Fetch(request) => Box::pin(async move { object.fetch(request).await.map(Reply::Fetch) }),
+            Event::Rpc { method, args } => {
+                let result = T::dispatch(object, method, args);
+                Box::pin(async move { result.await.map(Reply::Rpc) })
+            }
+        }
+    }
+}
+
+/// How objects of a class are run.
+#[derive(Clone, Debug)]
+pub struct ClassOptions {
+    /// What ids are derived from; the class's name if `None`. Give one before you rename the class: objects
+    /// are found by it. Two bindings may not share one.
+    pub unique_key: Option<String>,
+    /// An object with nothing running or waiting leaves memory after this time.
+    pub idle_timeout: Duration,
+    /// A handler that has not finished after this time resets its object.
+    pub event_timeout: Duration,
+    /// Events that may wait at one object's closed gate.
+    pub max_queued: usize,
+    /// Handlers of one object that may be suspended at an `await` at once.
+    pub max_running: usize,
+}
+
+impl Default for ClassOptions {
+    fn default() -> Self {
+        Self {
+            unique_key: None,
+            idle_timeout: limits::IDLE_TIMEOUT,
+            event_timeout: limits::EVENT_TIMEOUT,
+            max_queued: limits::MAX_QUEUED_PER_OBJECT,
+            max_running: limits::MAX_RUNNING_PER_OBJECT,
+        }
+    }
+}
+
+impl ClassOptions {
+    /// The default options with this unique key.
+    pub fn with_unique_key(unique_key: impl Into<String>) -> Self {
+        Self { unique_key: Some(unique_key.into()), ..Self::default() }
+    }
+}

@@ -1,0 +1,183 @@
+//! The seam for time: everything timed in the runtime asks a [`Clock`].
+//!
+//! [`SystemClock`] is the real one and needs tokio's timer on the thread that waits. [`TestClock`] stands
+//! still until a test moves it; a sleep that is created after its moment has passed ends at once, so a test
+//! need not know whether somebody already waits.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// A future that ends when a clock reaches a moment.
+pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What time it is, and a way to wait.
+pub trait Clock: Send + Sync + 'static {
+    /// Time since some fixed moment; never goes back.
+    fn now(&self) -> Duration;
+    /// Wall-clock time in milliseconds since 1970.
+    fn unix_millis(&self) -> u64;
+    /// Ends when `now()` is at least `deadline`.
+    fn sleep_until(&self, deadline: Duration) -> Sleep;
+}
+
+/// The machine's clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClock {
+    start: Instant,
+}
+
+impl SystemClock {
+    /// A clock that starts now.
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep_until(&self, deadline: Duration) -> Sleep {
+        Box::pin(tokio::time::sleep_until((self.start + deadline).into()))
+    }
+}
+
+/// A clock that a test moves. Clones are the same clock.
+#[derive(Clone, Default)]
+pub struct TestClock(Arc<Mutex<TestTime>>);
+
+#[derive(Default)]
+struct TestTime {
+    now: Duration,
+    sleepers: BTreeMap<(Duration, u64), Waker>,
+    next: u64,
+}
+
+impl TestClock {
+    /// The wall-clock time at which a new test clock starts: 2026-01-01T00:00:00Z.
+    pub const START_UNIX_MILLIS: u64 = 1_767_225_600_000;
+
+    /// A clock at zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves time forward and wakes whoever waited for a moment that has come, earliest first.
+    pub fn advance(&self, by: Duration) {
+        let due = {
+            let mut time = self.lock();
+            time.now += by;
+            let after = (time.now + Duration::from_nanos(1), 0);
+            let later = time.sleepers.split_off(&after);
+            std::mem::replace(&mut time.sleepers, later)
+        };
+        due.into_values().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TestTime> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for TestClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TestClock").field(&self.lock().now).finish()
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Duration {
+        self.lock().now
+    }
+
+    fn unix_millis(&self) -> u64 {
+        Self::START_UNIX_MILLIS + u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep_until(&self, deadline: Duration) -> Sleep {
+        Box::pin(TestSleep { clock: self.clone(), deadline, key: None })
+    }
+}
+
+struct TestSleep {
+    clock: TestClock,
+    deadline: Duration,
+    key: Option<(Duration, u64)>,
+}
+
+impl Future for TestSleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let clock = self.clock.clone();
+        let mut time = clock.lock();
+        if time.now >= self.deadline {
+            return Poll::Ready(());
+        }
+        let deadline = self.deadline;
+        let key = *self.key.get_or_insert_with(|| {
+            time.next += 1;
+            (deadline, time.next)
+        });
+        time.sleepers.insert(key, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for TestSleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            self.clock.lock().sleepers.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(sleep: &mut Sleep) -> Poll<()> {
+        sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_test_clock_moves_only_when_told() {
+        let clock = TestClock::new();
+        let mut sleep = clock.sleep_until(Duration::from_secs(2));
+        assert!(poll(&mut sleep).is_pending());
+        clock.advance(Duration::from_secs(1));
+        assert!(poll(&mut sleep).is_pending());
+        clock.advance(Duration::from_secs(1));
+        assert!(poll(&mut sleep).is_ready());
+        assert_eq!(clock.unix_millis(), TestClock::START_UNIX_MILLIS + 2_000);
+    }
+
+    #[test]
+    fn a_sleep_that_nobody_awaits_any_more_is_forgotten() {
+        let clock = TestClock::new();
+        let mut sleep = clock.sleep_until(Duration::from_secs(2));
+        assert!(poll(&mut sleep).is_pending());
+        drop(sleep);
+        assert!(clock.lock().sleepers.is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! The environment: what code outside and inside of objects finds its way with.
+
+use std::{
+    any::{Any, TypeId, type_name},
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+};
+
+use crate::{AnyNamespace, Error, ErrorKind, Namespace, ObjectClass, Result, clock::Clock, namespace::Binding, router::Router};
+
+/// The typed values that a program shares with its objects.
+pub(crate) type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+/// The bindings of a node and the program's shared values. Clones are cheap and are the same environment.
+#[derive(Clone)]
+pub struct Env(Arc<Inner>);
+
+struct Inner {
+    router: Arc<Router>,
+    bindings: Arc<[Arc<Binding>]>,
+    values: Values,
+}
+
+impl Env {
+    pub(crate) fn new(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>, values: Values) -> Self {
+        Self(Arc::new(Inner { router, bindings, values }))
+    }
+
+    /// The namespace of a class that is registered once.
+    ///
+    /// # Panics
+    /// If the class is not registered, or under several bindings: then [`namespace`](Self::namespace) tells
+    /// them apart.
+    #[track_caller]
+    pub fn object<T: ObjectClass>(&self) -> Namespace<T> {
+        let mut bindings = self.of_class::<T>();
+        match (bindings.next(), bindings.next()) {
+            (Some(binding), None) => self.wrap(binding),
+            (None, _) => panic!(
+                "{} is not registered: add `.object::<{0}>(\"BINDING\")` to the host; it has {}",
+                T::NAME,
+                self.known()
+            ),
+            (Some(first), Some(second)) => panic!(
+                "{} is registered as `{}` and as `{}`: say which with `env.namespace::<{0}>(\"{1}\")`",
+                T::NAME,
+                first.name,
+                second.name
+            ),
+        }
+    }
+
+    /// The namespace of a class under a binding.
+    pub fn namespace<T: ObjectClass>(&self, binding: &str) -> Result<Namespace<T>> {
+        let found = self.find(binding)?;
+        if found.native != Some(TypeId::of::<T>()) {
+            return Err(Error::with_kind(
+                ErrorKind::NotFound,
+                format!("binding `{binding}` is of class {}, not {}", found.class.name(), T::NAME),
+            ));
+        }
+        Ok(self.wrap(found))
+    }
+
+    /// The namespace under a binding, whatever its class.
+    pub fn any_namespace(&self, binding: &str) -> Result<AnyNamespace> {
+        let found = self.find(binding)?;
+        Ok(AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(found)))
+    }
+
+    /// All namespaces, in the order in which they were registered.
+    pub fn namespaces(&self) -> Vec<AnyNamespace> {
+        let wrap = |binding: &Arc<Binding>| AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(binding));
+        self.0.bindings.iter().map(wrap).collect()
+    }
+
+    /// A value that the program registered with the builder's `with`.
+    pub fn get<C: Send + Sync + 'static>(&self) -> Option<Arc<C>> {
+        let value = self.0.values.get(&TypeId::of::<C>())?;
+        Arc::clone(value).downcast().ok()
+    }
+
+    /// The value that [`get`](Self::get) finds, or an error that names the missing type.
+    pub fn require<C: Send + Sync + 'static>(&self) -> Result<Arc<C>> {
+        self.get().ok_or_else(|| {
+            let name = type_name::<C>();
+            Error::with_kind(ErrorKind::NotFound, format!("the environment has no {name}: add it with `.with(…)`"))
+        })
+    }
+
+    /// The node's clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.0.router.clock
+    }
+
+    fn of_class<T: ObjectClass>(&self) -> impl Iterator<Item = &Arc<Binding>> {
+        self.0.bindings.iter().filter(|binding| binding.native == Some(TypeId::of::<T>()))
+    }
+
+    fn find(&self, binding: &str) -> Result<&Arc<Binding>> {
+        self.0.bindings.iter().find(|known| known.name == binding).ok_or_else(|| {
+            Error::with_kind(ErrorKind::NotFound, format!("there is no binding `{binding}`; this node has {}", self.known()))
+        })
+    }
+
+    fn known(&self) -> String {
+        if self.0.bindings.is_empty() {
+            return "none".to_owned();
+        }
+        self.0.bindings.iter().map(|known| format!("`{}`", known.name)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn wrap<T: ObjectClass>(&self, binding: &Arc<Binding>) -> Namespace<T> {
+        Namespace::new(AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(binding)))
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env").field("bindings", &self.known()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! How an event travels to a worker, and how its answer finds back.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::{
+    Error, Event, ObjectId, Reply, Result,
+    call::Answer,
+    gate::{Lane, Released},
+    limits::MAX_QUEUED_PER_WORKER,
+    stats::Counters,
+    watchdog::PollWatch,
+};
+
+/// An event on its way to an object.
+pub(crate) struct Envelope {
+    pub(crate) binding: usize,
+    pub(crate) id: ObjectId,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) event: Event,
+    pub(crate) replier: Replier,
+}
+
+/// What a worker takes from its channel.
+pub(crate) enum Message {
+    Event(Envelope),
+    /// Drop every object and end.
+    Stop,
+}
+
+/// How a node that stops learns that nothing is owed any more.
+#[derive(Default)]
+pub(crate) struct Drain {
+    /// Set once the node stops: until then nobody listens and workers need not tell.
+    pub(crate) wanted: AtomicBool,
+    pub(crate) nothing_owed: Notify,
+}
+
+/// The part of a worker that other threads see.
+pub(crate) struct Mailbox {
+    channel: mpsc::UnboundedSender<Message>,
+    /// Events sent to this worker and not answered yet: what bounds the channel, the lane and all that is between.
+    outstanding: AtomicUsize,
+    drain: Arc<Drain>,
+    pub(crate) lane: Lane,
+    pub(crate) watch: PollWatch,
+    pub(crate) counters: Counters,
+}
+
+impl Mailbox {
+    pub(crate) fn new(channel: mpsc::UnboundedSender<Message>, drain: Arc<Drain>) -> Self {
+        Self {
+            channel,
+            outstanding: AtomicUsize::new(0),
+            drain,
+            lane: Lane::default(),
+            watch: PollWatch::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Hands an event to the worker.
+    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Envelope, Error)> {
+        if self.outstanding() > MAX_QUEUED_PER_WORKER {
+            self.counters.overloaded.add();
+            return Err((envelope, Error::overloaded_object()));
+        }
+        self.channel.send(Message::Event(envelope)).map_err(|refused| match refused.0 {
+            Message::Event(envelope) => (envelope, Error::stopping()),
+            Message::Stop => unreachable!("an event was sent"),
+        })
+    }
+
+    /// Tells the worker to end; it may have ended already.
+    pub(crate) fn stop(&self) {
+        let _ = self.channel.send(Message::Stop);
+    }
+
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding.load(Ordering::Acquire)
+    }
+}
+
+/// The way back to a caller.
+pub(crate) struct Replier {
+    answer: oneshot::Sender<Answer>,
+    ticket: Ticket,
+}
+
+impl Replier {
+    pub(crate) fn new(answer: oneshot::Sender<Answer>, mailbox: &Arc<Mailbox>) -> Self {
+        Self { answer, ticket: Ticket::new(mailbox) }
+    }
+
+    /// Answers; a caller that is gone does not mind.
+    pub(crate) fn send(self, answer: Released<Result<Reply>>) {
+        drop(self.answer.send(answer));
+        drop(self.ticket);
+    }
+
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
+        Arc::clone(&self.ticket.0)
+    }
+}
+
+/// Counts something that a worker still owes. A node that stops waits until nothing is owed.
+pub(crate) struct Ticket(Arc<Mailbox>);
+
+impl Ticket {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>) -> Self {
+        mailbox.outstanding.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(mailbox))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.0.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.drain.wanted.load(Ordering::Acquire) {
+            self.0.drain.nothing_owed.notify_one();
+        }
+    }
+}

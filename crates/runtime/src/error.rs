@@ -1,0 +1,262 @@
+//! The one error type that objects return and callers receive.
+//!
+//! Its [`ErrorKind`] says what went wrong; its flags say what the caller can do. It is a serde value, so that
+//! an RPC method may return `Result<T, abide::Error>`: what arrives is the same error with
+//! [`remote`](Error::remote) set.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A result whose error is [`Error`] unless said otherwise.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, coarsely enough to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The object's own code says no.
+    Application,
+    /// What the caller passed is at fault: an id, SQL, an argument. Nothing changed.
+    Input,
+    /// A documented limit was passed. Nothing changed.
+    Limit,
+    /// Bytes do not decode as the type that was asked for.
+    Decode,
+    /// There is no such binding, method or handler.
+    NotFound,
+    /// Too much waits at the object or its worker. The call was not taken: try again after a pause.
+    Overloaded,
+    /// The object was reset (panic, abort, failed constructor…) before it answered. Its storage is as of
+    /// its last completed poll.
+    Reset,
+    /// The handler took too long; the object was reset.
+    Timeout,
+    /// The disk is full: what the poll wrote is lost, what was acknowledged is not.
+    NoSpace,
+    /// The node is stopping or its log has failed. Another node, or this one after a restart, can answer.
+    Unavailable,
+    /// The object's stored data is damaged; other objects are not affected.
+    Damaged,
+    /// The operating system refused something.
+    Io,
+}
+
+/// An error of an object or of the way to it.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Inner {
+    kind: ErrorKind,
+    message: Cow<'static, str>,
+    retryable: bool,
+    object_reset: bool,
+    #[serde(skip)]
+    remote: bool,
+}
+
+impl Error {
+    /// An error of the object's own making.
+    pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::with_kind(ErrorKind::Application, message)
+    }
+
+    /// An error of the object's own making that carries another error's text.
+    pub fn from_std(error: impl std::error::Error) -> Self {
+        Self::new(error.to_string())
+    }
+
+    /// An error of the given kind; its flags follow from the kind.
+    pub fn with_kind(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self(Box::new(Inner {
+            kind,
+            message: message.into(),
+            retryable: matches!(kind, ErrorKind::Overloaded | ErrorKind::Unavailable),
+            object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::Timeout | ErrorKind::NoSpace),
+            remote: false,
+        }))
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The text alone.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// True if the event never ran, so that sending it again cannot apply it twice.
+    pub fn retryable(&self) -> bool {
+        self.0.retryable
+    }
+
+    /// True if the object or its worker has too much to do: pause before trying again.
+    pub fn overloaded(&self) -> bool {
+        self.0.kind == ErrorKind::Overloaded
+    }
+
+    /// True if the object lost its memory while the event waited or ran. The next call starts it anew.
+    pub fn object_reset(&self) -> bool {
+        self.0.object_reset
+    }
+
+    /// True if the object's own code returned this error; false if it arose on the way to the object.
+    pub fn remote(&self) -> bool {
+        self.0.remote
+    }
+
+    pub(crate) fn into_remote(mut self) -> Self {
+        self.0.remote = true;
+        self
+    }
+
+    pub(crate) fn into_retryable(mut self) -> Self {
+        self.0.retryable = true;
+        self
+    }
+
+    /// The event may have run.
+    pub(crate) fn into_maybe_ran(mut self) -> Self {
+        self.0.retryable = false;
+        self
+    }
+
+    pub(crate) fn into_reset(mut self) -> Self {
+        self.0.object_reset = true;
+        self
+    }
+
+    pub(crate) fn overloaded_object() -> Self {
+        Self::with_kind(ErrorKind::Overloaded, "Durable Object is overloaded. Too many requests queued.")
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self::with_kind(ErrorKind::Unavailable, "the node is stopping; call again when it is back")
+    }
+
+    pub(crate) fn log_failed() -> Self {
+        let mut error = Self::with_kind(
+            ErrorKind::Unavailable,
+            "the node's log has failed, so nothing more can be made durable; restart the node to recover",
+        );
+        // What waited for the log may have run, and part of it may be found durable by recovery.
+        error.0.retryable = false;
+        error
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Error");
+        out.field("kind", &self.0.kind).field("message", &self.0.message);
+        for (name, set) in
+            [("retryable", self.0.retryable), ("object_reset", self.0.object_reset), ("remote", self.0.remote)]
+        {
+            if set {
+                out.field(name, &true);
+            }
+        }
+        out.finish()
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Error {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        Ok(Self(Box::new(Inner::deserialize(deserializer)?)).into_remote())
+    }
+}
+
+impl From<abide_storage::Error> for Error {
+    fn from(error: abide_storage::Error) -> Self {
+        use abide_storage::ErrorKind as Storage;
+        let kind = match error.kind() {
+            Storage::Input => ErrorKind::Input,
+            Storage::Limit => ErrorKind::Limit,
+            Storage::Decode => ErrorKind::Decode,
+            Storage::NoSpace => ErrorKind::NoSpace,
+            Storage::LogFailed => return Self::log_failed(),
+            Storage::Damaged => ErrorKind::Damaged,
+            Storage::Refused => ErrorKind::Unavailable,
+            _ => ErrorKind::Io,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self::with_kind(ErrorKind::Io, error.to_string())
+    }
+}
+
+impl From<http::Error> for Error {
+    fn from(error: http::Error) -> Self {
+        Self::with_kind(ErrorKind::Input, error.to_string())
+    }
+}
+
+impl From<axum_core::Error> for Error {
+    fn from(error: axum_core::Error) -> Self {
+        Self::with_kind(ErrorKind::Io, format!("reading the body failed: {error}"))
+    }
+}
+
+impl From<std::fmt::Error> for Error {
+    fn from(error: std::fmt::Error) -> Self {
+        Self::from_std(error)
+    }
+}
+
+impl From<std::convert::Infallible> for Error {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl From<&'static str> for Error {
+    fn from(message: &'static str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<String> for Error {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overloaded_error_has_the_documented_text_and_may_be_retried() {
+        let error = Error::overloaded_object();
+        assert_eq!(error.to_string(), "Durable Object is overloaded. Too many requests queued.");
+        assert!(error.overloaded() && error.retryable() && !error.object_reset() && !error.remote());
+    }
+
+    #[test]
+    fn a_reset_error_is_not_retryable_unless_the_event_never_ran() {
+        let error = Error::with_kind(ErrorKind::Reset, "gone");
+        assert!(error.object_reset() && !error.retryable());
+        assert!(error.into_retryable().retryable());
+    }
+}

@@ -1,0 +1,77 @@
+//! The object runtime of `abide`: ids, namespaces and stubs, the object event loop, its gates, and the seams
+//! for classes, clocks and randomness. Programs use it through the crate `abide`.
+//!
+//! # An event's way
+//!
+//! ```text
+//! Stub ──Envelope──▶ worker's channel ──▶ Object ── input gate ──▶ Instance (a class's code)
+//!                                           │ turn: one poll = one transaction = one log record
+//!                                           ▼
+//! Call ◀──Released── output gate (Lane) ◀── outbox, under the object's newest LSN
+//!                          ▲
+//!                          └── the log's writer thread: durable up to …
+//! ```
+//!
+//! # What holds
+//!
+//! 1. Code of an object runs on one thread, and only inside a *turn*: one poll of one of its futures.
+//! 2. The writes of a turn are one transaction: all of them or none are found after a crash.
+//! 3. Nothing leaves an object before the log is durable up to the object's newest write.
+//! 4. Events of an object start in the order in which they arrived, never while its input gate is closed.
+//! 5. A panic, an abort, a failed constructor or commit, and a passed time limit reset one object and no other.
+//! 6. Every queue is bounded ([`limits`]); beyond its bound callers are told that the object is overloaded.
+//! 7. Everything timed asks the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
+//!
+//! # What it does not know
+//!
+//! HTTP servers (a request is a value here), and what a class is written in ([`Class`], [`Instance`]).
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod call;
+mod class;
+pub mod clock;
+mod context;
+mod env;
+mod envelope;
+mod error;
+mod event;
+mod gate;
+mod id;
+pub mod limits;
+mod namespace;
+mod node;
+mod object;
+pub mod random;
+mod router;
+#[doc(hidden)]
+pub mod rpc;
+mod sql;
+mod state;
+mod stats;
+mod storage;
+mod stub;
+mod task;
+mod timers;
+mod watchdog;
+mod worker;
+
+pub use axum_core::body::Body;
+
+pub use crate::{
+    call::Call,
+    class::{Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote},
+    env::Env,
+    error::{Error, ErrorKind, Result},
+    event::{Event, Reply, Request, Response},
+    gate::Released,
+    id::ObjectId,
+    namespace::{AnyNamespace, Namespace},
+    node::{Node, NodeBuilder},
+    sql::Sql,
+    state::{BlockConcurrency, State},
+    stats::NodeStats,
+    storage::{PutOptions, Storage},
+    stub::{AnyStub, Stub},
+};

@@ -1,0 +1,55 @@
+//! Every bound of the runtime, in one place, with the source of its number.
+//!
+//! Limits of the database itself (key, value, SQL text…) are `abide_storage::limits`.
+
+use std::time::Duration;
+
+/// Encoded arguments, or the encoded result, of one RPC call. The field's documented RPC message limit.
+pub const MAX_RPC_BYTES: usize = 32 << 20;
+
+/// Events that wait at one object's closed gate, beyond which callers are told that it is overloaded.
+/// Ten times what a busy object starts in the time in which a person gives up is of no use to anybody.
+pub const MAX_QUEUED_PER_OBJECT: usize = 1_024;
+
+/// Handlers of one object that may be suspended at an `await` at the same time; further events wait in
+/// the object's queue. Bounds memory when a handler waits for a slow service.
+pub const MAX_RUNNING_PER_OBJECT: usize = 4_096;
+
+/// Events sent to one worker and not answered yet, beyond which callers are told that it is overloaded.
+/// At 1 KiB an event this is 64 MiB a worker.
+pub const MAX_QUEUED_PER_WORKER: usize = 65_536;
+
+/// How long `block_concurrency_while` may keep the gate closed before the object is reset (the field's 30 s).
+pub const BLOCK_CONCURRENCY_LIMIT: Duration = Duration::from_secs(30);
+
+/// An object with nothing running or waiting leaves memory after this time (the field's 10 s).
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A handler that has not finished after this time resets its object.
+pub const EVENT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A single poll (code between two awaits) that runs longer than this blocks every object of its worker;
+/// the watchdog reports it.
+pub const STUCK_POLL: Duration = Duration::from_secs(5);
+
+/// How often the watchdog looks at the workers.
+pub const WATCHDOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A response body that is ready at once is sent in one piece up to this size; a longer one is streamed.
+pub const MAX_BUFFERED_BODY: usize = 1 << 20;
+
+/// Frames of a streamed response body between the object and a slow reader.
+pub const BODY_CHANNEL_FRAMES: usize = 16;
+
+/// Messages that a worker takes from its channel before it lets suspended handlers run.
+pub const WORKER_BATCH: usize = 64;
+
+/// Worker threads that a node may have.
+pub const MAX_WORKERS: usize = 1_024;
+
+const _: () = {
+    assert!(MAX_QUEUED_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
+    assert!(MAX_RUNNING_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
+    assert!(WATCHDOG_INTERVAL.as_secs() < STUCK_POLL.as_secs());
+    assert!(BLOCK_CONCURRENCY_LIMIT.as_secs() < EVENT_TIMEOUT.as_secs());
+};

@@ -1,0 +1,168 @@
+//! Namespaces: all objects of one class under one binding.
+
+use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc};
+
+use abide_storage::{NamespaceNo, ObjectKey};
+
+use crate::{
+    AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, id::IdKey, router::Router,
+};
+
+/// What a node knows about one binding.
+pub(crate) struct Binding {
+    /// Position in the node's list of bindings.
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) unique_key: String,
+    pub(crate) no: NamespaceNo,
+    pub(crate) ids: IdKey,
+    pub(crate) class: Arc<dyn Class>,
+    /// The Rust type, if the class is one.
+    pub(crate) native: Option<TypeId>,
+    pub(crate) options: ClassOptions,
+}
+
+impl Binding {
+    pub(crate) fn key(&self, id: ObjectId) -> ObjectKey {
+        ObjectKey { namespace: self.no, id: *id.as_bytes() }
+    }
+}
+
+/// The objects under one binding, whatever their class.
+#[derive(Clone)]
+pub struct AnyNamespace {
+    router: Arc<Router>,
+    binding: Arc<Binding>,
+}
+
+impl AnyNamespace {
+    pub(crate) fn new(router: Arc<Router>, binding: Arc<Binding>) -> Self {
+        Self { router, binding }
+    }
+
+    /// The binding's name.
+    pub fn binding(&self) -> &str {
+        &self.binding.name
+    }
+
+    /// The class's name.
+    pub fn class(&self) -> &str {
+        self.binding.class.name()
+    }
+
+    /// What the ids are derived from.
+    pub fn unique_key(&self) -> &str {
+        &self.binding.unique_key
+    }
+
+    /// The number under which the store keeps these objects.
+    pub fn number(&self) -> NamespaceNo {
+        self.binding.no
+    }
+
+    /// The id of the object with this name: always the same.
+    pub fn id_from_name(&self, name: &str) -> ObjectId {
+        self.binding.ids.named(name)
+    }
+
+    /// An id that nobody has had before.
+    pub fn new_unique_id(&self) -> ObjectId {
+        self.binding.ids.unique(&*self.router.randomness)
+    }
+
+    /// Reads an id's 64 hex digits. Refuses other text, and ids of another namespace.
+    pub fn id_from_string(&self, text: &str) -> Result<ObjectId> {
+        let id: ObjectId = text.parse()?;
+        self.check(&id)?;
+        Ok(id)
+    }
+
+    /// The stub of the object with this id. A foreign id is refused when the stub is called.
+    pub fn get(&self, id: ObjectId) -> AnyStub {
+        AnyStub::new(Arc::clone(&self.router), Arc::clone(&self.binding), id, None)
+    }
+
+    /// The stub of the object with this name.
+    pub fn get_by_name(&self, name: &str) -> AnyStub {
+        let id = self.id_from_name(name);
+        AnyStub::new(Arc::clone(&self.router), Arc::clone(&self.binding), id, Some(name.into()))
+    }
+
+    fn check(&self, id: &ObjectId) -> Result<()> {
+        if self.binding.ids.owns(id) {
+            return Ok(());
+        }
+        Err(Error::with_kind(
+            ErrorKind::Input,
+            format!(
+                "object id {id} is not of namespace `{}`: use the namespace (unique key) that made it",
+                self.binding.name
+            ),
+        ))
+    }
+}
+
+impl fmt::Debug for AnyNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Namespace").field("binding", &self.binding()).field("class", &self.class()).finish()
+    }
+}
+
+/// The objects of a Rust class under one binding.
+pub struct Namespace<T> {
+    any: AnyNamespace,
+    class: PhantomData<fn() -> T>,
+}
+
+impl<T: ObjectClass> Namespace<T> {
+    pub(crate) fn new(any: AnyNamespace) -> Self {
+        Self { any, class: PhantomData }
+    }
+
+    /// The binding's name.
+    pub fn binding(&self) -> &str {
+        self.any.binding()
+    }
+
+    /// The id of the object with this name: always the same.
+    pub fn id_from_name(&self, name: &str) -> ObjectId {
+        self.any.id_from_name(name)
+    }
+
+    /// An id that nobody has had before.
+    pub fn new_unique_id(&self) -> ObjectId {
+        self.any.new_unique_id()
+    }
+
+    /// Reads an id's 64 hex digits. Refuses other text, and ids of another namespace.
+    pub fn id_from_string(&self, text: &str) -> Result<ObjectId> {
+        self.any.id_from_string(text)
+    }
+
+    /// The stub of the object with this id. A foreign id is refused when the stub is called.
+    pub fn get(&self, id: ObjectId) -> Stub<T> {
+        Stub::new(self.any.get(id))
+    }
+
+    /// The stub of the object with this name.
+    pub fn get_by_name(&self, name: &str) -> Stub<T> {
+        Stub::new(self.any.get_by_name(name))
+    }
+
+    /// The same namespace without its type.
+    pub fn untyped(&self) -> &AnyNamespace {
+        &self.any
+    }
+}
+
+impl<T> Clone for Namespace<T> {
+    fn clone(&self) -> Self {
+        Self { any: self.any.clone(), class: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Namespace<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.any.fmt(f)
+    }
+}

@@ -1,0 +1,61 @@
+//! The seam for randomness: unique ids draw from it and nothing else does.
+
+use std::sync::{Mutex, PoisonError};
+
+/// A source of random bytes.
+pub trait Randomness: Send + Sync + 'static {
+    /// Fills the buffer.
+    fn fill(&self, buffer: &mut [u8]);
+}
+
+/// The operating system's randomness.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemRandomness;
+
+impl Randomness for SystemRandomness {
+    fn fill(&self, buffer: &mut [u8]) {
+        // Without randomness a "unique" id would not be: going on is worse than stopping.
+        getrandom::fill(buffer).expect("the operating system gives random bytes");
+    }
+}
+
+/// The same bytes for the same seed: for tests and simulations only.
+#[derive(Debug)]
+pub struct SeededRandomness(Mutex<u64>);
+
+impl SeededRandomness {
+    /// Starts at a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(seed))
+    }
+}
+
+impl Randomness for SeededRandomness {
+    fn fill(&self, buffer: &mut [u8]) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for chunk in buffer.chunks_mut(8) {
+            // SplitMix64 (Steele, Lea, Flood 2014).
+            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = *state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_gives_one_sequence() {
+        let draw = |seed| {
+            let mut bytes = [0; 20];
+            SeededRandomness::new(seed).fill(&mut bytes);
+            bytes
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

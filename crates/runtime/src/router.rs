@@ -1,0 +1,119 @@
+//! From a stub to the worker that an object lives on.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use abide_storage::{Progress, Store};
+use tokio::sync::{Notify, watch};
+
+use crate::{
+    Error, ObjectId, Result,
+    clock::Clock,
+    context,
+    envelope::{Drain, Envelope, Mailbox},
+    gate::Departure,
+    random::Randomness,
+};
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running = 0,
+    /// Takes calls only from objects, so that handlers can finish.
+    Draining = 1,
+    Stopped = 2,
+}
+
+pub(crate) struct Router {
+    pub(crate) workers: Box<[Arc<Mailbox>]>,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) randomness: Arc<dyn Randomness>,
+    pub(crate) drain: Arc<Drain>,
+    pub(crate) failed: watch::Sender<bool>,
+    pub(crate) stopped: Notify,
+    phase: AtomicU8,
+}
+
+impl Router {
+    pub(crate) fn new(
+        workers: Box<[Arc<Mailbox>]>,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        randomness: Arc<dyn Randomness>,
+        drain: Arc<Drain>,
+    ) -> Arc<Self> {
+        let router = Arc::new(Self {
+            workers,
+            store,
+            clock,
+            randomness,
+            drain,
+            failed: watch::Sender::new(false),
+            stopped: Notify::new(),
+            phase: AtomicU8::new(Phase::Running as u8),
+        });
+        let listener = Arc::downgrade(&router);
+        router.store.subscribe(Box::new(move |progress| {
+            if let Some(router) = listener.upgrade() {
+                router.log_moved(progress);
+            }
+        }));
+        router
+    }
+
+    pub(crate) fn worker_of(&self, id: &ObjectId) -> &Arc<Mailbox> {
+        &self.workers[id.worker(self.workers.len())]
+    }
+
+    /// Sends an event: at once from outside, through the output gate from inside an object.
+    pub(crate) fn send(&self, worker: &Mailbox, envelope: Envelope) -> Result<()> {
+        if self.store.failed() {
+            return Err(Error::log_failed());
+        }
+        context::with(|current| match current {
+            Some(object) => {
+                object.push(Departure::Call(envelope));
+                Ok(())
+            }
+            None if self.phase() != Phase::Running => Err(Error::stopping()),
+            None => worker.post(envelope).map_err(|(_, error)| error),
+        })
+    }
+
+    /// True if every event has been answered, as far as one look at each worker can tell.
+    pub(crate) fn nothing_owed(&self) -> bool {
+        self.workers.iter().all(|worker| worker.outstanding() == 0)
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Stopped,
+        }
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.drain.wanted.store(true, Ordering::Release);
+        if phase == Phase::Stopped {
+            self.workers.iter().for_each(|worker| worker.stop());
+            self.stopped.notify_waiters();
+            self.stopped.notify_one();
+        }
+    }
+
+    /// The log's writer thread reports here.
+    fn log_moved(&self, progress: Progress) {
+        match progress {
+            Progress::Durable(lsn) => self.workers.iter().for_each(|worker| worker.lane.release_through(lsn)),
+            Progress::Failed => {
+                self.workers.iter().for_each(|worker| worker.lane.fail());
+                self.failed.send_replace(true);
+            }
+        }
+    }
+}

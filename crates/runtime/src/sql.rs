@@ -1,0 +1,57 @@
+//! SQL on an object's own database.
+
+use std::{fmt, rc::Rc};
+
+use abide_storage::{Params, Row, Rows};
+
+use crate::{
+    Result,
+    object::{Confirmation, Object},
+};
+
+/// The SQLite database of one object. Clones are cheap and are the same database.
+#[derive(Clone)]
+pub struct Sql {
+    object: Rc<Object>,
+}
+
+impl Sql {
+    pub(crate) fn new(object: Rc<Object>) -> Self {
+        Self { object }
+    }
+
+    /// Runs a statement, or several separated by semicolons, and returns the rows of the last.
+    ///
+    /// Transactions need no statement: what is written between two awaits is one. `BEGIN` and its kin are
+    /// refused; [`Storage::transaction_sync`](crate::Storage::transaction_sync) rolls back on errors.
+    pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        self.object.write(Confirmation::Confirmed, |db| db.exec(sql, params))
+    }
+
+    /// Runs one statement and hands over row after row, without gathering them. After an error of `row` no
+    /// further row is handed over.
+    pub fn for_each(&self, sql: &str, params: impl Params, mut row: impl FnMut(Row<'_>) -> Result<()>) -> Result<()> {
+        let mut failed = None;
+        self.object.write(Confirmation::Confirmed, |db| {
+            db.for_each(sql, params, |next| {
+                if failed.is_none() {
+                    failed = row(next).err();
+                }
+                Ok(())
+            })
+        })?;
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The size of the database in bytes.
+    pub fn database_size(&self) -> Result<u64> {
+        self.object.read(abide_storage::ObjectDb::database_size)
+    }
+}
+
+impl fmt::Debug for Sql {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sql").field("object", &self.object.id).finish_non_exhaustive()
+    }
+}
+

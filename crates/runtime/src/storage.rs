@@ -1,0 +1,148 @@
+//! An object's storage: SQL, key-value pairs, transactions.
+//!
+//! Everything is synchronous. What is written between two awaits is one transaction; nobody needs to ask for
+//! it. Nothing that the object sends leaves before what it wrote is durable; nobody needs to wait for it.
+
+use std::{collections::BTreeMap, fmt, rc::Rc};
+
+use abide_storage::{ListOptions, cbor};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    Error, Result, Sql,
+    object::{Confirmation, Object},
+};
+
+/// How a value is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// What the object sends need not wait until this write is durable. If the machine fails, the write may be
+    /// lost although somebody has seen its effect.
+    pub allow_unconfirmed: bool,
+}
+
+/// The storage of one object. Clones are cheap and are the same storage.
+#[derive(Clone)]
+pub struct Storage {
+    object: Rc<Object>,
+}
+
+impl Storage {
+    pub(crate) fn new(object: Rc<Object>) -> Self {
+        Self { object }
+    }
+
+    pub(crate) fn object(&self) -> &Rc<Object> {
+        &self.object
+    }
+
+    /// The object's SQLite database.
+    pub fn sql(&self) -> Sql {
+        Sql::new(Rc::clone(&self.object))
+    }
+
+    /// The value of a key.
+    pub fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        match self.object.read(|db| db.kv_get(key))? {
+            Some(bytes) => Ok(Some(decode(key, &bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The values of those of the keys that exist.
+    pub fn get_multiple<T: DeserializeOwned, K: AsRef<str>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<BTreeMap<String, T>> {
+        let mut found = BTreeMap::new();
+        for key in keys {
+            let key = key.as_ref();
+            if let Some(value) = self.get(key)? {
+                found.insert(key.to_owned(), value);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Sets a key.
+    pub fn put<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Result<()> {
+        self.put_with(key, value, PutOptions::default())
+    }
+
+    /// Sets a key, with options.
+    pub fn put_with<T: Serialize + ?Sized>(&self, key: &str, value: &T, options: PutOptions) -> Result<()> {
+        let bytes = cbor::to_vec(value)?;
+        let confirmation =
+            if options.allow_unconfirmed { Confirmation::Unconfirmed } else { Confirmation::Confirmed };
+        self.object.write(confirmation, |db| db.kv_put(key, &bytes))
+    }
+
+    /// Sets several keys: all of them or, if one is refused, none.
+    pub fn put_multiple<T: Serialize, K: AsRef<str>>(&self, entries: impl IntoIterator<Item = (K, T)>) -> Result<()> {
+        self.transaction_sync(|| {
+            for (key, value) in entries {
+                self.put(key.as_ref(), &value)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes a key. True if it existed.
+    pub fn delete(&self, key: &str) -> Result<bool> {
+        self.object.write(Confirmation::Confirmed, |db| db.kv_delete(key))
+    }
+
+    /// Removes several keys: all of them or, if one is refused, none. Returns how many existed.
+    pub fn delete_multiple<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Result<usize> {
+        self.transaction_sync(|| {
+            let mut count = 0;
+            for key in keys {
+                count += usize::from(self.delete(key.as_ref())?);
+            }
+            Ok(count)
+        })
+    }
+
+    /// Keys and values in key order (of UTF-8 bytes), or in reverse.
+    pub fn list<T: DeserializeOwned>(&self, options: &ListOptions) -> Result<Vec<(String, T)>> {
+        let rows = self.object.read(|db| db.kv_list(options))?;
+        rows.into_iter().map(|(key, bytes)| decode(&key, &bytes).map(|value| (key, value))).collect()
+    }
+
+    /// Removes everything: every key, every table.
+    pub fn delete_all(&self) -> Result<()> {
+        self.object.write(Confirmation::Confirmed, abide_storage::ObjectDb::delete_all)
+    }
+
+    /// Runs a closure whose writes are undone if it returns an error or panics. May be nested.
+    pub fn transaction_sync<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        struct Outer<E>(E);
+        impl<E: From<Error>> From<abide_storage::Error> for Outer<E> {
+            fn from(error: abide_storage::Error) -> Self {
+                Self(Error::from(error).into())
+            }
+        }
+        self.object
+            .with_db(Confirmation::Confirmed, |db| db.transaction(|| f().map_err(Outer)).map_err(|Outer(error)| error))
+            .unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Waits until everything written so far, `allow_unconfirmed` included, is durable. Seldom needed: what
+    /// the object sends waits by itself.
+    pub async fn sync(&self) -> Result<()> {
+        self.object.synced().await
+    }
+}
+
+fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
+    cbor::from_slice(bytes).map_err(|error| {
+        let error = Error::from(error);
+        Error::with_kind(error.kind(), format!("the value of key `{key}`: {error}"))
+    })
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Storage").field("object", &self.object.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,150 @@
+//! Stubs: handles on objects, from wherever one stands.
+//!
+//! A stub is a name and an address; making one wakes nobody. [`Stub<T>`] dereferences to the struct that
+//! `#[durable_object]` generated, whose methods `#[rpc]` generated, so `stub.assign_seat(a, b).await` needs no
+//! trait in scope.
+
+use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::oneshot;
+
+use crate::{
+    Call, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request, Response, Result,
+    envelope::{Envelope, Replier},
+    namespace::Binding,
+    router::Router,
+    rpc,
+};
+
+/// A handle on an object of any class.
+#[derive(Clone)]
+pub struct AnyStub {
+    router: Arc<Router>,
+    binding: Arc<Binding>,
+    id: ObjectId,
+    name: Option<Arc<str>>,
+}
+
+impl AnyStub {
+    pub(crate) fn new(router: Arc<Router>, binding: Arc<Binding>, id: ObjectId, name: Option<Arc<str>>) -> Self {
+        Self { router, binding, id, name }
+    }
+
+    /// The object's id.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The name that the stub was made from, if it was.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Sends an HTTP request to the object. Its URI reaches the object as it is.
+    pub fn fetch(&self, request: Request) -> Call<Response> {
+        self.send(Event::Fetch(request), |reply| match reply {
+            Reply::Fetch(response) => Ok(response),
+            Reply::Rpc(_) => Err(wrong_reply()),
+        })
+    }
+
+    /// Calls a method by name; `args` is a tuple.
+    pub fn call<R: DeserializeOwned>(
+        &self,
+        method: impl Into<Cow<'static, str>>,
+        args: &(impl Serialize + ?Sized),
+    ) -> Call<R> {
+        let decode: fn(Reply) -> Result<R> = |reply| match reply {
+            Reply::Rpc(bytes) => rpc::decode("the result", &bytes),
+            Reply::Fetch(_) => Err(wrong_reply()),
+        };
+        match rpc::encode("the arguments", args) {
+            Ok(args) => self.send(Event::Rpc { method: method.into(), args }, decode),
+            Err(error) => Call::failed(error, decode),
+        }
+    }
+
+    fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
+        // A name proves the id; a bare id may come from anywhere.
+        if self.name.is_none() && !self.binding.ids.owns(&self.id) {
+            let error = format!("object id {} is not of namespace `{}`", self.id, self.binding.name);
+            return Call::failed(Error::with_kind(ErrorKind::Input, error), decode);
+        }
+        let worker = self.router.worker_of(&self.id);
+        let (answer, receiver) = oneshot::channel();
+        let envelope = Envelope {
+            binding: self.binding.index,
+            id: self.id,
+            name: self.name.clone(),
+            event,
+            replier: Replier::new(answer, worker),
+        };
+        match self.router.send(worker, envelope) {
+            Ok(()) => Call::waiting(receiver, decode),
+            Err(error) => Call::failed(error, decode),
+        }
+    }
+}
+
+fn wrong_reply() -> Error {
+    Error::with_kind(ErrorKind::Decode, "the object's class answered with a reply of another kind")
+}
+
+impl fmt::Debug for AnyStub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stub").field("binding", &self.binding.name).field("id", &self.id).field("name", &self.name).finish()
+    }
+}
+
+/// A handle on an object of class `T`.
+pub struct Stub<T: ObjectClass> {
+    remote: T::Remote,
+    class: PhantomData<fn() -> T>,
+}
+
+impl<T: ObjectClass> Stub<T> {
+    pub(crate) fn new(stub: AnyStub) -> Self {
+        Self { remote: T::Remote::wrap(stub), class: PhantomData }
+    }
+
+    /// The object's id.
+    pub fn id(&self) -> ObjectId {
+        self.remote.stub().id()
+    }
+
+    /// The name that the stub was made from, if it was.
+    pub fn name(&self) -> Option<&str> {
+        self.remote.stub().name()
+    }
+
+    /// Sends an HTTP request to the object. Its URI reaches the object as it is.
+    pub fn fetch(&self, request: Request) -> Call<Response> {
+        self.remote.stub().fetch(request)
+    }
+
+    /// The same stub without its type.
+    pub fn untyped(&self) -> &AnyStub {
+        self.remote.stub()
+    }
+}
+
+impl<T: ObjectClass> Deref for Stub<T> {
+    type Target = T::Remote;
+
+    fn deref(&self) -> &T::Remote {
+        &self.remote
+    }
+}
+
+impl<T: ObjectClass> Clone for Stub<T> {
+    fn clone(&self) -> Self {
+        Self { remote: self.remote.clone(), class: PhantomData }
+    }
+}
+
+impl<T: ObjectClass> fmt::Debug for Stub<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.untyped().fmt(f)
+    }
+}

@@ -1,0 +1,102 @@
+//! A suspended piece of an object's work, as a task of the worker's executor.
+//!
+//! However it is woken, it runs only if the object is alive and its input gate lets it; otherwise it parks, or
+//! ends with the reason for which the object is gone.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use crate::{
+    LocalFuture, Reply, Result,
+    envelope::{Replier, Ticket},
+    gate::Token,
+    object::{Object, Turn},
+};
+
+/// What a task does.
+pub(crate) enum Work {
+    /// A handler that somebody waits for.
+    Event { future: LocalFuture<Result<Reply>>, replier: Replier },
+    /// Something the object does for itself: hold the gate, stream a body, work in the background. An error
+    /// resets the object.
+    Inner { future: LocalFuture<Result<()>>, _ticket: Ticket },
+}
+
+pub(crate) struct Task {
+    object: Rc<Object>,
+    token: Token,
+    /// `None` once it is done.
+    work: Option<Work>,
+}
+
+impl Task {
+    pub(crate) fn new(object: Rc<Object>, token: Token, work: Work) -> Self {
+        Self { object, token, work: Some(work) }
+    }
+
+    /// Polls the work, inside a turn. If the poll panics, the work stays for the caller to be told.
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>> {
+        let result = match &mut self.work {
+            Some(Work::Event { future, .. }) => future.as_mut().poll(cx).map(Step::Answer),
+            Some(Work::Inner { future, .. }) => future.as_mut().poll(cx).map(Step::End),
+            None => return Ok(Poll::Ready(())),
+        };
+        let Poll::Ready(step) = result else { return Ok(Poll::Pending) };
+        // The future is dropped here, while its object is still current.
+        match (step, self.work.take()) {
+            (Step::Answer(result), Some(Work::Event { replier, .. })) => self.object.answer(replier, result),
+            (Step::End(result), _) => {
+                result?;
+                self.object.open_gate(self.token);
+            }
+            _ => {}
+        }
+        Ok(Poll::Ready(()))
+    }
+}
+
+enum Step {
+    Answer(Result<Reply>),
+    End(Result<()>),
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let task = &mut *self;
+        let (object, token) = (Rc::clone(&task.object), task.token);
+        if let Some(fate) = object.fate() {
+            if let Some(Work::Event { future, replier }) = task.work.take() {
+                drop(future);
+                object.answer_broken(replier, fate);
+            }
+            return Poll::Ready(());
+        }
+        if !object.may_run(token) {
+            object.park(token, cx.waker());
+            object.suspended(token, cx.waker());
+            return Poll::Pending;
+        }
+        match object.turn(token, || task.step(cx)) {
+            Turn::Pending => {
+                object.suspended(token, cx.waker());
+                Poll::Pending
+            }
+            Turn::Done => {
+                object.finished(token);
+                Poll::Ready(())
+            }
+            Turn::Broken(error) => {
+                if let Some(Work::Event { replier, .. }) = task.work.take() {
+                    object.answer_broken(replier, error);
+                }
+                Poll::Ready(())
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Notices handlers that run without ever awaiting.
+//!
+//! Such a handler blocks every object of its worker, and nothing on that thread can tell. So each worker notes
+//! when a poll of user code began, and a thread of its own looks at the notes. It cannot end the handler; it
+//! logs the object's name, and [`Node::stuck_workers`](crate::Node::stuck_workers) reports the worker until it goes on.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    ObjectId,
+    envelope::Mailbox,
+    limits::{STUCK_POLL, WATCHDOG_INTERVAL},
+    namespace::Binding,
+    router::{Phase, Router},
+    stats::NodeStats,
+};
+
+/// What a worker notes about the poll that it is in. Written by the worker alone.
+#[derive(Default)]
+pub(crate) struct PollWatch {
+    /// Nanoseconds plus one at which the poll began; 0 between polls.
+    began: AtomicU64,
+    binding: AtomicU64,
+    id: [AtomicU64; 4],
+    stuck: AtomicBool,
+}
+
+impl PollWatch {
+    pub(crate) fn begin(&self, now: Duration, binding: usize, id: ObjectId) -> Watched<'_> {
+        self.binding.store(binding as u64, Ordering::Relaxed);
+        for (word, bytes) in self.id.iter().zip(id.as_bytes().chunks_exact(8)) {
+            word.store(bytes.try_into().map_or(0, u64::from_le_bytes), Ordering::Relaxed);
+        }
+        self.began.store(now.as_nanos() as u64 + 1, Ordering::Release);
+        Watched(self)
+    }
+
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
+    }
+
+    /// How long the current poll has lasted, and when it began.
+    fn age(&self, now: Duration) -> Option<(u64, Duration)> {
+        match self.began.load(Ordering::Acquire) {
+            0 => None,
+            began => Some((began, now.saturating_sub(Duration::from_nanos(began - 1)))),
+        }
+    }
+
+    /// The object being polled. Right whenever the poll has lasted long enough to ask.
+    fn object(&self) -> (usize, ObjectId) {
+        let mut id = [0; 32];
+        for (word, bytes) in self.id.iter().zip(id.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        (self.binding.load(Ordering::Relaxed) as usize, ObjectId::from_bytes(id))
+    }
+}
+
+/// The poll ends when this is dropped.
+pub(crate) struct Watched<'a>(&'a PollWatch);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.began.store(0, Ordering::Release);
+    }
+}
+
+/// Looks at the workers until the node stops, and publishes the figures.
+pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
+    let mut reported = vec![0; router.workers.len()];
+    loop {
+        let now = router.clock.now();
+        for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
+            inspect(index, worker, &bindings, now, reported);
+        }
+        stats(&router).publish();
+        if router.phase() == Phase::Stopped {
+            break;
+        }
+        tokio::select! {
+            () = router.clock.sleep_until(now + WATCHDOG_INTERVAL) => {}
+            () = router.stopped.notified() => {}
+        }
+    }
+}
+
+fn inspect(index: usize, worker: &Mailbox, bindings: &[Arc<Binding>], now: Duration, reported: &mut u64) {
+    let stuck = worker.watch.age(now).filter(|(_, age)| *age >= STUCK_POLL);
+    worker.watch.stuck.store(stuck.is_some(), Ordering::Relaxed);
+    match stuck {
+        Some((began, age)) if began != *reported => {
+            *reported = began;
+            let (binding, id) = worker.watch.object();
+            let class = bindings.get(binding).map_or("?", |binding| binding.class.name());
+            tracing::error!(
+                worker = index, class, %id, seconds = age.as_secs_f64(),
+                "a handler runs without awaiting and blocks its worker; other objects on it wait"
+            );
+        }
+        None if *reported != 0 => {
+            *reported = 0;
+            tracing::info!(worker = index, "the blocked worker goes on");
+        }
+        _ => {}
+    }
+}
+
+/// The node's figures now.
+pub(crate) fn stats(router: &Router) -> NodeStats {
+    let mut stats = NodeStats::default();
+    for worker in &router.workers {
+        stats.add(&worker.counters);
+        stats.outstanding += worker.outstanding() as u64;
+        stats.held += worker.lane.len() as u64;
+        stats.stuck_workers += u64::from(worker.watch.is_stuck());
+    }
+    stats
+}

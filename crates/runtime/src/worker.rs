@@ -1,0 +1,160 @@
+//! A worker: one thread, and the objects that live on it.
+//!
+//! Takes events from its channel in batches, finds or makes the object, and starts the handler. Handlers that
+//! wait are tasks of the same thread. Between batches it looks after what is due.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use abide_storage::{Lsn, ObjectKey, Store};
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, mpsc};
+
+use crate::{
+    Env, Error,
+    clock::{Clock, Sleep},
+    envelope::{Envelope, Mailbox, Message},
+    gate::Token,
+    limits::WORKER_BATCH,
+    namespace::Binding,
+    object::Object,
+    timers::{Due, Timers},
+};
+
+pub(crate) struct Worker {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) store: Store,
+    pub(crate) env: Env,
+    clock: Arc<dyn Clock>,
+    bindings: Arc<[Arc<Binding>]>,
+    objects: RefCell<FxHashMap<ObjectKey, Rc<Object>>>,
+    timers: RefCell<Timers>,
+    /// Something is due earlier than the loop knows.
+    earlier: Notify,
+    tokens: Cell<u64>,
+    /// The newest write of an object that has left memory. Another incarnation of it may show that write, so
+    /// its gate starts here.
+    floor: Cell<Lsn>,
+}
+
+impl Worker {
+    pub(crate) fn new(mailbox: Arc<Mailbox>, store: Store, env: Env, bindings: Arc<[Arc<Binding>]>) -> Rc<Self> {
+        Rc::new(Self {
+            mailbox,
+            store,
+            clock: Arc::clone(env.clock()),
+            env,
+            bindings,
+            objects: RefCell::default(),
+            timers: RefCell::default(),
+            earlier: Notify::new(),
+            tokens: Cell::new(0),
+            floor: Cell::new(Lsn::ZERO),
+        })
+    }
+
+    /// Serves events until told to stop; then no object is left.
+    pub(crate) async fn run(self: Rc<Self>, mut channel: mpsc::UnboundedReceiver<Message>) {
+        let mut batch = Vec::with_capacity(WORKER_BATCH);
+        let mut sleep: Option<(Duration, Sleep)> = None;
+        loop {
+            let next = self.timers.borrow().next();
+            if sleep.as_ref().map(|(at, _)| *at) != next {
+                sleep = next.map(|at| (at, self.clock.sleep_until(at)));
+            }
+            tokio::select! {
+                biased;
+                received = channel.recv_many(&mut batch, WORKER_BATCH) => {
+                    if received == 0 {
+                        break;
+                    }
+                }
+                () = elapsed(&mut sleep) => self.look_after(),
+                () = self.earlier.notified() => {}
+            }
+            for message in batch.drain(..) {
+                match message {
+                    Message::Event(envelope) => self.deliver(envelope),
+                    Message::Stop => return self.end(),
+                }
+            }
+        }
+        self.end();
+    }
+
+    fn deliver(self: &Rc<Self>, envelope: Envelope) {
+        let Envelope { binding, id, name, event, replier } = envelope;
+        let binding = &self.bindings[binding];
+        let key = binding.key(id);
+        let known = self.objects.borrow().get(&key).map(Rc::clone);
+        let object = known.unwrap_or_else(|| {
+            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name);
+            self.objects.borrow_mut().insert(key, Rc::clone(&object));
+            object
+        });
+        object.accept(event, replier);
+    }
+
+    fn look_after(&self) {
+        let now = self.now();
+        loop {
+            let Some(timer) = self.timers.borrow_mut().pop_due(now) else { break };
+            let Some(object) = timer.object.upgrade() else { continue };
+            match timer.due {
+                Due::Check => object.check(now),
+                Due::Gate(token) => object.check_gate(token),
+            }
+        }
+    }
+
+    fn end(&self) {
+        let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
+        objects.into_iter().for_each(|object| object.kill(Error::stopping().into_maybe_ran()));
+    }
+
+    /// Remembers to look at an object.
+    pub(crate) fn arm(&self, at: Duration, object: &Rc<Object>, due: Due) {
+        if self.timers.borrow_mut().add(at, Rc::downgrade(object), due) {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// An object has ended; the next event for it makes another.
+    pub(crate) fn forget(&self, object: &Rc<Object>, newest: Lsn) {
+        let key = object.binding.key(object.id);
+        let mut objects = self.objects.borrow_mut();
+        if objects.get(&key).is_some_and(|known| Rc::ptr_eq(known, object)) {
+            objects.remove(&key);
+        }
+        self.floor.set(self.floor.get().max(newest));
+    }
+
+    pub(crate) fn lsn_floor(&self) -> Lsn {
+        self.floor.get()
+    }
+
+    pub(crate) fn next_token(&self) -> Token {
+        self.tokens.set(self.tokens.get() + 1);
+        Token(self.tokens.get())
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+}
+
+/// Ends when the sleep does; never, if there is none.
+async fn elapsed(sleep: &mut Option<(Duration, Sleep)>) {
+    poll_fn(|cx| match sleep {
+        Some((_, future)) => future.as_mut().poll(cx),
+        None => Poll::Pending,
+    })
+    .await;
+    *sleep = None;
+}

@@ -1,0 +1,172 @@
+//! What a client is told when something went wrong: a status and `{"error":{"code":"…","message":"…"}}`.
+//!
+//! Contract: every error that the edge makes has this one shape. `code` is stable and for programs; `message` is a
+//! sentence for people that says what to do. What went wrong inside an object's handler is not told to clients (it may
+//! hold SQL or data): it is logged, and the client gets `object_error`.
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use serde::Serialize;
+
+use crate::limits;
+
+/// An error answer. Handlers return it: `async fn handler() -> Result<Json<Seats>, ApiError>`.
+///
+/// ```
+/// use abide_server::ApiError;
+/// use axum::{http::StatusCode, response::IntoResponse};
+///
+/// let taken = ApiError::new(StatusCode::CONFLICT, "seat_taken", "Seat 14C is taken.");
+/// assert_eq!(taken.into_response().status(), StatusCode::CONFLICT);
+/// ```
+#[derive(Debug)]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    retry: Retry,
+}
+
+/// Whether the client is told to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    Unsaid,
+    Soon,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Told<'a>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl ApiError {
+    /// An error with a status, a code for programs (`snake_case`) and a sentence for people.
+    pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), retry: Retry::Unsaid }
+    }
+
+    /// 400: the request makes no sense; the sentence says what would.
+    pub fn bad_request(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// 404: there is no such thing.
+    pub fn not_found(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    /// 409: the thing's state forbids it.
+    pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, message)
+    }
+
+    /// Tells the client to try again after a moment (`Retry-After`).
+    #[must_use]
+    pub fn retry_soon(mut self) -> Self {
+        self.retry = Retry::Soon;
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The code for programs.
+    pub fn code(&self) -> &str {
+        self.code
+    }
+
+    pub(crate) fn body_too_large(limit: Option<u64>) -> Self {
+        let message = match limit {
+            Some(limit) => format!(
+                "The request body is too large; at most {limit} bytes are taken. The setting server.max_body_bytes \
+                 changes that."
+            ),
+            None => "The request body is too large. The setting server.max_body_bytes says how large it may be."
+                .to_owned(),
+        };
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
+    }
+
+    pub(crate) fn request_timeout() -> Self {
+        Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "request_timeout",
+            "The request was not answered in time. It may still take effect; read before you repeat it.",
+        )
+    }
+
+    pub(crate) fn panicked() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "The server failed to handle the request; its log has the details.",
+        )
+    }
+
+    /// The JSON form of an error status that came without a body, as axum's router answers for what it has no route.
+    pub(crate) fn bare(status: StatusCode) -> Self {
+        let (code, message) = match status {
+            StatusCode::NOT_FOUND => ("not_found", "There is nothing at this address."),
+            StatusCode::METHOD_NOT_ALLOWED => {
+                ("method_not_allowed", "This address does not take this method; the Allow header lists those it takes.")
+            }
+            _ if status.is_client_error() => ("bad_request", "The request was refused."),
+            _ => ("internal", "The server failed to handle the request; its log has the details."),
+        };
+        Self::new(status, code, message)
+    }
+}
+
+/// What a failed call of an object means to the client that asked for it.
+impl From<abide_runtime::Error> for ApiError {
+    fn from(error: abide_runtime::Error) -> Self {
+        use abide_runtime::ErrorKind;
+        if error.remote() {
+            tracing::warn!(%error, "an object's handler returned an error; the client got object_error");
+            return Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "object_error",
+                "The object failed to handle the request; the server's log has the details.",
+            );
+        }
+        let (status, code) = match error.kind() {
+            ErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+            ErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            ErrorKind::Reset => (StatusCode::SERVICE_UNAVAILABLE, "object_reset"),
+            ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "handler_timeout"),
+            ErrorKind::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, "no_space"),
+            ErrorKind::Input => (StatusCode::BAD_REQUEST, "bad_request"),
+            ErrorKind::Limit => (StatusCode::BAD_REQUEST, "limit_exceeded"),
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            ErrorKind::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "object_damaged"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        };
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%error, "an object could not be reached");
+        }
+        let told = Self::new(status, code, error.message());
+        if error.retryable() { told.retry_soon() } else { told }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = Json(Envelope { error: Told { code: self.code, message: &self.message } });
+        let mut response = (self.status, body).into_response();
+        if self.retry == Retry::Soon {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}

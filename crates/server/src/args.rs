@@ -1,0 +1,36 @@
+//! The command-line options that every program built on abide shares.
+
+use std::path::PathBuf;
+
+use crate::{Config, ConfigError, Sources};
+
+/// `--config`, `--listen` and `--data`. Flatten it into a command of your own:
+///
+/// ```
+/// #[derive(clap::Parser)]
+/// enum Command {
+///     /// Serves seat maps over HTTP.
+///     Serve(abide_server::ServeArgs),
+/// }
+/// ```
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ServeArgs {
+    /// File of settings [default: ./abide.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Address to listen on [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "IP:PORT")]
+    pub listen: Option<String>,
+
+    /// Data directory [default: data]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    /// The settings from the file, the environment and these options.
+    pub fn load(self) -> Result<Config, ConfigError> {
+        Config::load(&Sources { file: self.config, listen: self.listen, data: self.data })
+    }
+}

@@ -1,0 +1,189 @@
+//! The settings of a program built on abide, and how they are found.
+//!
+//! Contract: settings come from four places, each over the one before it: the defaults in this file, a TOML file
+//! (`--config PATH`, or `./abide.toml` if there is one), environment variables `ABIDE__SECTION__KEY`, and the command
+//! line. A key that names no setting, or a value that a setting cannot take, is refused with a message that names the
+//! key, the place it came from and what is allowed; nothing is guessed and nothing is ignored. Every setting is one
+//! row of [`settings::SETTINGS`]; `docs/configuration.md` lists them for people.
+
+mod load;
+mod settings;
+mod value;
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+pub use load::{ConfigError, Sources};
+
+/// Every setting of a node. Make one with [`Config::default`], then change fields; or [`Config::load`] it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Config {
+    /// `[server]`: the listener that clients reach.
+    pub server: ServerConfig,
+    /// `[admin]`: the listener for health checks and metrics.
+    pub admin: AdminConfig,
+    /// `[data]`: where objects live.
+    pub data: DataConfig,
+    /// `[storage]`: the commit log.
+    pub storage: StorageConfig,
+    /// `[objects]`: how objects run.
+    pub objects: ObjectsConfig,
+    /// `[log]`: what the process tells about itself.
+    pub log: LogConfig,
+}
+
+/// `[server]`: the listener that clients reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerConfig {
+    /// Address of the listener. Port 0 takes any free port.
+    pub listen: ListenAddress,
+    /// Time from a request's head to its response's head; then the client gets 504.
+    pub request_timeout: Duration,
+    /// Time a client may take to send a request's head, and to leave a connection unused.
+    pub header_timeout: Duration,
+    /// Longest request body; a longer one gets 413.
+    pub max_body_bytes: u64,
+    /// Connections served at once; more wait in the listener's backlog.
+    pub max_connections: usize,
+    /// Time that requests in flight get to finish when the process is told to stop.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: ListenAddress("127.0.0.1:8080".to_owned()),
+            request_timeout: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            max_body_bytes: 16 << 20,
+            max_connections: 10_000,
+            shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// `[admin]`: the listener for health checks and metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AdminConfig {
+    /// Address of the admin listener; `None` (`"off"`) leaves it out. It has no login: keep it on a private address.
+    pub listen: Option<ListenAddress>,
+}
+
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self { listen: Some(ListenAddress("127.0.0.1:8081".to_owned())) }
+    }
+}
+
+/// `[data]`: where objects live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DataConfig {
+    /// The data directory; made if it does not exist. One process at a time.
+    pub dir: PathBuf,
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self { dir: PathBuf::from("data") }
+    }
+}
+
+/// `[storage]`: the commit log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StorageConfig {
+    /// Size of one log segment; fixed when the data directory is made.
+    pub segment_bytes: u64,
+    /// Log written since the last checkpoint that starts the next one; bounds the time a restart takes.
+    pub checkpoint_bytes: u64,
+    /// Time since the last checkpoint that starts the next one, if anything was written.
+    pub checkpoint_interval: Duration,
+    /// SQLite's page cache for each object in memory.
+    pub cache_bytes: u64,
+}
+
+impl Default for StorageConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            checkpoint_bytes: 256 << 20,
+            checkpoint_interval: Duration::from_mins(1),
+            cache_bytes: 2 << 20,
+        }
+    }
+}
+
+/// `[objects]`: how objects run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ObjectsConfig {
+    /// Worker threads; `None` (`"auto"`) takes one for each core.
+    pub workers: Option<usize>,
+    /// An object with nothing to do for this long leaves memory.
+    pub idle_timeout: Duration,
+    /// A handler that has not ended after this long is given up and its object reset.
+    pub event_timeout: Duration,
+    /// Events that may wait for one object; more are refused as overload.
+    pub max_queued: usize,
+}
+
+impl Default for ObjectsConfig {
+    fn default() -> Self {
+        Self {
+            workers: None,
+            idle_timeout: Duration::from_secs(10),
+            event_timeout: Duration::from_secs(300),
+            max_queued: 1_024,
+        }
+    }
+}
+
+/// `[log]`: what the process tells about itself, on standard error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogConfig {
+    /// A level (`warn`) or directives for parts (`warn,abide_runtime=debug`).
+    pub level: String,
+    /// The form of a line.
+    pub format: LogFormat,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { level: "warn".to_owned(), format: LogFormat::Text }
+    }
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for collectors.
+    Json,
+}
+
+/// An address to listen on: `IP:PORT` or `NAME:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAddress(String);
+
+impl ListenAddress {
+    /// The address as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// A free port of the loopback interface, for tests.
+    pub fn any_port() -> Self {
+        Self("127.0.0.1:0".to_owned())
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

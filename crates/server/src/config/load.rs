@@ -1,0 +1,303 @@
+//! Gathering settings from a file, the environment and the command line.
+
+use std::{
+    collections::HashMap,
+
+    path::{Path, PathBuf},
+};
+
+use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
+use thiserror::Error;
+
+use super::{Config, settings::SETTINGS};
+
+/// The file that is read when no other is named and it exists.
+const DEFAULT_FILE: &str = "abide.toml";
+const VARIABLE_PREFIX: &str = "ABIDE";
+const SEPARATOR: &str = "__";
+
+/// Where to look for settings besides the defaults and the environment: what the command line says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The file to read (`--config`); without it `./abide.toml`, if there is one.
+    pub file: Option<PathBuf>,
+    /// `server.listen` from the command line (`--listen`).
+    pub listen: Option<String>,
+    /// `data.dir` from the command line (`--data`).
+    pub data: Option<PathBuf>,
+}
+
+/// Why the settings were refused. The message names the key, where it came from and what is allowed.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// Where a value came from.
+enum Origin<'a> {
+    File(&'a Path),
+    Environment,
+    Option(&'static str),
+}
+
+impl Origin<'_> {
+    /// The place, as the user would look for it.
+    fn describe(&self, key: &str) -> String {
+        match self {
+            Self::File(path) => format!("`{key}` in {}", path.display()),
+            Self::Environment => format!("the environment variable {}", variable(key)),
+            Self::Option(name) => format!("the option {name}"),
+        }
+    }
+}
+
+impl Config {
+    /// The settings from a file, the environment and the command line, over the defaults.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
+        let default = Path::new(DEFAULT_FILE);
+        let file = match &sources.file {
+            Some(path) => Some(path.as_path()),
+            None => default.exists().then_some(default),
+        };
+        // Variables whose names or values are not text cannot be settings.
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self::gather(file, variables, sources)
+    }
+
+    fn gather(
+        file: Option<&Path>,
+        variables: HashMap<String, String>,
+        sources: &Sources,
+    ) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        if let Some(path) = file {
+            config.apply(&Origin::File(path), read_file(path)?)?;
+        }
+        config.apply(&Origin::Environment, read_variables(variables)?)?;
+        if let Some(listen) = &sources.listen {
+            config.set("server.listen", listen, &Origin::Option("--listen"))?;
+        }
+        if let Some(data) = &sources.data {
+            config.data.dir.clone_from(data);
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn apply(&mut self, origin: &Origin<'_>, settings: Map<String, Value>) -> Result<(), ConfigError> {
+        for (section, value) in settings {
+            let ValueKind::Table(entries) = value.kind else {
+                return Err(unknown(&section, origin));
+            };
+            if !SETTINGS.iter().any(|setting| setting.key.split('.').next() == Some(section.as_str())) {
+                // An empty section has no key to name.
+                let key = entries.keys().next().map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
+                return Err(unknown(&key, origin));
+            }
+            for (name, value) in entries {
+                let key = format!("{section}.{name}");
+                let text = match value.kind {
+                    ValueKind::Table(_) => return Err(unknown(&key, origin)),
+                    ValueKind::Nil | ValueKind::Array(_) => String::new(),
+                    scalar => scalar.to_string(),
+                };
+                self.set(&key, &text, origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {
+        let setting =
+            SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| unknown(key, origin))?;
+        (setting.set)(self, text).map_err(|expected| {
+            ConfigError(format!("{} is \"{text}\"; expected {expected}", origin.describe(key)))
+        })
+    }
+
+    /// What must hold between settings.
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.storage.checkpoint_bytes < self.storage.segment_bytes {
+            return Err(ConfigError(format!(
+                "`storage.checkpoint_bytes` is {} and `storage.segment_bytes` is {}; \
+                 a checkpoint needs at least one segment of log, so raise the first or lower the second",
+                self.storage.checkpoint_bytes, self.storage.segment_bytes
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        ConfigError(format!(
+            "cannot read the configuration file {}: {error}; correct the path after --config, or make the file",
+            path.display()
+        ))
+    })?;
+    File::from_str(&text, FileFormat::Toml)
+        .collect()
+        .map_err(|error| ConfigError(format!("{} is not valid TOML: {error}", path.display())))
+}
+
+fn read_variables(variables: HashMap<String, String>) -> Result<Map<String, Value>, ConfigError> {
+    let prefix = format!("{VARIABLE_PREFIX}{SEPARATOR}");
+    let ours = variables.into_iter().filter(|(name, _)| name.starts_with(&prefix)).collect::<HashMap<_, _>>();
+    // The `config` crate nests a name with too few parts oddly; such a name is refused here.
+    if let Some(name) = ours.keys().find(|name| name[prefix.len()..].split(SEPARATOR).count() != 2) {
+        return Err(ConfigError(format!(
+            "the environment variable {name} names no setting; expected {prefix}SECTION{SEPARATOR}KEY, such as {}",
+            variable("server.listen")
+        )));
+    }
+    let flat = Environment::with_prefix(VARIABLE_PREFIX)
+        .prefix_separator(SEPARATOR)
+        .source(Some(ours))
+        .collect()
+        .map_err(|error| ConfigError(format!("cannot read the environment: {error}")))?;
+    let mut sections: Map<String, Map<String, Value>> = Map::new();
+    for (name, value) in flat {
+        if let Some((section, key)) = name.split_once(SEPARATOR) {
+            sections.entry(section.to_owned()).or_default().insert(key.to_owned(), value);
+        }
+    }
+    Ok(sections.into_iter().map(|(section, keys)| (section, Value::from(keys))).collect())
+}
+
+/// The environment variable of a setting.
+fn variable(key: &str) -> String {
+    format!("{VARIABLE_PREFIX}{SEPARATOR}{}", key.replace('.', SEPARATOR).to_ascii_uppercase())
+}
+
+fn unknown(key: &str, origin: &Origin<'_>) -> ConfigError {
+    let section = key.split('.').next().unwrap_or(key);
+    let near = SETTINGS.iter().map(|setting| setting.key).filter(|known| known.split('.').next() == Some(section));
+    let mut known = near.collect::<Vec<_>>();
+    if known.is_empty() {
+        known = SETTINGS.iter().map(|setting| setting.key).collect();
+    }
+    let known = match origin {
+        Origin::Environment => known.into_iter().map(variable).collect::<Vec<_>>().join(", "),
+        Origin::File(_) | Origin::Option(_) => known.join(", "),
+    };
+    ConfigError(format!("{} names no setting; expected one of: {known}", origin.describe(key)))
+}
+
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn from_file(text: &str) -> Result<Config, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::gather(Some(&path), HashMap::new(), &Sources::default())
+            .map_err(|error| error.to_string().replace(&path.display().to_string(), "abide.toml"))
+    }
+
+    fn from_variable(name: &str, value: &str) -> Result<Config, String> {
+        let variables = HashMap::from([(name.to_owned(), value.to_owned())]);
+        Config::gather(None, variables, &Sources::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn without_any_source_the_defaults_hold() {
+        let config = Config::gather(None, HashMap::new(), &Sources::default()).unwrap();
+        assert_eq!(config, Config::default());
+        assert_eq!(config.admin.listen.unwrap().as_str(), "127.0.0.1:8081", "the admin listener is private");
+    }
+
+    #[test]
+    fn the_command_line_beats_the_environment_beats_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("own.toml");
+        std::fs::write(
+            &path,
+            "[server]\nlisten = \"0.0.0.0:1\"\nmax_connections = 7\nrequest_timeout = \"5s\"\n[data]\ndir = \"a\"\n",
+        )
+        .unwrap();
+        let variables = HashMap::from([
+            ("ABIDE__SERVER__LISTEN".to_owned(), "0.0.0.0:2".to_owned()),
+            ("ABIDE__SERVER__MAX_CONNECTIONS".to_owned(), "8".to_owned()),
+            ("HOME".to_owned(), "/root".to_owned()),
+        ]);
+        let sources = Sources { listen: Some("0.0.0.0:3".to_owned()), data: Some("b".into()), file: None };
+        let config = Config::gather(Some(&path), variables, &sources).unwrap();
+        assert_eq!(config.server.listen.as_str(), "0.0.0.0:3");
+        assert_eq!(config.server.max_connections, 8);
+        assert_eq!(config.server.request_timeout, Duration::from_secs(5));
+        assert_eq!(config.data.dir, PathBuf::from("b"));
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_and_told_its_neighbours() {
+        assert_eq!(
+            from_file("[admin]\nport = 1\n").unwrap_err(),
+            "`admin.port` in abide.toml names no setting; expected one of: admin.listen"
+        );
+        assert!(from_file("[sever]\nlisten = \"x\"\n").unwrap_err().starts_with("`sever.listen` in abide.toml"));
+        assert!(from_file("listen = \"x\"\n").unwrap_err().starts_with("`listen` in abide.toml"));
+        assert!(from_file("[server.listen]\nport = 1\n").unwrap_err().contains("`server.listen`"));
+        assert_eq!(
+            from_variable("ABIDE__ADMIN__PORT", "1").unwrap_err(),
+            "the environment variable ABIDE__ADMIN__PORT names no setting; \
+             expected one of: ABIDE__ADMIN__LISTEN"
+        );
+        assert!(from_variable("ABIDE__LISTEN", "1").unwrap_err().contains("ABIDE__SECTION__KEY"));
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_and_told_what_is_allowed() {
+        assert_eq!(
+            from_variable("ABIDE__SERVER__LISTEN", "8080").unwrap_err(),
+            "the environment variable ABIDE__SERVER__LISTEN is \"8080\"; expected an address and a port, such as \
+             \"127.0.0.1:8080\" or \"[::]:8080\" (port 0: any free port)"
+        );
+        assert_eq!(
+            from_file("[log]\nformat = \"xml\"\n").unwrap_err(),
+            "`log.format` in abide.toml is \"xml\"; expected \"text\" or \"json\""
+        );
+        assert!(from_file("[server]\nmax_connections = [1]\n").unwrap_err().contains("a whole number from 1"));
+        assert!(from_file("[server]\nmax_connections = -1\n").unwrap_err().contains("a whole number from 1"));
+    }
+
+    #[test]
+    fn text_that_is_not_toml_is_refused_with_its_line() {
+        let told = from_file("[server]\nlisten = \n").unwrap_err();
+        assert!(told.starts_with("abide.toml is not valid TOML") && told.contains("line 2"), "{told}");
+    }
+
+    #[test]
+    fn a_named_file_that_is_missing_is_refused() {
+        let told = Config::gather(Some(Path::new("/nowhere/abide.toml")), HashMap::new(), &Sources::default());
+        assert!(told.unwrap_err().to_string().contains("cannot read the configuration file /nowhere/abide.toml"));
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        let told = from_file("[storage]\nsegment_bytes = \"64MiB\"\ncheckpoint_bytes = \"32MiB\"\n").unwrap_err();
+        assert!(told.contains("raise the first or lower the second"), "{told}");
+    }
+
+    #[test]
+    fn every_setting_is_in_the_manual_with_its_default() {
+        let manual = include_str!("../../../../docs/configuration.md");
+        for setting in SETTINGS {
+            assert!(manual.contains(&format!("| `{}`", setting.key)), "{} is not in the manual", setting.key);
+            assert!(manual.contains(&variable(setting.key)), "{} is not in the manual", variable(setting.key));
+        }
+    }
+
+    #[test]
+    fn the_manual_s_example_file_loads() {
+        let manual = include_str!("../../../../docs/configuration.md");
+        let (_, rest) = manual.split_once("```toml\n").unwrap();
+        let (example, _) = rest.split_once("```").unwrap();
+        let config = from_file(example).unwrap();
+        assert_eq!(config, Config::default(), "the example shows the defaults");
+    }
+}

@@ -1,0 +1,169 @@
+//! Reading one value from its text.
+//!
+//! Every function takes the text as the file, variable or option holds it and returns the value, or what is allowed
+//! there, as the end of the sentence "expected …".
+
+use std::{ops::RangeInclusive, time::Duration};
+
+use super::{ListenAddress, LogFormat};
+
+/// The end of the sentence "expected …".
+pub(super) type Expected = String;
+
+pub(super) fn listen(text: &str) -> Result<ListenAddress, Expected> {
+    let fits = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok());
+    if fits {
+        Ok(ListenAddress(text.to_owned()))
+    } else {
+        Err("an address and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\" (port 0: any free port)".to_owned())
+    }
+}
+
+pub(super) fn listen_or_off(text: &str) -> Result<Option<ListenAddress>, Expected> {
+    if text == "off" {
+        return Ok(None);
+    }
+    listen(text).map(Some).map_err(|expected| format!("{expected}, or \"off\""))
+}
+
+pub(super) fn duration(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, Expected> {
+    let parsed = split_unit(text).and_then(|(number, unit)| {
+        let millis = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return None,
+        };
+        number.checked_mul(millis).map(Duration::from_millis)
+    });
+    parsed.filter(|value| allowed.contains(value)).ok_or_else(|| {
+        format!(
+            "a duration from {} to {}, such as \"500ms\", \"30s\", \"5m\" or \"1h\"",
+            show_duration(*allowed.start()),
+            show_duration(*allowed.end())
+        )
+    })
+}
+
+pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> {
+    let parsed = split_unit(text).and_then(|(number, unit)| {
+        let factor = match unit {
+            "" | "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return None,
+        };
+        number.checked_mul(factor)
+    });
+    parsed.filter(|value| allowed.contains(value)).ok_or_else(|| {
+        format!(
+            "a size from {} to {}, such as 1048576, \"512KiB\", \"64MiB\" or \"1GiB\"",
+            show_bytes(*allowed.start()),
+            show_bytes(*allowed.end())
+        )
+    })
+}
+
+pub(super) fn count(text: &str, allowed: RangeInclusive<usize>) -> Result<usize, Expected> {
+    text.parse()
+        .ok()
+        .filter(|value| allowed.contains(value))
+        .ok_or_else(|| format!("a whole number from {} to {}", allowed.start(), allowed.end()))
+}
+
+pub(super) fn count_or_auto(text: &str, allowed: RangeInclusive<usize>) -> Result<Option<usize>, Expected> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    count(text, allowed).map(Some).map_err(|expected| format!("{expected}, or \"auto\""))
+}
+
+pub(super) fn log_level(text: &str) -> Result<String, Expected> {
+    if !text.trim().is_empty() && tracing_subscriber::EnvFilter::try_new(text).is_ok() {
+        Ok(text.to_owned())
+    } else {
+        Err("\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", or directives such as \
+             \"warn,abide_runtime=debug\""
+            .to_owned())
+    }
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, Expected> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("\"text\" or \"json\"".to_owned()),
+    }
+}
+
+pub(super) fn directory(text: &str) -> Result<std::path::PathBuf, Expected> {
+    if text.is_empty() { Err("the path of a directory".to_owned()) } else { Ok(text.into()) }
+}
+
+fn split_unit(text: &str) -> Option<(u64, &str)> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    Some((number.parse().ok()?, unit.trim_start()))
+}
+
+fn show_duration(value: Duration) -> String {
+    let millis = value.as_millis();
+    match millis {
+        _ if millis != 0 && millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        _ if millis != 0 && millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        _ if millis.is_multiple_of(1_000) => format!("{}s", millis / 1_000),
+        _ => format!("{millis}ms"),
+    }
+}
+
+fn show_bytes(value: u64) -> String {
+    match value {
+        _ if value != 0 && value.is_multiple_of(1 << 30) => format!("{}GiB", value >> 30),
+        _ if value != 0 && value.is_multiple_of(1 << 20) => format!("{}MiB", value >> 20),
+        _ if value != 0 && value.is_multiple_of(1 << 10) => format!("{}KiB", value >> 10),
+        _ => format!("{value} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_read_their_units() {
+        let any_time = Duration::ZERO..=Duration::from_hours(10);
+        assert_eq!(duration("1500ms", any_time.clone()), Ok(Duration::from_millis(1_500)));
+        assert_eq!(duration("5m", any_time.clone()), Ok(Duration::from_mins(5)));
+        assert!(duration("5", any_time.clone()).is_err(), "a duration without a unit is a guess");
+        assert!(duration("99999999999999999999h", any_time).is_err());
+        assert_eq!(bytes("64MiB", 0..=1 << 40), Ok(64 << 20));
+        assert_eq!(bytes("4096", 0..=1 << 40), Ok(4096));
+        assert!(bytes("64MB", 0..=1 << 40).is_err(), "MB means two things");
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_told_the_range() {
+        let told = duration("0s", Duration::from_millis(100)..=Duration::from_hours(1));
+        assert_eq!(
+            told,
+            Err("a duration from 100ms to 1h, such as \"500ms\", \"30s\", \"5m\" or \"1h\"".to_owned())
+        );
+        assert_eq!(count("0", 1..=8), Err("a whole number from 1 to 8".to_owned()));
+    }
+
+    #[test]
+    fn addresses_need_a_host_and_a_port() {
+        for good in ["127.0.0.1:0", "[::1]:8080", "localhost:80"] {
+            assert!(listen(good).is_ok(), "{good}");
+        }
+        for bad in ["", "8080", ":8080", "localhost", "localhost:http", "http://localhost:80", "127.0.0.1:70000"] {
+            assert!(listen(bad).is_err(), "{bad}");
+        }
+        assert_eq!(listen_or_off("off"), Ok(None));
+    }
+}

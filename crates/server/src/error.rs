@@ -1,0 +1,65 @@
+//! Why a host did not start, or ended with a failure.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::{ConfigError, ListenAddress};
+
+/// Why a host did not start, or ended with a failure. The message says what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The settings were refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// An address could not be listened on.
+    #[error("cannot listen on {address} (setting {setting}): {}", advice(.source))]
+    Listen {
+        /// The setting that holds the address.
+        setting: &'static str,
+        /// The address.
+        address: ListenAddress,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The data directory could not be opened or closed.
+    #[error(transparent)]
+    Storage(#[from] abide_storage::Error),
+
+    /// The node of objects could not be started.
+    #[error(transparent)]
+    Node(#[from] abide_runtime::Error),
+
+    /// The commit log could not be written. Nothing that was acknowledged is lost.
+    #[error("the commit log could not be written; nothing acknowledged is lost: mend the disk, then restart to recover")]
+    LogFailed,
+
+    /// A second signal came before the first was done with.
+    #[error("stopped at once by a second signal; the next start recovers from the log")]
+    Interrupted,
+
+    /// The process cannot hear signals.
+    #[error("cannot listen for SIGTERM and SIGINT: {0}")]
+    Signals(#[source] io::Error),
+
+    /// A part of the host panicked; the log has the details.
+    #[error("a part of the host panicked; the log has the details; restart to recover")]
+    Panicked,
+}
+
+fn advice(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another process has this address; stop it, or choose another address (port 0 takes any free port)"
+                .to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "this user may not; choose a port from 1024 up, or give the process the right to".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have this address".to_owned(),
+        _ => error.to_string(),
+    }
+}

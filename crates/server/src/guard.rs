@@ -1,0 +1,111 @@
+//! What happens around every request before and after the user's router sees it.
+//!
+//! Contract: a body longer than the limit never reaches memory whole; a request is answered within the limit; a panic in a
+//! handler is an answer, not a broken connection; an error status without a body gets one. Counts and times what it saw.
+
+use std::{
+    panic::AssertUnwindSafe,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    body::Body,
+    extract::{DefaultBodyLimit, Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use futures_util::FutureExt;
+use http::{Method, header};
+use http_body::Body as _;
+use http_body_util::Limited;
+
+use crate::{ApiError, ServerConfig, metric};
+
+/// The limits of one request.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    timeout: Duration,
+    body_bytes: u64,
+}
+
+/// Puts the guard around a router.
+pub(crate) fn guarded(router: axum::Router, config: &ServerConfig) -> axum::Router {
+    let limits = Limits { timeout: config.request_timeout, body_bytes: config.max_body_bytes };
+    router
+        // The guard's limit holds for every body; axum's own smaller one, only for some extractors.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(limits, guard))
+}
+
+async fn guard(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let method = request.method().clone();
+    let in_flight = InFlight::enter();
+    let response = match limit_body(request, limits.body_bytes) {
+        Err(refused) => refused.into_response(),
+        Ok(request) => answer(request, next, limits.timeout).await,
+    };
+    drop(in_flight);
+    metric::request(&method, response.status(), started.elapsed());
+    response
+}
+
+async fn answer(request: Request, next: Next, limit: Duration) -> Response {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    match tokio::time::timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
+        Ok(Ok(response)) => with_reason(&method, response),
+        Ok(Err(_panic)) => {
+            tracing::error!(%method, path, "a request handler panicked; the client got 500");
+            ApiError::panicked().into_response()
+        }
+        Err(_elapsed) => {
+            tracing::warn!(%method, path, "a request was not answered within server.request_timeout");
+            ApiError::request_timeout().into_response()
+        }
+    }
+}
+
+/// Refuses a body that says it is too long; stops one that turns out to be.
+fn limit_body(request: Request, limit: u64) -> Result<Request, ApiError> {
+    let told: Option<u64> =
+        request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    match told {
+        Some(length) if length > limit => Err(ApiError::body_too_large(Some(limit))),
+        Some(_) if !request.headers().contains_key(header::TRANSFER_ENCODING) => Ok(request),
+        _ => Ok(request.map(|body| Body::new(Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX))))),
+    }
+}
+
+/// Gives an error status that has no body the JSON form of errors.
+fn with_reason(method: &Method, response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || method == Method::HEAD || response.body().size_hint().exact() != Some(0) {
+        return response;
+    }
+    let (bare, _) = response.into_parts();
+    let mut told = ApiError::bare(status).into_response();
+    for (name, value) in &bare.headers {
+        if name != header::CONTENT_LENGTH && name != header::CONTENT_TYPE {
+            told.headers_mut().append(name, value.clone());
+        }
+    }
+    told
+}
+
+/// Counts a request as in flight for as long as it lives.
+struct InFlight;
+
+impl InFlight {
+    fn enter() -> Self {
+        metric::in_flight(1.0);
+        Self
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        metric::in_flight(-1.0);
+    }
+}

@@ -1,0 +1,137 @@
+//! The builder of a host: which objects, which router, which settings.
+//!
+//! Contract: a builder only gathers; nothing is opened before [`HostBuilder::serve`], [`HostBuilder::start`] or
+//! [`HostBuilder::start_local`].
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use abide_runtime::{ClassOptions, Env, NodeBuilder, ObjectClass, clock::Clock};
+use abide_storage::{Disk, RealDisk, SimDisk};
+use axum::Router;
+
+use crate::{Config, HostError, LocalHost, RunningHost, running};
+
+type Registration = Box<dyn FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send>;
+type MakeRouter = Box<dyn FnOnce(Env) -> Router + Send>;
+
+/// One process's durable objects and everything around them. Its functions make a [`HostBuilder`].
+#[derive(Debug)]
+pub struct Host(());
+
+impl Host {
+    /// A host whose objects live in `data_dir`, with default settings.
+    pub fn builder(data_dir: impl Into<PathBuf>) -> HostBuilder {
+        let mut config = Config::default();
+        config.data.dir = data_dir.into();
+        Self::from_config(config)
+    }
+
+    /// A host with these settings; [`Config::load`] reads them from `abide.toml`, the environment and options.
+    pub fn from_config(config: Config) -> HostBuilder {
+        HostBuilder::new(config, Arc::new(RealDisk))
+    }
+
+    /// A host whose objects live in memory and end with it, for tests. Its listeners take free ports.
+    pub fn open_in_memory() -> HostBuilder {
+        let mut config = Config::default();
+        config.server.listen = crate::ListenAddress::any_port();
+        config.admin.listen = Some(crate::ListenAddress::any_port());
+        HostBuilder::new(config, Arc::new(SimDisk::new()))
+    }
+}
+
+/// What a host is to be. Made by [`Host::builder`], [`Host::from_config`] or [`Host::open_in_memory`].
+#[must_use = "a builder does nothing before `serve`, `start` or `start_local`"]
+pub struct HostBuilder {
+    pub(crate) config: Config,
+    pub(crate) disk: Arc<dyn Disk>,
+    registrations: Vec<Registration>,
+    router: Option<MakeRouter>,
+}
+
+impl HostBuilder {
+    fn new(config: Config, disk: Arc<dyn Disk>) -> Self {
+        Self { config, disk, registrations: Vec::new(), router: None }
+    }
+
+    /// Registers a class under a binding, run as `[objects]` of the settings says.
+    pub fn object<T: ObjectClass>(self, binding: &str) -> Self {
+        let binding = binding.to_owned();
+        self.register(move |node, defaults| node.class::<T>(binding, defaults.clone()))
+    }
+
+    /// Registers a class under a binding with options of its own; `[objects]` of the settings does not touch them.
+    pub fn object_with<T: ObjectClass>(self, binding: &str, options: ClassOptions) -> Self {
+        let binding = binding.to_owned();
+        self.register(move |node, _| node.class::<T>(binding, options))
+    }
+
+    /// Shares a value with objects and handlers: `env.get::<C>()`.
+    pub fn with<C: Send + Sync + 'static>(self, value: C) -> Self {
+        self.register(move |node, _| node.with(value))
+    }
+
+    /// Runs the objects by this clock. Requests' time limits stay with the machine's.
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        self.register(move |node, _| node.clock(clock))
+    }
+
+    /// What answers HTTP requests: an axum router made with the host's [`Env`].
+    pub fn router(mut self, make: impl FnOnce(Env) -> Router + Send + 'static) -> Self {
+        self.router = Some(Box::new(make));
+        self
+    }
+
+    /// Changes the settings.
+    pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Serves until SIGTERM or SIGINT, then ends in good order. Sets up logs and prints the address.
+    ///
+    /// `Err` if the host cannot start, and if the commit log fails: then the process must end and be started again,
+    /// which recovers everything that was acknowledged.
+    pub async fn serve(self) -> Result<(), HostError> {
+        running::serve(self).await
+    }
+
+    /// Starts the objects and the listeners and gives them back running, for tests and programs with a life of their own.
+    pub async fn start(self) -> Result<RunningHost, HostError> {
+        RunningHost::start(self).await
+    }
+
+    /// Starts the objects without any listener.
+    pub async fn start_local(self) -> Result<LocalHost, HostError> {
+        LocalHost::start(self).await
+    }
+
+    fn register(mut self, add: impl FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send + 'static) -> Self {
+        self.registrations.push(Box::new(add));
+        self
+    }
+
+    /// Tells a node's builder everything that was gathered, and hands back what makes the router.
+    pub(crate) fn outfit(self, mut node: NodeBuilder) -> (NodeBuilder, MakeRouter) {
+        let objects = &self.config.objects;
+        let defaults = ClassOptions {
+            idle_timeout: objects.idle_timeout,
+            event_timeout: objects.event_timeout,
+            max_queued: objects.max_queued,
+            ..ClassOptions::default()
+        };
+        if let Some(workers) = objects.workers {
+            node = node.workers(workers);
+        }
+        for add in self.registrations {
+            node = add(node, &defaults);
+        }
+        (node, self.router.unwrap_or_else(|| Box::new(|_| Router::new())))
+    }
+}
+
+impl fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! The edge of abide: everything between a node of durable objects and the world outside the process.
+//!
+//! A [`Host`] is one process's whole: settings ([`Config`]), the data directory, the node that runs the objects, the HTTP
+//! gateway in front of a user's axum router, the admin listener beside it, logs, metrics, and an orderly end.
+//!
+//! What this crate does not know: what an object's class does, how a commit becomes durable, when a gate opens. It hands
+//! requests to a router; what that router's handlers get from objects has already left the output gate.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod api_error;
+#[cfg(feature = "clap")]
+mod args;
+mod config;
+mod error;
+mod extract;
+mod forward;
+mod gateway;
+mod guard;
+mod host;
+mod limits;
+mod metric;
+mod readiness;
+mod running;
+mod telemetry;
+
+pub use api_error::ApiError;
+#[cfg(feature = "clap")]
+pub use args::ServeArgs;
+pub use config::{
+    AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat, ObjectsConfig, ServerConfig,
+    Sources, StorageConfig,
+};
+pub use error::HostError;
+pub use extract::{JsonBody, UrlPath, UrlQuery};
+pub use forward::object_router;
+pub use host::{Host, HostBuilder};
+pub use running::{LocalHost, RunningHost};

@@ -1,0 +1,41 @@
+//! Every bound of the edge that is not a setting, and the bounds of the settings themselves.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+/// Streams one HTTP/2 connection may have open. Hyper's own default.
+pub(crate) const MAX_HTTP2_STREAMS: u32 = 200;
+
+/// How often an HTTP/2 connection is asked whether its client is still there, and how long the client has to answer.
+pub(crate) const HTTP2_PING: Duration = Duration::from_secs(20);
+
+/// Pause after the listener failed to accept (out of descriptors), so that the failure does not spin.
+pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// Time that answers already on their way get when the log has failed and the process must stop.
+pub(crate) const FAILED_LOG_GRACE: Duration = Duration::from_secs(1);
+
+/// Seconds after which a client of an overloaded object is told to come back.
+pub(crate) const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// How often gathered histogram samples are put into their buckets between scrapes.
+pub(crate) const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// Upper bounds of the buckets of every histogram in seconds: 100 µs to 10 s.
+pub(crate) const SECONDS_BUCKETS: &[f64] = &[
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// Largest allowed `server.max_body_bytes`.
+pub(crate) const MAX_BODY_BYTES_CEILING: u64 = 1 << 30;
+/// Largest allowed `server.max_connections`: the most descriptors a Linux process may have by default settings.
+pub(crate) const MAX_CONNECTIONS_CEILING: usize = 1 << 20;
+/// Largest allowed `objects.workers`.
+pub(crate) const MAX_WORKERS: usize = 1_024;
+/// Largest allowed `objects.max_queued`.
+pub(crate) const MAX_QUEUED_CEILING: usize = 1 << 20;
+/// Allowed `storage.segment_bytes`.
+pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
+/// Allowed `storage.checkpoint_bytes`.
+pub(crate) const CHECKPOINT_BYTES: RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// Allowed `storage.cache_bytes`.
+pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);

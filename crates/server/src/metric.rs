@@ -1,0 +1,164 @@
+//! The edge's own metrics, and the figures of the store and the node at the moment of a scrape.
+
+use std::{
+
+    time::Duration,
+};
+
+use http::{Method, StatusCode};
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+};
+
+const REQUESTS: &str = "abide_http_requests_total";
+const REQUEST_SECONDS: &str = "abide_http_request_seconds";
+const IN_FLIGHT: &str = "abide_http_requests_in_flight";
+const CONNECTIONS: &str = "abide_http_connections_open";
+
+/// Tells the recorder what each metric means (its HELP text).
+pub(crate) fn describe() {
+    describe_counter!(REQUESTS, "Requests answered, by method and by class of status.");
+    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from a request's head to its response's head.");
+    describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
+    describe_gauge!(CONNECTIONS, "Open connections of clients.");
+    for figure in STORE_FIGURES {
+        match figure.read {
+            Read::Counter(_) => describe_counter!(figure.name, figure.help),
+            Read::Gauge(_) => describe_gauge!(figure.name, figure.help),
+        }
+    }
+}
+
+/// One request was answered.
+pub(crate) fn request(method: &Method, status: StatusCode, took: Duration) {
+    let class = match status.as_u16() {
+        100..=199 => "1xx",
+        200..=299 => "2xx",
+        300..=399 => "3xx",
+        400..=499 => "4xx",
+        _ => "5xx",
+    };
+    // Methods beyond the standard ones come from clients; as label values they would have no bound.
+    let method = match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    };
+    counter!(REQUESTS, "method" => method, "status" => class).increment(1);
+    histogram!(REQUEST_SECONDS, "method" => method).record(took);
+}
+
+/// Requests in flight went up or down.
+pub(crate) fn in_flight(change: f64) {
+    gauge!(IN_FLIGHT).increment(change);
+}
+
+/// Counts a connection as open for as long as it lives.
+pub(crate) struct OpenConnection(());
+
+impl OpenConnection {
+    pub(crate) fn new() -> Self {
+        gauge!(CONNECTIONS).increment(1.0);
+        Self(())
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        gauge!(CONNECTIONS).decrement(1.0);
+    }
+}
+
+struct Figure {
+    name: &'static str,
+    help: &'static str,
+    read: Read,
+}
+
+enum Read {
+    Counter(fn(&abide_storage::StoreStats) -> u64),
+    Gauge(fn(&abide_storage::StoreStats) -> f64),
+}
+
+const STORE_FIGURES: &[Figure] = &[
+    Figure {
+        name: "abide_log_commits_total",
+        help: "Transactions appended to the commit log since the process started.",
+        read: Read::Counter(|s| s.commits),
+    },
+    Figure {
+        name: "abide_log_groups_total",
+        help: "Groups of transactions made durable with one sync each.",
+        read: Read::Counter(|s| s.groups),
+    },
+    Figure {
+        name: "abide_log_appended_bytes_total",
+        help: "Bytes appended to the commit log.",
+        read: Read::Counter(|s| s.log_bytes),
+    },
+    Figure {
+        name: "abide_checkpoints_total",
+        help: "Checkpoints finished: object files brought up to date and log recycled.",
+        read: Read::Counter(|s| s.checkpoints),
+    },
+    Figure {
+        name: "abide_log_sync_seconds_total",
+        help: "Time spent in syncs of the commit log; divided by abide_log_groups_total, the mean of one.",
+        read: Read::Gauge(|s| s.sync_seconds),
+    },
+    Figure {
+        name: "abide_log_last_sync_seconds",
+        help: "Time that the newest sync of the commit log took.",
+        read: Read::Gauge(|s| s.last_sync_us as f64 / 1e6),
+    },
+    Figure {
+        name: "abide_log_durable_lsn",
+        help: "Log position up to which everything is durable.",
+        read: Read::Gauge(|s| s.durable_lsn as f64),
+    },
+    Figure {
+        name: "abide_log_appended_lsn",
+        help: "Log position up to which transactions were appended; minus abide_log_durable_lsn, what waits for a sync.",
+        read: Read::Gauge(|s| s.appended_lsn as f64),
+    },
+    Figure {
+        name: "abide_log_unsynced_bytes",
+        help: "Bytes of the log that wait for a sync.",
+        read: Read::Gauge(|s| s.unsynced_bytes as f64),
+    },
+    Figure {
+        name: "abide_log_tail_bytes",
+        help: "Log since the last checkpoint: what a restart would replay.",
+        read: Read::Gauge(|s| s.log_tail_bytes as f64),
+    },
+    Figure {
+        name: "abide_overlay_bytes",
+        help: "Changed pages held in memory until a checkpoint writes them to object files.",
+        read: Read::Gauge(|s| s.overlay_bytes as f64),
+    },
+    Figure {
+        name: "abide_objects_live",
+        help: "Objects that are open or whose files lack pages that are in memory.",
+        read: Read::Gauge(|s| s.live_objects as f64),
+    },
+    Figure {
+        name: "abide_storage_no_space",
+        help: "1 while commits are refused because the disk is full, otherwise 0.",
+        read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),
+    },
+];
+
+/// Puts the store's figures where the next rendering sees them.
+pub(crate) fn take_store(stats: &abide_storage::StoreStats) {
+    for figure in STORE_FIGURES {
+        match figure.read {
+            Read::Counter(read) => counter!(figure.name).absolute(read(stats)),
+            Read::Gauge(read) => gauge!(figure.name).set(read(stats)),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether requests are welcome, and if not, why.
+//!
+//! Contract: a host is ready from the moment its node runs until it is told to stop, except while the log has failed, the
+//! disk is full or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
+
+use std::sync::{Mutex, PoisonError};
+
+use abide_runtime::Node;
+use abide_storage::Store;
+use serde::Serialize;
+
+/// Why requests are not welcome now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Reason {
+    /// For programs.
+    pub(crate) code: &'static str,
+    /// For people: what happened, and what to do.
+    pub(crate) message: String,
+}
+
+/// Where a host is in its life.
+#[derive(Debug)]
+enum Phase {
+    Starting,
+    Serving { store: Store, node: Node },
+    ShuttingDown,
+}
+
+/// One host's readiness, shared by those who change it and those who ask.
+#[derive(Debug)]
+pub(crate) struct Readiness(Mutex<Phase>);
+
+impl Readiness {
+    pub(crate) fn starting() -> Self {
+        Self(Mutex::new(Phase::Starting))
+    }
+
+    pub(crate) fn serving(&self, store: Store, node: Node) {
+        self.enter(Phase::Serving { store, node });
+    }
+
+    pub(crate) fn shutting_down(&self) {
+        self.enter(Phase::ShuttingDown);
+    }
+
+    fn enter(&self, phase: Phase) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// The store and the node, while there are any.
+    pub(crate) fn parts(&self) -> Option<(Store, Node)> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Phase::Serving { store, node } => Some((store.clone(), node.clone())),
+            Phase::Starting | Phase::ShuttingDown => None,
+        }
+    }
+
+    /// Everything that keeps requests from being welcome; empty when ready.
+    pub(crate) fn reasons(&self) -> Vec<Reason> {
+        let phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*phase {
+            Phase::Starting => vec![reason("starting", "The node reads its log; wait.")],
+            Phase::ShuttingDown => vec![reason("shutting_down", "The process was told to stop.")],
+            Phase::Serving { store, node } => {
+                let mut reasons = Vec::new();
+                if store.failed() {
+                    reasons.push(reason(
+                        "log_failed",
+                        "The commit log could not be written. Mend the disk and restart the process to recover.",
+                    ));
+                }
+                if store.stats().no_space {
+                    reasons.push(reason(
+                        "no_space",
+                        "The disk is full: reads are served, writes are refused. Free some space; no restart is needed.",
+                    ));
+                }
+                let stuck = node.stuck_workers();
+                if stuck > 0 {
+                    reasons.push(reason(
+                        "stuck_worker",
+                        format!("{stuck} worker threads run a handler that does not yield; the log names its object."),
+                    ));
+                }
+                reasons
+            }
+        }
+    }
+}
+
+fn reason(code: &'static str, message: impl Into<String>) -> Reason {
+    Reason { code, message: message.into() }
+}

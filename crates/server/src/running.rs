@@ -1,0 +1,286 @@
+//! A host's life: start, serve, end.
+//!
+//! Contract. Start: the admin listener answers first (`/readyz` says `starting`), then the data directory is locked and
+//! its log replayed, then the node starts, then clients are accepted. End: readiness turns off, the gateway stops
+//! accepting and lets requests finish, the node lets handlers finish, the store makes everything durable and closes, all
+//! within `server.shutdown_grace` except the last, which is never cut short. If the log fails, answers already on their
+//! way get a moment, then the host ends with [`HostError::LogFailed`]; it does not try to go on.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use abide_runtime::{Env, Node};
+use abide_storage::{Store, StoreOptions};
+use axum::Router;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::JoinHandle,
+    time::Instant,
+};
+
+use crate::{
+    HostBuilder, HostError, ListenAddress, ServerConfig, admin, gateway::{Gateway, StopAfter}, guard, limits, metric,
+    readiness::Readiness, telemetry,
+};
+
+/// The objects of a host without listeners.
+#[derive(Debug)]
+pub struct LocalHost {
+    env: Env,
+    router: Router,
+    core: Core,
+}
+
+impl LocalHost {
+    pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
+        let core_config = builder.config.server.clone();
+        let (core, router) = Core::start(builder).await?;
+        Ok(Self { env: core.node.env().clone(), router: guard::guarded(router, &core_config), core })
+    }
+
+    /// The objects.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// What the host's listener would answer with: call it as a `tower` service.
+    pub fn router(&self) -> Router {
+        self.router.clone()
+    }
+
+    /// Lets handlers finish, makes everything durable, closes the data directory.
+    pub async fn shutdown(self) -> Result<(), HostError> {
+        let Self { env, router, core } = self;
+        drop((env, router));
+        let grace = core.grace;
+        core.stop(grace).await
+    }
+}
+
+/// A host that serves.
+#[derive(Debug)]
+pub struct RunningHost {
+    addr: SocketAddr,
+    admin_addr: Option<SocketAddr>,
+    env: Env,
+    core: Core,
+    readiness: Arc<Readiness>,
+    gateway: Service,
+    /// Beside the admin listener, if there is one.
+    admin: Option<Service>,
+    upkeep: Upkeep,
+}
+
+impl RunningHost {
+    pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
+        let config = builder.config.clone();
+        telemetry::metrics_handle();
+        metric::describe();
+        let upkeep = Upkeep::start();
+        let readiness = Arc::new(Readiness::starting());
+        let (admin, admin_addr) = match &config.admin.listen {
+            None => (None, None),
+            Some(address) => {
+                let (listener, addr) = listen("admin.listen", address).await?;
+                let router = admin::router(Arc::clone(&readiness));
+                (Some(Service::start(listener, router, &config.server)), Some(addr))
+            }
+        };
+        // Before the data directory: a wrong address is told at once, not after a long replay.
+        let (listener, addr) = listen("server.listen", &config.server.listen).await?;
+        let (core, router) = Core::start(builder).await?;
+        let env = core.node.env().clone();
+        let gateway = Service::start(listener, guard::guarded(router, &config.server), &config.server);
+        readiness.serving(core.store.clone(), core.node.clone());
+        Ok(Self { addr, admin_addr, env, core, readiness, gateway, admin, upkeep })
+    }
+
+    /// Where clients are served.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Where health and metrics are served, unless that is off.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_addr
+    }
+
+    /// The objects.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Ends in good order: requests in flight finish within `server.shutdown_grace`, then everything is made durable and
+    /// the data directory is closed.
+    pub async fn shutdown(self) -> Result<(), HostError> {
+        let grace = self.core.grace;
+        self.stop(grace).await
+    }
+
+    async fn stop(self, grace: Duration) -> Result<(), HostError> {
+        let Self { env, core, readiness, gateway, admin, upkeep, .. } = self;
+        let deadline = Instant::now() + grace;
+        readiness.shutting_down();
+        drop(env);
+        let gateway = gateway.stop(grace).await;
+        let core = core.stop(deadline.saturating_duration_since(Instant::now())).await;
+        if let Some(admin) = admin {
+            admin.stop(Duration::ZERO).await?;
+        }
+        drop(upkeep);
+        gateway.and(core)
+    }
+}
+
+/// [`HostBuilder::serve`].
+pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
+    telemetry::start_logs(&builder.config.log);
+    let mut signals = Signals::listen()?;
+    let host = tokio::select! {
+        host = builder.start() => host?,
+        () = signals.next() => return Err(HostError::Interrupted),
+    };
+    announce(&host);
+    let name = tokio::select! {
+        () = host.core.node.wait_failed() => {
+            tracing::error!("the commit log could not be written; ending: restart to recover");
+            // The log is closed for good: an orderly end is not possible and nothing acknowledged depends on it.
+            let _ = tokio::time::timeout(limits::FAILED_LOG_GRACE * 2, host.stop(limits::FAILED_LOG_GRACE)).await;
+            return Err(HostError::LogFailed);
+        }
+        () = signals.next() => "signal",
+    };
+    tracing::info!(cause = name, "ending: requests in flight finish first");
+    tokio::select! {
+        ended = host.shutdown() => ended,
+        () = signals.next() => Err(HostError::Interrupted),
+    }
+}
+
+/// Prints where the host serves. A closed standard output is no reason to end.
+fn announce(host: &RunningHost) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "listening on http://{}", host.addr);
+    if let Some(admin) = host.admin_addr {
+        let _ = writeln!(out, "health and metrics on http://{admin}");
+    }
+    let _ = out.flush();
+}
+
+/// A store and the node on it.
+#[derive(Debug)]
+struct Core {
+    store: Store,
+    node: Node,
+    grace: Duration,
+}
+
+impl Core {
+    /// Opens the data directory, replays its log and starts the node, away from the async threads.
+    async fn start(builder: HostBuilder) -> Result<(Self, Router), HostError> {
+        blocking(move || {
+            let config = builder.config.clone();
+            let options = StoreOptions {
+                segment_bytes: config.storage.segment_bytes,
+                checkpoint_bytes: config.storage.checkpoint_bytes,
+                checkpoint_interval: config.storage.checkpoint_interval,
+                cache_kib: usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX),
+                ..StoreOptions::default()
+            };
+            let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
+            let (node, make_router) = builder.outfit(Node::builder(store.clone()));
+            let node = node.start()?;
+            let router = make_router(node.env().clone());
+            Ok((Self { store, node, grace: config.server.shutdown_grace }, router))
+        })
+        .await
+    }
+
+    async fn stop(self, grace: Duration) -> Result<(), HostError> {
+        let Self { store, node, .. } = self;
+        // A handler that never awaits keeps its objects open. The log has what was acknowledged; the next start reads it.
+        node.shutdown(grace).await?;
+        drop(node);
+        blocking(move || Ok(store.close()?)).await
+    }
+}
+
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, HostError> + Send + 'static,
+) -> Result<R, HostError> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(HostError::Panicked))
+}
+
+/// A gateway's task and the way to end it. Dropped without `stop`, it ends at once.
+#[derive(Debug)]
+struct Service {
+    task: JoinHandle<()>,
+    stop: watch::Sender<StopAfter>,
+}
+
+impl Service {
+    fn start(listener: TcpListener, router: Router, config: &ServerConfig) -> Self {
+        let (stop, told) = watch::channel(None);
+        Self { task: tokio::spawn(Gateway::new(listener, router, config).run(told)), stop }
+    }
+
+    async fn stop(self, grace: Duration) -> Result<(), HostError> {
+        self.stop.send_replace(Some(grace));
+        self.task.await.map_err(|_| HostError::Panicked)
+    }
+}
+
+async fn listen(setting: &'static str, address: &ListenAddress) -> Result<(TcpListener, SocketAddr), HostError> {
+    let failed = |source| HostError::Listen { setting, address: address.clone(), source };
+    let listener = TcpListener::bind(address.as_str()).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok((listener, addr))
+}
+
+/// Puts histogram samples into their buckets now and then, so that they do not gather between scrapes.
+#[derive(Debug)]
+struct Upkeep(JoinHandle<()>);
+
+impl Upkeep {
+    fn start() -> Self {
+        Self(tokio::spawn(async {
+            let mut tick = tokio::time::interval(limits::METRICS_UPKEEP);
+            loop {
+                tick.tick().await;
+                telemetry::metrics_handle().run_upkeep();
+            }
+        }))
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The signals that ask a process to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, HostError> {
+        let listen = |kind| signal(kind).map_err(HostError::Signals);
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The one encoding of values: CBOR (RFC 8949) through serde. Key-value values, RPC arguments and results use it, so
+//! other languages can read them. Structs are maps with text keys, enums as serde's external tagging, bytes are byte
+//! strings where the type says so (`serde_bytes`).
+
+use crate::error::{Error, ErrorKind, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Encodes a value.
+pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    cbor4ii::serde::to_vec(Vec::new(), &value)
+        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))
+}
+
+/// Decodes a value.
+pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    cbor4ii::serde::from_slice(bytes).map_err(|error| {
+        let name = std::any::type_name::<T>();
+        Error::new(
+            ErrorKind::Decode,
+            format!("the stored value is not a {name}: {error}"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    enum Shape {
+        Point,
+        Circle { radius: f64 },
+        Named(String, Option<i64>),
+    }
+
+    #[test]
+    fn values_of_every_kind_survive() {
+        for shape in [
+            Shape::Point,
+            Shape::Circle { radius: 1.5 },
+            Shape::Named("é".to_owned(), Some(i64::MIN)),
+        ] {
+            assert_eq!(
+                from_slice::<Shape>(&to_vec(&shape).unwrap()).unwrap(),
+                shape
+            );
+        }
+        let map = BTreeMap::from([("a".to_owned(), u64::MAX)]);
+        assert_eq!(
+            from_slice::<BTreeMap<String, u64>>(&to_vec(&map).unwrap()).unwrap(),
+            map
+        );
+        let bytes = serde_bytes::ByteBuf::from(vec![0, 255]);
+        assert_eq!(to_vec(&bytes).unwrap(), [0x42, 0, 255]);
+        assert_eq!(from_slice::<()>(&to_vec(&()).unwrap()).unwrap(), ());
+    }
+
+    #[test]
+    fn a_value_of_another_type_says_so() {
+        let error = from_slice::<u32>(&to_vec("text").unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Decode);
+        assert!(error.to_string().contains("u32"), "{error}");
+    }
+}

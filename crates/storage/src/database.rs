@@ -1,0 +1,496 @@
+//! One object's database: a SQLite connection on the engine's VFS, with the transaction of the current poll.
+//!
+//! The first write since the last [`ObjectDb::commit`] begins a transaction; `commit` ends it as one transaction of the
+//! log and returns the position that must be durable before anyone outside may see the effect. Reading needs no
+//! transaction. After an error of `commit` the connection is of no use: drop it, and open the object again to go on
+//! from what is committed.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{Guard, NO_ATTACH, max_page_count, renames_to_reserved};
+use crate::ident::Lsn;
+use crate::limits::{
+    MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_RESULT_BYTES, MAX_SQL_BYTES,
+    MAX_VALUE_BYTES, PAGE_BYTES, STATEMENT_CACHE,
+};
+use crate::pagefile::PageFile;
+use crate::rows::{Row, Rows, owned};
+use crate::vfs;
+use rusqlite::config::DbConfig;
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::types::Value;
+use rusqlite::{Batch, Connection, ErrorCode, Params, Statement};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Ends each of the engine's own statements, so that none can be found in the statement cache by a user's text.
+const MARK: &str = "/*abide*/";
+
+const SETUP: &str = "
+    PRAGMA locking_mode = EXCLUSIVE;
+    PRAGMA journal_mode = MEMORY;
+    PRAGMA synchronous = OFF;
+    PRAGMA temp_store = MEMORY;
+";
+
+/// See the module's documentation. `!Send`: an object lives on one thread.
+pub struct ObjectDb {
+    // The connection first: it closes before its file.
+    connection: Connection,
+    file: Rc<PageFile>,
+    guard: Guard,
+    state: Cell<State>,
+    /// Written with the object's first transaction.
+    pending_name: RefCell<Option<String>>,
+    vacuum: Cell<bool>,
+    was_new: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Transaction,
+    /// SQLite rolled the transaction back by itself: what the poll wrote is lost, so it must not be acknowledged.
+    Lost,
+}
+
+impl std::fmt::Debug for ObjectDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectDb").finish_non_exhaustive()
+    }
+}
+
+impl ObjectDb {
+    pub(crate) fn open(file: Rc<PageFile>, cache_kib: usize) -> Result<Self> {
+        let was_new = file.is_new();
+        let mut connection = vfs::open_connection(&file)?;
+        let guard = Guard::default();
+        let setup = |connection: &mut Connection| {
+            let pages = max_page_count();
+            connection.execute_batch(&format!(
+                "{SETUP} PRAGMA cache_size = -{cache_kib}; PRAGMA max_page_count = {pages};"
+            ))?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+            guard.attach(connection)
+        };
+        setup(&mut connection).map_err(|error| {
+            let why = file.take_error();
+            why.unwrap_or_else(|| {
+                Error::damaged(format!("the object's database cannot be opened: {error}"))
+            })
+        })?;
+        Ok(Self {
+            connection,
+            file,
+            guard,
+            state: Cell::new(State::Idle),
+            pending_name: RefCell::default(),
+            vacuum: Cell::new(false),
+            was_new,
+        })
+    }
+
+    /// True if the object had never been written when it was opened.
+    pub fn is_new(&self) -> bool {
+        self.was_new
+    }
+
+    /// Runs a user's SQL: one statement, or several separated by semicolons. Parameters bind to the first statement
+    /// that has any. Returns the rows of the last statement.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] with SQLite's words, or with the right call for what is not available here;
+    /// [`ErrorKind::Limit`] with the limit passed.
+    pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        check_text(sql)?;
+        match self.connection.prepare_cached(sql) {
+            Ok(mut statement) => self.run(&mut statement, params),
+            // A later statement may need what an earlier one makes, so each is prepared when its turn comes.
+            Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
+                self.guard.take_refusal();
+                self.run_batch(sql, params)
+            }
+            Err(error) => Err(self.sql_error(&error)),
+        }
+    }
+
+    /// Runs one statement of a user's SQL and hands over its rows one by one, without gathering them.
+    pub fn for_each(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut row: impl FnMut(Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        check_text(sql)?;
+        let mut statement = self
+            .connection
+            .prepare_cached(sql)
+            .map_err(|e| self.sql_error(&e))?;
+        self.begin_for(&statement)?;
+        let columns = column_names(&statement);
+        self.step(&mut statement, params, |values| {
+            row(Row {
+                columns: &columns,
+                values: &values,
+            })
+        })
+    }
+
+    fn run_batch(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        let mut params = Some(params);
+        let mut rows = Rows::default();
+        let mut written = 0;
+        let mut batch = Batch::new(&self.connection, sql);
+        loop {
+            let next = batch.next().map_err(|error| self.sql_error(&error))?;
+            let Some(mut statement) = next else { break };
+            rows = if statement.parameter_count() > 0 {
+                let params = params.take();
+                let params = params.ok_or_else(|| {
+                    Error::input(
+                        "only one of several statements may have parameters: call exec for each",
+                    )
+                })?;
+                self.run(&mut statement, params)?
+            } else {
+                self.run(&mut statement, ())?
+            };
+            written += rows.written;
+        }
+        rows.written = written;
+        Ok(rows)
+    }
+
+    fn run(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Rows> {
+        self.begin_for(statement)?;
+        let columns: Arc<[String]> = column_names(statement).into();
+        let before = self.connection.total_changes();
+        let mut values = Vec::new();
+        let mut bytes = 0;
+        self.step(statement, params, |row| {
+            bytes += size_of(&row);
+            if bytes > MAX_RESULT_BYTES {
+                return Err(Error::limit(format!(
+                    "the result is over {} MiB: read it with for_each, or add a LIMIT",
+                    MAX_RESULT_BYTES >> 20
+                )));
+            }
+            values.push(row);
+            Ok(())
+        })?;
+        Ok(Rows {
+            columns,
+            values,
+            written: self.connection.total_changes() - before,
+        })
+    }
+
+    /// Steps a statement to its end.
+    fn step(
+        &self,
+        statement: &mut Statement<'_>,
+        params: impl Params,
+        mut take: impl FnMut(Vec<Value>) -> Result<()>,
+    ) -> Result<()> {
+        let width = statement.column_count();
+        let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+        while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
+            let mut values = Vec::with_capacity(width);
+            for column in 0..width {
+                values.push(owned(row.get_ref(column).map_err(|e| self.sql_error(&e))?)?);
+            }
+            take(values)?;
+        }
+        Ok(())
+    }
+
+    fn begin_for(&self, statement: &Statement<'_>) -> Result<()> {
+        if statement.readonly() {
+            Ok(())
+        } else {
+            self.begin()
+        }
+    }
+
+    /// Begins the poll's transaction, if it has not begun.
+    pub(crate) fn begin(&self) -> Result<()> {
+        if self.state.get() != State::Idle {
+            return Ok(());
+        }
+        self.internal("BEGIN/*abide*/", ())?;
+        self.state.set(State::Transaction);
+        if let Some(name) = self.pending_name.take() {
+            self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
+        }
+        Ok(())
+    }
+
+    /// True if something was written that `commit` has not ended.
+    pub fn in_transaction(&self) -> bool {
+        self.state.get() != State::Idle
+    }
+
+    /// Ends the poll's transaction. `None`: nothing has changed.
+    ///
+    /// # Errors
+    /// The transaction is lost and the connection of no use; see the module.
+    pub fn commit(&self) -> Result<Option<Lsn>> {
+        match self.state.replace(State::Idle) {
+            State::Idle => return Ok(None),
+            State::Lost => {
+                return Err(Error::input(
+                    "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was kept",
+                ));
+            }
+            State::Transaction => {}
+        }
+        if let Err(error) = self.internal("COMMIT/*abide*/", ()) {
+            let _ = self.internal("ROLLBACK/*abide*/", ());
+            self.file.discard();
+            return Err(error);
+        }
+        if self.vacuum.take() {
+            self.internal("VACUUM/*abide*/", ())?;
+        }
+        Ok(self.file.take_committed())
+    }
+
+    /// Undoes everything since the last commit.
+    pub fn rollback(&self) {
+        self.vacuum.set(false);
+        if self.state.replace(State::Idle) == State::Transaction {
+            let _ = self.internal("ROLLBACK/*abide*/", ());
+        }
+        self.file.discard();
+    }
+
+    /// Runs `f` in a savepoint, which is undone if it returns an error or panics. Nests.
+    pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        struct Savepoint<'a>(Option<&'a ObjectDb>);
+        impl Drop for Savepoint<'_> {
+            fn drop(&mut self) {
+                if let Some(db) = self.0.take() {
+                    let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
+                    let _ = db.internal("RELEASE abide/*abide*/", ());
+                }
+            }
+        }
+        self.begin()?;
+        self.internal("SAVEPOINT abide/*abide*/", ())?;
+        let mut savepoint = Savepoint(Some(self));
+        let result = f()?;
+        savepoint.0 = None;
+        self.internal("RELEASE abide/*abide*/", ())?;
+        Ok(result)
+    }
+
+    /// The size of the database in bytes, with what is not committed yet.
+    pub fn database_size(&self) -> Result<u64> {
+        let pages: u32 = self
+            .internal_row("PRAGMA page_count/*abide*/", (), |row| row.get(0))?
+            .unwrap_or(0);
+        Ok(u64::from(pages) * PAGE_BYTES as u64)
+    }
+
+    /// The object's name, if the object was ever told.
+    pub fn name(&self) -> Result<Option<String>> {
+        if let Some(name) = &*self.pending_name.borrow() {
+            return Ok(Some(name.clone()));
+        }
+        self.internal_row(
+            "SELECT value FROM _abide_meta WHERE key = 'name'/*abide*/",
+            (),
+            |row| row.get(0),
+        )
+    }
+
+    /// Tells the object its name; it is stored with the next transaction, once.
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        if self.name()?.is_none() {
+            *self.pending_name.borrow_mut() = Some(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Removes every table, view, trigger, index and key, and gives the space back at the commit.
+    pub fn delete_all(&self) -> Result<()> {
+        self.begin()?;
+        // Foreign keys would forbid some orders of dropping.
+        let foreign_keys = |on| {
+            self.connection
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, on)
+        };
+        let before = self
+            .connection
+            .db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)
+            .map_err(|e| self.sql_error(&e))?;
+        foreign_keys(false).map_err(|e| self.sql_error(&e))?;
+        let dropped = self.guard.trusted(|| self.drop_everything());
+        foreign_keys(before).map_err(|e| self.sql_error(&e))?;
+        dropped.map_err(|e| self.sql_error(&e))?;
+        self.vacuum.set(true);
+        Ok(())
+    }
+
+    fn drop_everything(&self) -> rusqlite::Result<()> {
+        // A virtual table takes its shadow tables with it, so what is left is asked again each time.
+        let next = "SELECT type, name FROM sqlite_schema
+            WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE '\\_abide\\_%' ESCAPE '\\' AND type <> 'index'
+            ORDER BY type = 'trigger' DESC, type = 'view' DESC, sql LIKE 'CREATE VIRTUAL%' DESC LIMIT 1";
+        loop {
+            let found = self.connection.query_row(next, (), |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            });
+            match found {
+                Ok((kind, name)) => {
+                    let name = name.replace('"', "\"\"");
+                    self.connection
+                        .execute_batch(&format!("DROP {kind} \"{name}\""))?;
+                }
+                Err(rusqlite::Error::QueryReturnedNoRows) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        for table in ["sqlite_sequence", "sqlite_stat1", "sqlite_stat4"] {
+            let there = "SELECT count(*) FROM sqlite_schema WHERE name = ?1";
+            if self
+                .connection
+                .query_row(there, [table], |row| row.get::<_, i64>(0))?
+                > 0
+            {
+                self.connection
+                    .execute_batch(&format!("DELETE FROM {table}"))?;
+            }
+        }
+        self.connection
+            .execute_batch("DELETE FROM _abide_kv; PRAGMA user_version = 0")
+    }
+
+    /// Runs one of the engine's own statements.
+    pub(crate) fn internal(&self, sql: &'static str, params: impl Params) -> Result<usize> {
+        self.internal_rows(sql, params, |_| Ok(()))?;
+        Ok(self.connection.changes() as usize)
+    }
+
+    /// The first row of one of the engine's own statements.
+    pub(crate) fn internal_row<R>(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        take: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Option<R>> {
+        let mut first = None;
+        self.internal_rows(sql, params, |row| {
+            if first.is_none() {
+                first = Some(take(row).map_err(|e| self.sql_error(&e))?);
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
+    /// Hands over the rows of one of the engine's own statements. SQLite may prepare a statement again while it steps,
+    /// so the engine's rights last until the end.
+    pub(crate) fn internal_rows(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        debug_assert!(sql.ends_with(MARK), "{sql}");
+        self.guard.trusted(|| {
+            let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.sql_error(&e))?;
+            let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+            while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
+                take(row)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What a user is told of an error of SQLite.
+    pub(crate) fn sql_error(&self, error: &rusqlite::Error) -> Error {
+        if self.state.get() == State::Transaction && self.connection.is_autocommit() {
+            self.state.set(State::Lost);
+        }
+        if let Some(why) = self.file.take_error() {
+            return why;
+        }
+        if let Some(why) = self.guard.take_refusal() {
+            return Error::input(why);
+        }
+        let text = match error {
+            rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("cannot VACUUM") => NO_ATTACH.to_owned(),
+            rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
+            rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+            rusqlite::Error::InvalidParameterCount(given, wanted) => {
+                format!("{given} parameters were given, the statement has {wanted}")
+            }
+            other => other.to_string(),
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::TooBig) => Error::limit(format!(
+                "{text}: a string, blob or row has {} MiB at most",
+                MAX_VALUE_BYTES >> 20
+            )),
+            Some(ErrorCode::DiskFull) => Error::limit(format!(
+                "the object's database is full: it has {} GiB at most",
+                MAX_OBJECT_BYTES >> 30
+            )),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Error::damaged(format!("the object's database is damaged: {text}"))
+            }
+            Some(ErrorCode::SystemIoFailure) => Error::new(ErrorKind::Io, text),
+            _ if text.contains("too many SQL variables")
+                || text.contains("variable number must be") =>
+            {
+                Error::limit(format!(
+                    "{text}: a statement has {MAX_BOUND_PARAMETERS} bound parameters at most"
+                ))
+            }
+            _ if text.contains("too many columns") => Error::limit(format!(
+                "{text}: a table or result has {MAX_COLUMNS} columns at most"
+            )),
+            _ => Error::input(text),
+        }
+    }
+}
+
+fn check_text(sql: &str) -> Result<()> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Error::limit(format!(
+            "the SQL text has {} bytes; {MAX_SQL_BYTES} is the most: bind values as parameters",
+            sql.len()
+        )));
+    }
+    let trimmed = sql.trim();
+    if trimmed.is_empty() {
+        return Err(Error::input("the SQL text is empty"));
+    }
+    if trimmed.ends_with(MARK) || renames_to_reserved(sql) {
+        return Err(Error::input("names that begin with _abide_ are reserved"));
+    }
+    Ok(())
+}
+
+fn column_names(statement: &Statement<'_>) -> Vec<String> {
+    statement
+        .column_names()
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
+}
+
+fn size_of(row: &[Value]) -> usize {
+    let heap = |value: &Value| match value {
+        Value::Text(text) => text.len(),
+        Value::Blob(blob) => blob.len(),
+        _ => 0,
+    };
+    row.iter()
+        .map(|value| size_of_val(value) + heap(value))
+        .sum()
+}

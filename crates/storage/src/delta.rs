@@ -1,0 +1,220 @@
+//! Page entries: how a changed page is written into a record, and read back.
+//!
+//! An entry is `page number: u32, kind: u16, ranges: u16`, then for each range `offset: u16, length: u16` and the bytes.
+//! Kind 0 is a **full** image, given as ranges over a page of zeros; kind 1 is a **delta**, given as ranges over the
+//! page's previous image. A full image that ranges would not shorten is one range of the whole page.
+
+use crate::ident::{Page, ZERO_PAGE};
+use crate::limits::PAGE_BYTES;
+
+const FULL: u16 = 0;
+const DELTA: u16 = 1;
+const ENTRY_HEADER: usize = 8;
+const RANGE_HEADER: usize = 4;
+
+/// A decoded entry: which page, whether it stands alone, and its ranges.
+pub(crate) struct Entry<'a> {
+    pub(crate) page_no: u32,
+    pub(crate) full: bool,
+    ranges: usize,
+    body: &'a [u8],
+}
+
+/// What [`encode`] wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoded {
+    /// The page is as it was: nothing was written.
+    Unchanged,
+    /// A full image.
+    Full,
+    /// A delta against the previous image.
+    Delta,
+}
+
+/// Appends an entry for `page`: a delta against `previous` if there is one, else a full image.
+pub(crate) fn encode(
+    out: &mut Vec<u8>,
+    page_no: u32,
+    page: &Page,
+    previous: Option<&Page>,
+) -> Encoded {
+    let Some(previous) = previous else {
+        put_ranges(out, page_no, FULL, page, &ZERO_PAGE);
+        return Encoded::Full;
+    };
+    if page == previous {
+        return Encoded::Unchanged;
+    }
+    let start = out.len();
+    put_ranges(out, page_no, DELTA, page, previous);
+    if out.len() - start <= PAGE_BYTES / 2 {
+        return Encoded::Delta;
+    }
+    // More than half has changed: a full image costs little more and cuts the chain.
+    out.truncate(start);
+    put_ranges(out, page_no, FULL, page, &ZERO_PAGE);
+    Encoded::Full
+}
+
+/// Writes the ranges in which `page` differs from `base`, in words of 8 bytes; neighbours are joined when the gap is
+/// no longer than a range's header.
+fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Page) {
+    let start = out.len();
+    out.extend_from_slice(&page_no.to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    let mut ranges = 0_u16;
+    let (words, _) = page.as_chunks::<8>();
+    let (base_words, _) = base.as_chunks::<8>();
+    let mut at = 0;
+    while at < words.len() {
+        if words[at] == base_words[at] {
+            at += 1;
+            continue;
+        }
+        let first = at;
+        while at < words.len() && words[at] != base_words[at] {
+            at += 1;
+        }
+        // Trim the first and last word to the bytes that differ.
+        let mut from = first * 8;
+        let mut to = at * 8;
+        while page[from] == base[from] {
+            from += 1;
+        }
+        while page[to - 1] == base[to - 1] {
+            to -= 1;
+        }
+        put_range(out, page, from, to);
+        ranges += 1;
+    }
+    if out.len() - start > ENTRY_HEADER + RANGE_HEADER + PAGE_BYTES {
+        out.truncate(start + ENTRY_HEADER);
+        put_range(out, page, 0, PAGE_BYTES);
+        ranges = 1;
+    }
+    out[start + 6..start + 8].copy_from_slice(&ranges.to_le_bytes());
+}
+
+fn put_range(out: &mut Vec<u8>, page: &Page, from: usize, to: usize) {
+    out.extend_from_slice(&(from as u16).to_le_bytes());
+    out.extend_from_slice(&((to - from) as u16).to_le_bytes());
+    out.extend_from_slice(&page[from..to]);
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(u16::from_le_bytes([
+        *bytes.get(at)?,
+        *bytes.get(at + 1)?,
+    ])))
+}
+
+impl<'a> Entry<'a> {
+    /// Reads the first entry of a payload and returns it with the rest. `None` if the bytes are no entry.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let head = bytes.get(..ENTRY_HEADER)?;
+        let page_no = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
+        let full = match u16_at(head, 4)? as u16 {
+            FULL => true,
+            DELTA => false,
+            _ => return None,
+        };
+        let ranges = u16_at(head, 6)?;
+        let body = &bytes[ENTRY_HEADER..];
+        let mut end = 0;
+        for _ in 0..ranges {
+            let (offset, length) = (u16_at(body, end)?, u16_at(body, end + 2)?);
+            if offset + length > PAGE_BYTES {
+                return None;
+            }
+            end += RANGE_HEADER + length;
+        }
+        let rest = body.get(end..)?;
+        (page_no > 0).then_some(())?;
+        let body = &body[..end];
+        Some((
+            Self {
+                page_no,
+                full,
+                ranges,
+                body,
+            },
+            rest,
+        ))
+    }
+
+    /// Applies the entry to a page: zeros for a full image, the previous image for a delta.
+    pub(crate) fn apply(&self, page: &mut Page) {
+        let mut body = self.body;
+        for _ in 0..self.ranges {
+            let (Some(offset), Some(length)) = (u16_at(body, 0), u16_at(body, 2)) else {
+                return;
+            };
+            page[offset..offset + length].copy_from_slice(&body[RANGE_HEADER..][..length]);
+            body = &body[RANGE_HEADER + length..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn page(changes: &[(u16, u8)], base: &Page) -> Page {
+        let mut page = *base;
+        for &(at, value) in changes {
+            page[usize::from(at) % PAGE_BYTES] = value;
+        }
+        page
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_rebuilds_its_page(
+            before in proptest::collection::vec(any::<(u16, u8)>(), 0..400),
+            after in proptest::collection::vec(any::<(u16, u8)>(), 0..5000),
+            has_previous: bool,
+        ) {
+            let old = page(&before, &ZERO_PAGE);
+            let new = page(&after, &old);
+            let mut bytes = Vec::new();
+            let encoded = encode(&mut bytes, 7, &new, has_previous.then_some(&old));
+            if encoded == Encoded::Unchanged {
+                prop_assert!(has_previous && old == new && bytes.is_empty());
+                return Ok(());
+            }
+            let (entry, rest) = Entry::decode(&bytes).expect("an entry");
+            prop_assert!(rest.is_empty());
+            prop_assert_eq!(entry.page_no, 7);
+            prop_assert_eq!(entry.full, encoded == Encoded::Full);
+            let mut rebuilt = if entry.full { ZERO_PAGE } else { old };
+            entry.apply(&mut rebuilt);
+            prop_assert_eq!(rebuilt, new);
+            prop_assert!(bytes.len() <= ENTRY_HEADER + RANGE_HEADER + PAGE_BYTES);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let mut rest = &bytes[..];
+            let mut page = ZERO_PAGE;
+            while let Some((entry, more)) = Entry::decode(rest) {
+                entry.apply(&mut page);
+                rest = more;
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_change_is_a_small_entry() {
+        let mut new = ZERO_PAGE;
+        new[100] = 1;
+        new[3000..3040].fill(7);
+        let mut bytes = Vec::new();
+        assert_eq!(
+            encode(&mut bytes, 1, &new, Some(&ZERO_PAGE)),
+            Encoded::Delta
+        );
+        assert_eq!(bytes.len(), ENTRY_HEADER + 2 * RANGE_HEADER + 41);
+    }
+}

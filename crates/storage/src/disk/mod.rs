@@ -1,0 +1,70 @@
+//! The file system as a seam: everything that the engine does to a disk goes through [`Disk`].
+//!
+//! Two implementations: [`RealDisk`], and [`SimDisk`], which is in memory and loses, tears and refuses on command.
+//! The contract follows POSIX at its weakest: a write is durable after [`DiskFile::sync`] of that file, a created,
+//! renamed or removed name after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After an
+//! error of a sync nothing is known about what is durable, and asking again tells nothing.
+
+mod real;
+mod sim;
+
+pub use real::RealDisk;
+pub use sim::{DiskEvent, SimDisk};
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How [`Disk::open`] treats a missing file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist.
+    Existing,
+    /// The file is made if it does not exist. The name is durable after [`Disk::sync_dir`].
+    Create,
+}
+
+/// A file system, as far as the engine needs one.
+pub trait Disk: Send + Sync + 'static {
+    /// Makes a directory and its missing parents, durably.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// The names in a directory; none if it does not exist.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+    /// Opens a file for reading and writing.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Gives a file another name in the same directory, replacing what has that name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names of a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock that a file stands for, until the guard is dropped.
+    /// [`io::ErrorKind::WouldBlock`] if another holder has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+    /// Begins a barrier: take it before the writes that it shall cover, so that no error is missed.
+    fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>>;
+}
+
+/// An open file.
+pub trait DiskFile: Send + Sync {
+    /// Reads up to `buf.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all bytes, growing the file if needed.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// The file's length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// True if the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Cuts or grows (with zeros) the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes the file's content and length durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Everything written to a file system up to a moment.
+pub trait Barrier: Send {
+    /// Returns when all writes, names and lengths up to this call are durable.
+    fn wait(&self) -> io::Result<()>;
+}

@@ -1,0 +1,490 @@
+//! A disk in memory that behaves as badly as a real one may.
+//!
+//! What has not been synced can be lost or torn by [`SimDisk::crash`]: of each 512-byte sector any version since the
+//! last sync may remain, independently of every other sector; of the names made, renamed or removed since the last
+//! sync of their directory any prefix remains. Syncs can be made to fail or to wait, space can run out, and the disk
+//! can stop for good at any write.
+
+use super::{Barrier, Disk, DiskFile, OpenMode};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+const SECTOR: usize = 512;
+
+/// A simulated disk; clones share it.
+#[derive(Clone, Default)]
+pub struct SimDisk(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    syncs: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    dirs: BTreeSet<PathBuf>,
+    names: BTreeMap<PathBuf, usize>,
+    /// Changes of names that are not durable yet, in order.
+    name_log: Vec<NameChange>,
+    files: Vec<Inode>,
+    locks: BTreeSet<PathBuf>,
+    writes: u64,
+    stop_at: Option<u64>,
+    capacity: Option<u64>,
+    used: u64,
+    syncs_fail: bool,
+    syncs_held: bool,
+    events: Option<Vec<DiskEvent>>,
+}
+
+/// What was done to the disk, for tests that check an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskEvent {
+    /// A file was made.
+    Create(PathBuf),
+    /// A file got another name.
+    Rename(PathBuf, PathBuf),
+    /// Bytes were written to a file.
+    Write(PathBuf),
+    /// A file was synced.
+    Sync(PathBuf),
+    /// A directory was synced.
+    SyncDir(PathBuf),
+    /// The whole disk was synced.
+    SyncAll,
+}
+
+struct NameChange {
+    path: PathBuf,
+    before: Option<usize>,
+}
+
+#[derive(Default)]
+struct Inode {
+    path: PathBuf,
+    data: Vec<u8>,
+    durable_len: usize,
+    /// The older versions of each sector written since the last sync, oldest first; `None` is all zeros.
+    unsynced: HashMap<usize, Vec<Option<Box<[u8; SECTOR]>>>>,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of changes (writes, syncs, renames, …) so far.
+    pub fn changes(&self) -> u64 {
+        self.state().writes
+    }
+
+    /// From this many changes on, every operation fails: the machine has lost power.
+    pub fn stop_at(&self, change: u64) {
+        self.state().stop_at = Some(change);
+    }
+
+    /// Bytes that files may take in all; writes beyond fail with `StorageFull`. `None` lifts the bound.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.state().capacity = bytes;
+    }
+
+    /// Bytes that files take now.
+    pub fn used(&self) -> u64 {
+        self.state().used
+    }
+
+    /// Makes every sync fail from now on, or succeed again.
+    pub fn fail_syncs(&self, fail: bool) {
+        self.state().syncs_fail = fail;
+    }
+
+    /// Makes every sync of a file wait until [`Self::release_syncs`].
+    pub fn hold_syncs(&self) {
+        self.state().syncs_held = true;
+    }
+
+    /// Lets waiting syncs go on.
+    pub fn release_syncs(&self) {
+        self.state().syncs_held = false;
+        self.0.syncs.notify_all();
+    }
+
+    /// Starts recording what is done.
+    pub fn record_events(&self) {
+        self.state().events = Some(Vec::new());
+    }
+
+    /// What was done since [`Self::record_events`].
+    pub fn take_events(&self) -> Vec<DiskEvent> {
+        self.state().events.replace(Vec::new()).unwrap_or_default()
+    }
+
+    /// The disk as it is found after a loss of power: un-synced sectors and names survive or not, as `seed` says.
+    pub fn crash(&self, seed: u64) -> Self {
+        let state = self.state();
+        let mut random = SplitMix(seed);
+        let mut names = state.names.clone();
+        let kept = random.below(state.name_log.len() + 1);
+        for change in state.name_log[kept..].iter().rev() {
+            match change.before {
+                Some(inode) => names.insert(change.path.clone(), inode),
+                None => names.remove(&change.path),
+            };
+        }
+        let files = state.files.iter().map(|f| f.crashed(&mut random)).collect();
+        let after = State {
+            dirs: state.dirs.clone(),
+            names,
+            files,
+            used: state.used,
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            state: Mutex::new(after),
+            syncs: Condvar::new(),
+        }))
+    }
+
+    /// A copy of the disk, as if the process had been killed but not the machine.
+    pub fn after_kill(&self) -> Self {
+        let state = self.state();
+        let files = state
+            .files
+            .iter()
+            .map(|f| Inode {
+                path: f.path.clone(),
+                data: f.data.clone(),
+                durable_len: f.durable_len,
+                unsynced: f.unsynced.clone(),
+            })
+            .collect();
+        let after = State {
+            dirs: state.dirs.clone(),
+            names: state.names.clone(),
+            files,
+            used: state.used,
+            ..State::default()
+        };
+        Self(Arc::new(Shared {
+            state: Mutex::new(after),
+            syncs: Condvar::new(),
+        }))
+    }
+
+    /// Changes one byte of a file, as decay does.
+    pub fn flip(&self, path: &Path, offset: u64) {
+        let mut state = self.state();
+        if let Some(&inode) = state.names.get(path)
+            && let Some(byte) = state.files[inode].data.get_mut(offset as usize)
+        {
+            *byte ^= 0x5a;
+        }
+    }
+}
+
+/// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+impl Inode {
+    fn crashed(&self, random: &mut SplitMix) -> Self {
+        let mut data = self.data.clone();
+        let mut sectors: Vec<_> = self.unsynced.iter().collect();
+        sectors.sort_by_key(|(sector, _)| **sector);
+        for (&sector, versions) in sectors {
+            // One more than the older versions: the newest may have reached the disk too.
+            if let Some(version) = versions.get(random.below(versions.len() + 1)) {
+                let start = (sector * SECTOR).min(data.len());
+                let end = (start + SECTOR).min(data.len());
+                match version {
+                    Some(version) => data[start..end].copy_from_slice(&version[..end - start]),
+                    None => data[start..end].fill(0),
+                }
+            }
+        }
+        if data.len() != self.durable_len && random.below(2) == 0 {
+            data.resize(self.durable_len, 0);
+        }
+        Self {
+            path: self.path.clone(),
+            durable_len: data.len(),
+            data,
+            unsynced: HashMap::new(),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], offset: usize) {
+        let end = offset + bytes.len();
+        let before = self.data.len();
+        if before < end {
+            self.data.resize(end, 0);
+        }
+        for sector in offset / SECTOR..end.div_ceil(SECTOR) {
+            let start = sector * SECTOR;
+            let stop = (start + SECTOR).min(self.data.len());
+            let old = (start < before).then(|| {
+                let mut old = Box::new([0; SECTOR]);
+                old[..stop - start].copy_from_slice(&self.data[start..stop]);
+                old
+            });
+            self.unsynced.entry(sector).or_default().push(old);
+        }
+        self.data[offset..end].copy_from_slice(bytes);
+    }
+
+    fn sync(&mut self) {
+        self.unsynced.clear();
+        self.durable_len = self.data.len();
+    }
+}
+
+impl State {
+    /// Counts a change; fails if the disk has stopped.
+    fn change(&mut self, event: impl FnOnce() -> DiskEvent) -> io::Result<()> {
+        self.alive()?;
+        self.writes += 1;
+        if let Some(events) = &mut self.events {
+            events.push(event());
+        }
+        Ok(())
+    }
+
+    fn alive(&self) -> io::Result<()> {
+        match self.stop_at {
+            Some(stop) if self.writes >= stop => Err(io::Error::other("the disk has lost power")),
+            _ => Ok(()),
+        }
+    }
+
+    fn grow(&mut self, from: usize, to: usize) -> io::Result<()> {
+        let used = self.used + to.saturating_sub(from) as u64;
+        if to > from && self.capacity.is_some_and(|capacity| used > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.used = used - from.saturating_sub(to) as u64;
+        Ok(())
+    }
+
+    fn set_name(&mut self, path: &Path, after: Option<usize>) {
+        let before = match after {
+            Some(inode) => self.names.insert(path.to_owned(), inode),
+            None => self.names.remove(path),
+        };
+        self.name_log.push(NameChange {
+            path: path.to_owned(),
+            before,
+        });
+    }
+}
+
+fn not_found() -> io::Error {
+    io::ErrorKind::NotFound.into()
+}
+
+impl Disk for SimDisk {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.alive()?;
+        for dir in dir.ancestors() {
+            state.dirs.insert(dir.to_owned());
+        }
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        state.alive()?;
+        let inside = |path: &PathBuf| {
+            (path.parent() == Some(dir))
+                .then(|| path.file_name().map(|n| n.to_string_lossy().into_owned()))
+                .flatten()
+        };
+        let names = state.names.keys().filter_map(inside);
+        Ok(names.chain(state.dirs.iter().filter_map(inside)).collect())
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.state();
+        state.alive()?;
+        let inode = match state.names.get(path) {
+            Some(&inode) => inode,
+            None if mode == OpenMode::Existing => return Err(not_found()),
+            None => {
+                if !path.parent().is_some_and(|dir| state.dirs.contains(dir)) {
+                    return Err(not_found());
+                }
+                state.change(|| DiskEvent::Create(path.to_owned()))?;
+                state.files.push(Inode {
+                    path: path.to_owned(),
+                    ..Inode::default()
+                });
+                let inode = state.files.len() - 1;
+                state.set_name(path, Some(inode));
+                inode
+            }
+        };
+        Ok(Arc::new(SimFile {
+            disk: self.clone(),
+            inode,
+        }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change(|| DiskEvent::Rename(from.to_owned(), to.to_owned()))?;
+        let inode = *state.names.get(from).ok_or_else(not_found)?;
+        // One step of the name log replaces, the next removes: a crash between them leaves both names, never none.
+        state.set_name(to, Some(inode));
+        state.set_name(from, None);
+        state.files[inode].path = to.to_owned();
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let inode = *state.names.get(path).ok_or_else(not_found)?;
+        state.change(|| DiskEvent::Write(path.to_owned()))?;
+        state.set_name(path, None);
+        let len = state.files[inode].data.len();
+        state.grow(len, 0)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.change(|| DiskEvent::SyncDir(dir.to_owned()))?;
+        if state.syncs_fail {
+            return Err(io::Error::other("the sync failed"));
+        }
+        state.name_log.retain(|c| c.path.parent() != Some(dir));
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let mut state = self.state();
+        state.alive()?;
+        if !state.locks.insert(path.to_owned()) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Box::new(SimLock {
+            disk: self.clone(),
+            path: path.to_owned(),
+        }))
+    }
+
+    fn barrier(&self, _dir: &Path) -> io::Result<Box<dyn Barrier>> {
+        Ok(Box::new(SimBarrier(self.clone())))
+    }
+}
+
+struct SimLock {
+    disk: SimDisk,
+    path: PathBuf,
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.disk.state().locks.remove(&self.path);
+    }
+}
+
+struct SimBarrier(SimDisk);
+
+impl Barrier for SimBarrier {
+    fn wait(&self) -> io::Result<()> {
+        let mut state = self.0.state();
+        state.change(|| DiskEvent::SyncAll)?;
+        if state.syncs_fail {
+            return Err(io::Error::other("the sync failed"));
+        }
+        state.name_log.clear();
+        state.files.iter_mut().for_each(Inode::sync);
+        Ok(())
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    inode: usize,
+}
+
+impl DiskFile for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let state = self.disk.state();
+        state.alive()?;
+        let data = &state.files[self.inode].data;
+        let start = (offset as usize).min(data.len());
+        let end = (start + buf.len()).min(data.len());
+        buf[..end - start].copy_from_slice(&data[start..end]);
+        Ok(end - start)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let (path, len) = {
+            let file = &state.files[self.inode];
+            (file.path.clone(), file.data.len())
+        };
+        state.change(|| DiskEvent::Write(path))?;
+        state.grow(len, len.max(offset as usize + bytes.len()))?;
+        state.files[self.inode].write(bytes, offset as usize);
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let state = self.disk.state();
+        state.alive()?;
+        Ok(state.files[self.inode].data.len() as u64)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state();
+        let (path, old) = {
+            let file = &state.files[self.inode];
+            (file.path.clone(), file.data.len())
+        };
+        state.change(|| DiskEvent::Write(path))?;
+        state.grow(old, len as usize)?;
+        state.files[self.inode].data.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.disk.state();
+        while state.syncs_held {
+            state = self
+                .disk
+                .0
+                .syncs
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let path = state.files[self.inode].path.clone();
+        state.change(|| DiskEvent::Sync(path))?;
+        if state.syncs_fail {
+            return Err(io::Error::other("the sync failed"));
+        }
+        state.files[self.inode].sync();
+        Ok(())
+    }
+}

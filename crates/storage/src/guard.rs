@@ -1,0 +1,185 @@
+//! What users' SQL may do. SQLite asks an authorizer for each thing that a statement would do while it is prepared;
+//! what is refused here is refused with a sentence that names the right call.
+
+use crate::limits::{
+    MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_SQL_BYTES, MAX_VALUE_BYTES,
+    PAGE_BYTES, ROW_OVERHEAD_BYTES,
+};
+use crate::sync::Mutex;
+use crate::template::RESERVED_PREFIX;
+use rusqlite::Connection;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::limits::Limit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Pragmas that read, check or only advise. `name = value` is allowed where the flag says so.
+const PRAGMAS: &[(&str, bool)] = &[
+    ("data_version", false),
+    ("case_sensitive_like", true),
+    ("collation_list", false),
+    ("compile_options", false),
+    ("defer_foreign_keys", true),
+    ("foreign_key_check", true),
+    ("foreign_key_list", true),
+    ("foreign_keys", true),
+    ("freelist_count", false),
+    ("function_list", false),
+    ("ignore_check_constraints", true),
+    ("index_info", true),
+    ("index_list", true),
+    ("index_xinfo", true),
+    ("integrity_check", true),
+    ("legacy_alter_table", true),
+    ("module_list", false),
+    ("optimize", true),
+    ("page_count", false),
+    ("page_size", false),
+    ("pragma_list", false),
+    ("quick_check", true),
+    ("recursive_triggers", true),
+    ("reverse_unordered_selects", true),
+    ("table_info", true),
+    ("table_list", true),
+    ("table_xinfo", true),
+    ("user_version", true),
+];
+
+/// What a user is told who attaches, or vacuums, which attaches too.
+pub(crate) const NO_ATTACH: &str =
+    "ATTACH, DETACH and VACUUM are not available: an object has one database; call another object instead";
+
+/// The authorizer's state, shared with the connection's owner.
+#[derive(Clone, Default)]
+pub(crate) struct Guard(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// True while the engine's own statements are prepared.
+    trusted: AtomicBool,
+    refusal: Mutex<Option<String>>,
+}
+
+impl Guard {
+    /// Runs `prepare` with the engine's own rights.
+    pub(crate) fn trusted<R>(&self, prepare: impl FnOnce() -> R) -> R {
+        let before = self.0.trusted.swap(true, Ordering::Relaxed);
+        let result = prepare();
+        self.0.trusted.store(before, Ordering::Relaxed);
+        result
+    }
+
+    /// Why the last statement was refused.
+    pub(crate) fn take_refusal(&self) -> Option<String> {
+        self.0.refusal.lock().take()
+    }
+
+    /// Puts the authorizer and SQLite's own limits on a connection.
+    pub(crate) fn attach(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let inner = self.0.clone();
+        connection.authorizer(Some(move |context: AuthContext<'_>| {
+            if inner.trusted.load(Ordering::Relaxed) {
+                return Authorization::Allow;
+            }
+            match refuse(&context) {
+                None => Authorization::Allow,
+                Some(why) => {
+                    inner.refusal.lock().get_or_insert(why);
+                    Authorization::Deny
+                }
+            }
+        }))?;
+        let limits = [
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES),
+            (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, MAX_BOUND_PARAMETERS),
+            (Limit::SQLITE_LIMIT_COLUMN, MAX_COLUMNS),
+            (
+                Limit::SQLITE_LIMIT_LENGTH,
+                MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES,
+            ),
+            (Limit::SQLITE_LIMIT_ATTACHED, 1), // for the VACUUM after delete_all; the authorizer refuses users
+        ];
+        for (limit, value) in limits {
+            connection.set_limit(limit, value as i32)?;
+        }
+        Ok(())
+    }
+}
+
+/// `PRAGMA max_page_count` for [`MAX_OBJECT_BYTES`].
+pub(crate) fn max_page_count() -> u64 {
+    MAX_OBJECT_BYTES / PAGE_BYTES as u64
+}
+
+fn reserved(name: &str) -> bool {
+    name.get(..RESERVED_PREFIX.len())
+        .is_some_and(|prefix| prefix.eq_ignore_ascii_case(RESERVED_PREFIX))
+}
+
+fn reserved_name(name: &str) -> Option<String> {
+    reserved(name).then(|| format!("{name}: names that begin with {RESERVED_PREFIX} are reserved; use the key-value calls, or another name"))
+}
+
+/// True if a statement that renames gives something a reserved name; the authorizer is not told new names.
+pub(crate) fn renames_to_reserved(sql: &str) -> bool {
+    let trimmed = sql.trim_start();
+    trimmed
+        .get(..5)
+        .is_some_and(|word| word.eq_ignore_ascii_case("alter"))
+        && trimmed.to_ascii_lowercase().contains(RESERVED_PREFIX)
+}
+
+fn refuse(context: &AuthContext<'_>) -> Option<String> {
+    use AuthAction as A;
+    const TEMP: &str = "temporary tables, views, triggers and indexes are not available: use an ordinary table, or memory";
+    match context.action {
+        A::Transaction { .. } => Some(
+            "BEGIN, COMMIT and ROLLBACK are not available in exec: what you write between two awaits is one transaction; \
+             use transaction_sync to roll back a part"
+                .to_owned(),
+        ),
+        A::Savepoint { .. } => Some("SAVEPOINT, RELEASE and ROLLBACK TO are not available in exec: use transaction_sync, which nests".to_owned()),
+        A::Attach { .. } | A::Detach { .. } => Some(NO_ATTACH.to_owned()),
+        A::CreateTempIndex { .. }
+        | A::CreateTempTable { .. }
+        | A::CreateTempTrigger { .. }
+        | A::CreateTempView { .. }
+        | A::DropTempIndex { .. }
+        | A::DropTempTable { .. }
+        | A::DropTempTrigger { .. }
+        | A::DropTempView { .. } => Some(TEMP.to_owned()),
+        A::Pragma { pragma_name, pragma_value } => {
+            let name = pragma_name.to_ascii_lowercase();
+            match PRAGMAS.iter().find(|(known, _)| *known == name) {
+                Some((_, true)) => None,
+                Some((_, false)) if pragma_value.is_none() => None,
+                Some(_) => Some(format!("PRAGMA {name} can be read, not set")),
+                None => Some(format!("PRAGMA {name} is not available: the engine sets up the database")),
+            }
+        }
+        A::CreateIndex { index_name, table_name } | A::DropIndex { index_name, table_name } => {
+            reserved_name(index_name).or_else(|| reserved_name(table_name))
+        }
+        A::CreateTrigger { trigger_name, table_name } | A::DropTrigger { trigger_name, table_name } => {
+            reserved_name(trigger_name).or_else(|| reserved_name(table_name))
+        }
+        A::CreateView { view_name } | A::DropView { view_name } => reserved_name(view_name),
+        A::CreateTable { table_name }
+        | A::DropTable { table_name }
+        | A::Insert { table_name }
+        | A::Delete { table_name }
+        | A::Update { table_name, .. }
+        | A::Read { table_name, .. }
+        | A::AlterTable { table_name, .. }
+        | A::Analyze { table_name } => reserved_name(table_name),
+        A::CreateVtable { table_name, module_name } => reserved_name(table_name).or_else(|| {
+            let allowed = ["fts5", "rtree", "rtree_i32", "geopoly"];
+            (!allowed.contains(&module_name.to_ascii_lowercase().as_str()))
+                .then(|| format!("virtual tables of module {module_name} are not available; fts5 and rtree are"))
+        }),
+        A::Function { function_name } if function_name.eq_ignore_ascii_case("load_extension") => {
+            Some("load_extension is not available".to_owned())
+        }
+        _ => None,
+    }
+}

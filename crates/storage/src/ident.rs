@@ -1,0 +1,121 @@
+//! The small numbers of the engine, each its own type.
+
+use std::fmt;
+
+/// A log sequence number: a byte position in the log's endless stream of records. A commit's LSN is the position
+/// just behind its last record, so a commit is durable once the durable LSN has reached it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub(crate) u64);
+
+impl Lsn {
+    /// The beginning of the log: always durable.
+    pub const ZERO: Self = Self(0);
+
+    /// The position as a number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn advance(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+}
+
+impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The number of one incarnation of the log: each opening of a data directory takes the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub(crate) u32);
+
+/// An object's commits, counted from 1 and wrapping at 2³²; compared as serial numbers (RFC 1982), because a hot
+/// object passes 2³² commits within days.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct CommitNo(pub(crate) u32);
+
+impl CommitNo {
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
+    /// True if `self` comes after `other`.
+    pub(crate) fn is_after(self, other: Self) -> bool {
+        self.0.wrapping_sub(other.0).cast_signed() > 0
+    }
+}
+
+/// The number of a namespace in one data directory, given by [`crate::Store::namespace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceNo(pub u32);
+
+/// What names an object's database: its namespace and its 32-byte id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// The namespace's number in this data directory.
+    pub namespace: NamespaceNo,
+    /// The object's id.
+    pub id: [u8; 32],
+}
+
+impl ObjectKey {
+    /// The id as 64 hex digits.
+    pub fn id_hex(&self) -> String {
+        self.id
+            .iter()
+            .fold(String::with_capacity(64), |mut text, byte| {
+                use fmt::Write as _;
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+    }
+
+    /// Reads an id from 64 hex digits.
+    pub(crate) fn parse_id(text: &str) -> Option<[u8; 32]> {
+        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let mut id = [0; 32];
+        for (byte, pair) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(id)
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace.0, self.id_hex())
+    }
+}
+
+/// One SQLite page.
+pub(crate) type Page = [u8; crate::limits::PAGE_BYTES];
+
+/// A page of zeros: the base of a full image, and what an unwritten page reads as.
+pub(crate) static ZERO_PAGE: Page = [0; crate::limits::PAGE_BYTES];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commit_numbers_compare_across_the_wrap() {
+        assert!(CommitNo(0).is_after(CommitNo(u32::MAX)));
+        assert!(CommitNo(u32::MAX).next() == CommitNo(0));
+        assert!(!CommitNo(u32::MAX).is_after(CommitNo(0)));
+        assert!(!CommitNo(7).is_after(CommitNo(7)));
+    }
+
+    #[test]
+    fn ids_survive_their_hex_form() {
+        let key = ObjectKey {
+            namespace: NamespaceNo(1),
+            id: std::array::from_fn(|i| i as u8 * 7),
+        };
+        assert_eq!(ObjectKey::parse_id(&key.id_hex()), Some(key.id));
+        assert_eq!(ObjectKey::parse_id("xyz"), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The storage engine of `abide`: one commit log for all objects of a node, one SQLite database for each object.
+//!
+//! ```text
+//! ObjectDb ── SQLite ── VFS ── PageFile ── commit ──▶ Log ── group ──▶ provider (segments, fdatasync) ──▶ durable LSN
+//!                                 ▲                    │
+//!                                 │ reads              ▼ after it is durable
+//!                              overlay ── checkpoint ──▶ object files (plain SQLite databases)
+//! ```
+//!
+//! A commit costs one record in a log that all objects share, so thousands of objects share one sync of the disk. The
+//! record holds the changed pages, or what changed in them. Until a checkpoint writes an object's file its pages are
+//! found in an overlay in memory; after a crash the overlay is rebuilt from the log. The crate has no async runtime,
+//! knows no HTTP and nothing of objects' code.
+//!
+//! # Invariants
+//!
+//! Each is checked by a test of its name in `tests/`.
+//!
+//! - **s1** An acknowledged commit survives a crash at any write.
+//! - **s2** An unacknowledged commit is wholly there or wholly absent after a crash.
+//! - **s3** An object file never holds what is not durable in the log.
+//! - **s4** The first image of a page behind a checkpoint's redo position is full; a delta refers to a later image only.
+//! - **s5** An object's commit numbers have no holes: a hole quarantines the object, and only it.
+//! - **s6** A torn tail ends replay, and nothing behind it is taken.
+//! - **s7** Damage before the durable end is refused with a message; it is never taken for a torn tail.
+//! - **s8** A failed sync poisons the log: nothing is released by it or after it.
+//! - **s9** Directories are synced after a file in them is made or renamed, before anything relies on the name.
+//! - **s10** What recovery has accepted is synced before anything builds on it, and the next epoch begins a new segment.
+//! - **s11** A segment is recycled only after the files are synced and the manifest is published.
+//! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns.
+//! - **s13** One connection for each object; a refused commit leaves the committed state as it was.
+//!
+//! # Example
+//!
+//! ```
+//! use abide_storage::{ObjectKey, SimDisk, Store, StoreOptions};
+//! use std::{path::Path, sync::Arc};
+//!
+//! let store = Store::open(Arc::new(SimDisk::new()), Path::new("/data"), StoreOptions::small())?;
+//! let namespace = store.namespace("counters")?;
+//! let db = store.open_object(ObjectKey { namespace, id: [7; 32] })?;
+//! db.exec("CREATE TABLE hits (n INTEGER)", ())?;
+//! db.exec("INSERT INTO hits VALUES (?1)", [1])?;
+//! let lsn = db.commit()?.expect("something was written");
+//! assert_eq!(db.exec("SELECT n FROM hits", ())?.one::<i64>()?, 1);
+//! while store.durable() < lsn { std::thread::yield_now(); }
+//! # drop(db); store.close()?;
+//! # Ok::<(), abide_storage::Error>(())
+//! ```
+
+mod checkpoint;
+mod database;
+mod delta;
+mod disk;
+mod engine;
+mod error;
+mod guard;
+mod ident;
+mod kv;
+mod log;
+mod manifest;
+mod overlay;
+mod pagefile;
+mod recovery;
+mod rows;
+mod store;
+mod sync;
+mod template;
+mod vfs;
+
+pub mod cbor;
+pub mod limits;
+
+pub use database::ObjectDb;
+pub use disk::{Barrier, Disk, DiskEvent, DiskFile, OpenMode, RealDisk, SimDisk};
+pub use error::{Error, ErrorKind, Result};
+pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
+pub use kv::ListOptions;
+pub use log::Progress;
+pub use log::record::AlarmChange;
+pub use rows::{Row, Rows};
+pub use store::{Store, StoreOptions, StoreStats};
+pub use template::RESERVED_PREFIX;
+
+pub use rusqlite::types::Value;
+pub use rusqlite::{Params, ToSql, params};

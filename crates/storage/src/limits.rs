@@ -1,0 +1,68 @@
+//! Every bound of the storage engine, by name.
+//!
+//! The limits a user meets are those of Cloudflare's SQLite-backed Durable Objects
+//! (<https://developers.cloudflare.com/durable-objects/platform/limits/>), so that code written against them
+//! behaves the same here. The others are the engine's own.
+
+/// Longest key of the key-value API, in bytes of UTF-8. Source: the field's limit for keys.
+pub const MAX_KEY_BYTES: usize = 2 * 1024;
+
+/// Longest encoded value of the key-value API, and longest string, blob or row in SQL, in bytes.
+/// Source: the field's "maximum string, BLOB or table row size".
+pub const MAX_VALUE_BYTES: usize = 2 * 1024 * 1024;
+
+/// Room that SQLite needs beside a value of [`MAX_VALUE_BYTES`] in one row: its key and the record header.
+pub const ROW_OVERHEAD_BYTES: usize = MAX_KEY_BYTES + 1024;
+
+/// Longest SQL text, in bytes. Source: the field's "maximum SQL statement length".
+pub const MAX_SQL_BYTES: usize = 100_000;
+
+/// Most parameters bound to one statement. Source: the field.
+pub const MAX_BOUND_PARAMETERS: usize = 100;
+
+/// Most columns of a table, and of a result. Source: the field.
+pub const MAX_COLUMNS: usize = 100;
+
+/// Most bytes of one object's database. Source: the field.
+pub const MAX_OBJECT_BYTES: u64 = 10 * 1024 * 1024 * 1024;
+
+/// Most bytes of rows that one `exec` gathers in memory; larger results are read row by row with `for_each`.
+pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Most keys of one multi-key call. Source: the field.
+pub const MAX_KEYS_PER_CALL: usize = 128;
+
+/// Prepared statements kept for each open object.
+pub const STATEMENT_CACHE: usize = 32;
+
+/// SQLite's page size here, in bytes. Fixed: every object file has it, and every record of the log.
+pub const PAGE_BYTES: usize = 4096;
+
+/// Most bytes of changed pages in one transaction (one poll of an object).
+pub const MAX_TRANSACTION_BYTES: usize = 256 * 1024 * 1024;
+
+/// Most bytes of page images in one record; a larger transaction is a chain of records.
+pub const MAX_RECORD_PAYLOAD: usize = 256 * 1024;
+
+/// Most bytes appended to the log and not yet durable; further commits wait for the disk.
+pub const MAX_UNSYNCED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Segments kept prepared ahead of the log's end.
+pub const PREPARED_SEGMENTS: usize = 2;
+
+/// The log's tail may grow to this many times `checkpoint_bytes` before commits wait for a checkpoint.
+pub const LOG_TAIL_FACTOR: u64 = 4;
+
+/// The overlay may grow to this many times `checkpoint_bytes` before commits wait for a checkpoint.
+pub const OVERLAY_FACTOR: u64 = 4;
+
+/// Object files kept open for reading.
+pub const OPEN_FILES: usize = 256;
+
+/// Up to this many files are synced one by one at a checkpoint; more are synced with the whole file system.
+pub const SYNC_ONE_BY_ONE: usize = 64;
+
+// A value of the largest size and its key must fit a record chain, and a chain must fit the log.
+const _: () = assert!(MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES < MAX_TRANSACTION_BYTES);
+const _: () = assert!(MAX_RECORD_PAYLOAD.is_multiple_of(PAGE_BYTES));
+const _: () = assert!(MAX_RESULT_BYTES > MAX_VALUE_BYTES);

@@ -1,0 +1,33 @@
+//! The durability provider: who makes a group of records durable.
+//!
+//! The log gathers records, gives them their positions and hands them over group by group, always in order and one
+//! group at a time. [`super::local::LocalSegments`] writes them to this machine's disk; an engine that replicates them
+//! would be another implementation. Nothing above the log knows which one it is.
+
+use crate::ident::Lsn;
+
+/// Records that become durable together.
+pub(crate) struct Group<'a> {
+    /// The position of the first record.
+    pub(crate) first: Lsn,
+    /// The records, one behind the other.
+    pub(crate) bytes: &'a [u8],
+    /// The length of each record.
+    pub(crate) lengths: &'a [usize],
+}
+
+/// What became of a group that is not durable for certain.
+#[derive(Debug)]
+pub(crate) enum NotDurable {
+    /// Another owner has taken over; nothing of the group counts.
+    #[allow(dead_code, reason = "a replicated provider answers it")]
+    Fenced,
+    /// It may or may not be durable; only recovery can tell.
+    Unknown(std::io::Error),
+}
+
+/// Makes groups durable, in order.
+pub(crate) trait Durability: Send {
+    /// Returns when the group is durable. After an error the provider is not called again.
+    fn append(&mut self, group: &Group<'_>) -> Result<(), NotDurable>;
+}

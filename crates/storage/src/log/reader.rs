@@ -1,0 +1,270 @@
+//! Reading the log back: every transaction of the tail, in order, and the decision where the tail ends.
+//!
+//! A record is taken if its header's checksum, position and epoch are right and its payload's checksum is. The first
+//! record that is not ends the log, **unless** it can be shown to have been durable, which means damage:
+//! - a later segment begins behind it (a segment is begun only when all before it is durable), or
+//! - a valid record behind it says that the durable LSN had passed it.
+//!
+//! A transaction of several records counts only with its last part.
+
+use super::record::{self, HEADER_BYTES, Header};
+use super::segment::{FoundHeader, HEADER_BLOCK, SegmentHeader, file_name, number_of};
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{Epoch, Lsn};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A segment that was found in the log's directory.
+pub(crate) struct Found {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    pub(crate) header: FoundHeader,
+}
+
+impl Found {
+    pub(crate) fn first(&self) -> Option<Lsn> {
+        match self.header {
+            FoundHeader::Valid(header) => Some(header.first),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        self.file.sync()
+    }
+}
+
+/// Lists the segments by number.
+pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>> {
+    let failed = |error| Error::io(format_args!("reading the log in {}", dir.display()), &error);
+    let mut numbers: Vec<u64> = disk
+        .list(dir)
+        .map_err(failed)?
+        .iter()
+        .filter_map(|n| number_of(n))
+        .collect();
+    numbers.sort_unstable();
+    numbers
+        .into_iter()
+        .map(|number| {
+            let path = dir.join(file_name(number));
+            let file = disk.open(&path, OpenMode::Existing).map_err(failed)?;
+            let mut block = [0; 64];
+            let read = file.read_at(&mut block, 0).map_err(failed)?;
+            let header = match SegmentHeader::decode(&block[..read]) {
+                FoundHeader::Valid(h) if h.number != number => FoundHeader::Invalid,
+                FoundHeader::Newer(version) => {
+                    return Err(Error::refused(format!(
+                        "the log segment {} has format {version}; this program knows {}: use a newer program, nothing was changed",
+                        path.display(),
+                        super::segment::LOG_VERSION
+                    )));
+                }
+                header => header,
+            };
+            Ok(Found {
+                number,
+                path,
+                file,
+                header,
+            })
+        })
+        .collect()
+}
+
+/// One transaction as it stands in the log.
+pub(crate) struct Logged<'a> {
+    /// The headers and payloads of its records.
+    pub(crate) parts: &'a [(Header, Vec<u8>)],
+    /// The position behind its last record.
+    pub(crate) end: Lsn,
+}
+
+/// Hands every whole transaction from `redo` on to `take`, in order, and returns where the log ends.
+pub(crate) fn replay(
+    segments: &[Found],
+    redo: Lsn,
+    mut take: impl FnMut(&Logged<'_>) -> Result<()>,
+) -> Result<Lsn> {
+    let used: Vec<&Found> = segments.iter().filter(|s| s.first().is_some()).collect();
+    let start = used.iter().rposition(|s| s.first() <= Some(redo));
+    let mut end = redo;
+    let Some(start) = start else {
+        return match used.first() {
+            // Nothing was ever appended behind the checkpoint.
+            None => {
+                refuse_lost_header(segments, redo, None)?;
+                Ok(redo)
+            }
+            Some(first) => Err(damaged(first, redo, "the segment before it is missing")),
+        };
+    };
+    let mut parts = Vec::new();
+    for (index, segment) in used.iter().enumerate().skip(start) {
+        let next = used.get(index + 1);
+        let (Some(first), FoundHeader::Valid(header)) = (segment.first(), segment.header) else {
+            continue;
+        };
+        let bytes = read_all(segment)?;
+        let mut cursor = Cursor {
+            bytes: &bytes,
+            first,
+            epoch: header.epoch,
+            at: end.max(first),
+        };
+        if cursor.at > first && index > start {
+            return Err(damaged(
+                segment,
+                end,
+                "two segments cover the same positions",
+            ));
+        }
+        while next.and_then(|n| n.first()) != Some(cursor.at) {
+            let Some((header, payload)) = cursor.record() else {
+                break;
+            };
+            let last = header.last_part;
+            parts.push((header, payload.to_vec()));
+            if last {
+                take(&Logged {
+                    parts: &parts,
+                    end: cursor.at,
+                })?;
+                parts.clear();
+                end = cursor.at;
+            }
+        }
+        match next {
+            Some(next) if next.first() == Some(cursor.at) => {
+                if !parts.is_empty() && epoch_of(next) != Some(header.epoch) {
+                    parts.clear();
+                }
+            }
+            // A new epoch begins where recovery ended the last one, which may be before an unfinished chain.
+            Some(next) if next.first() == Some(end) => parts.clear(),
+            Some(_) => {
+                return Err(damaged(
+                    segment,
+                    cursor.at,
+                    "a later segment shows that more was durable",
+                ));
+            }
+            None => {
+                if let Some(later) = cursor.durable_beyond() {
+                    return Err(damaged(
+                        segment,
+                        cursor.at,
+                        &format!("the record at {} shows that it was durable", later.0),
+                    ));
+                }
+                refuse_lost_header(segments, cursor.at, Some((segment.number, header.epoch)))?;
+            }
+        }
+    }
+    Ok(end)
+}
+
+fn epoch_of(segment: &Found) -> Option<Epoch> {
+    match segment.header {
+        FoundHeader::Valid(header) => Some(header.epoch),
+        _ => None,
+    }
+}
+
+/// A header is synced before the first record of its segment, so a segment without a valid header that begins with a
+/// valid record at the log's end has lost its header to damage.
+fn refuse_lost_header(segments: &[Found], end: Lsn, after: Option<(u64, Epoch)>) -> Result<()> {
+    for segment in segments {
+        if segment.first().is_some() || after.is_some_and(|(number, _)| segment.number < number) {
+            continue;
+        }
+        let bytes = read_all(segment)?;
+        if let Some(header) = Header::read(&bytes)
+            && header.lsn == end
+            && after.is_none_or(|(_, epoch)| header.epoch >= epoch)
+        {
+            return Err(damaged(
+                segment,
+                end,
+                "the segment's header is damaged, its records are not",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn read_all(segment: &Found) -> Result<Vec<u8>> {
+    let failed = |error| {
+        Error::io(
+            format_args!("reading the log segment {}", segment.path.display()),
+            &error,
+        )
+    };
+    let len = segment
+        .file
+        .len()
+        .map_err(failed)?
+        .saturating_sub(HEADER_BLOCK);
+    let mut bytes = vec![0; len as usize];
+    let read = segment
+        .file
+        .read_at(&mut bytes, HEADER_BLOCK)
+        .map_err(failed)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+fn damaged(segment: &Found, at: Lsn, evidence: &str) -> Error {
+    Error::refused(format!(
+        "the log is damaged in {} at position {at}: acknowledged commits are unreadable ({evidence}). Nothing was changed. \
+         Restore the data directory from a backup, or make a copy of it and look at the disk",
+        segment.path.display()
+    ))
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+    first: Lsn,
+    epoch: Epoch,
+    at: Lsn,
+}
+
+impl<'a> Cursor<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.bytes
+            .get((self.at.0 - self.first.0) as usize..)
+            .unwrap_or_default()
+    }
+
+    fn record(&mut self) -> Option<(Header, &'a [u8])> {
+        let rest = self.rest();
+        let header = Header::read(rest)?;
+        if header.lsn != self.at || header.epoch != self.epoch {
+            return None;
+        }
+        let payload = rest.get(HEADER_BYTES..header.length)?;
+        if crc32c::crc32c(payload) != header.payload_crc {
+            return None;
+        }
+        self.at = self.at.advance(header.length);
+        Some((header, payload))
+    }
+
+    /// The position of a valid record further on that says the durable LSN had passed this position.
+    fn durable_beyond(&self) -> Option<Lsn> {
+        let rest = self.rest();
+        (record::ALIGN..rest.len())
+            .step_by(record::ALIGN)
+            .find_map(|offset| {
+                let lsn = self.at.advance(offset);
+                let bytes = &rest[offset..];
+                if record::lsn_field(bytes) != Some(lsn) {
+                    return None;
+                }
+                let header = Header::read(bytes)?;
+                (header.epoch == self.epoch && header.durable > self.at).then_some(lsn)
+            })
+    }
+}

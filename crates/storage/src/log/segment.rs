@@ -1,0 +1,189 @@
+//! The log's files. A segment is a 4096-byte header block and then records, one behind the other; no record crosses
+//! into the next segment.
+//!
+//! Segments are prepared ahead (zeroed and synced, so that a record's sync writes no file-system metadata) and named
+//! by their number in advance; the header is written, and synced before any record, when the segment is taken into
+//! use. Until then its header block is zero.
+
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{Epoch, Lsn};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes before the first record.
+pub(crate) const HEADER_BLOCK: u64 = 4096;
+
+/// The version of the log's format.
+pub(crate) const LOG_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"abidelog";
+const HEADER_FIELDS: usize = 48;
+const ZERO_CHUNK: usize = 1 << 20;
+
+/// What a segment's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) epoch: Epoch,
+    pub(crate) number: u64,
+    pub(crate) first: Lsn,
+    pub(crate) bytes: u64,
+}
+
+/// What was found where a segment's header should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoundHeader {
+    Valid(SegmentHeader),
+    /// All zero: prepared and never used.
+    Unused,
+    /// A header of a later version of this program.
+    Newer(u32),
+    /// Neither: torn or damaged.
+    Invalid,
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; HEADER_BLOCK as usize] {
+        let mut block = [0; HEADER_BLOCK as usize];
+        block[..8].copy_from_slice(MAGIC);
+        block[8..12].copy_from_slice(&LOG_VERSION.to_le_bytes());
+        block[12..16].copy_from_slice(&self.epoch.0.to_le_bytes());
+        block[16..24].copy_from_slice(&self.number.to_le_bytes());
+        block[24..32].copy_from_slice(&self.first.0.to_le_bytes());
+        block[32..40].copy_from_slice(&self.bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&block[..HEADER_FIELDS - 4]);
+        block[HEADER_FIELDS - 4..HEADER_FIELDS].copy_from_slice(&crc.to_le_bytes());
+        block
+    }
+
+    pub(crate) fn decode(block: &[u8]) -> FoundHeader {
+        let Some(block) = block.get(..HEADER_FIELDS) else {
+            return FoundHeader::Invalid;
+        };
+        if block.iter().all(|&byte| byte == 0) {
+            return FoundHeader::Unused;
+        }
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+        };
+        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
+        if &block[..8] != MAGIC
+            || u32_at(HEADER_FIELDS - 4) != crc32c::crc32c(&block[..HEADER_FIELDS - 4])
+        {
+            return FoundHeader::Invalid;
+        }
+        if u32_at(8) != LOG_VERSION {
+            return FoundHeader::Newer(u32_at(8));
+        }
+        FoundHeader::Valid(Self {
+            epoch: Epoch(u32_at(12)),
+            number: u64_at(16),
+            first: Lsn(u64_at(24)),
+            bytes: u64_at(32),
+        })
+    }
+}
+
+/// The name of segment `number` in the log's directory.
+pub(crate) fn file_name(number: u64) -> String {
+    format!("{number:016x}.seg")
+}
+
+/// The number of a segment from its name.
+pub(crate) fn number_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".seg")?;
+    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+/// An open segment file.
+#[derive(Clone)]
+pub(crate) struct Segment {
+    pub(crate) number: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) path: PathBuf,
+}
+
+impl Segment {
+    /// Makes segment `number` ready for use: full length, header block zero, synced, name durable.
+    /// With `recycle`, an old segment's file is renamed instead of writing a new one.
+    pub(crate) fn prepare(
+        disk: &dyn Disk,
+        dir: &Path,
+        number: u64,
+        bytes: u64,
+        recycle: Option<&Path>,
+    ) -> Result<Self> {
+        let path = dir.join(file_name(number));
+        let failed = |error| {
+            Error::io(
+                format_args!("preparing the log segment {}", path.display()),
+                &error,
+            )
+        };
+        let write = || {
+            if let Some(old) = recycle {
+                // The header goes first: under its new name the file must not look like a used segment.
+                let file = disk.open(old, OpenMode::Existing)?;
+                file.write_at(&[0; HEADER_BLOCK as usize], 0)?;
+                file.sync()?;
+                disk.rename(old, &path)?;
+                disk.sync_dir(dir)?;
+                return Ok(file);
+            }
+            let file = disk.open(&path, OpenMode::Create)?;
+            let zeros = vec![0; ZERO_CHUNK.min(bytes as usize)];
+            let mut at = 0;
+            while at < bytes {
+                let n = zeros.len().min((bytes - at) as usize);
+                file.write_at(&zeros[..n], at)?;
+                at += n as u64;
+            }
+            file.sync()?;
+            disk.sync_dir(dir)?;
+            Ok(file)
+        };
+        match write() {
+            Ok(file) => Ok(Self { number, file, path }),
+            Err(error) => {
+                // Give back what was taken, or a full disk stays full.
+                if recycle.is_none() {
+                    let _ = disk.remove(&path);
+                }
+                Err(failed(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_header_is_read_as_it_was_written() {
+        let header = SegmentHeader {
+            epoch: Epoch(4),
+            number: 9,
+            first: Lsn(u64::MAX - 7),
+            bytes: 1 << 26,
+        };
+        assert_eq!(
+            SegmentHeader::decode(&header.encode()),
+            FoundHeader::Valid(header)
+        );
+        assert_eq!(SegmentHeader::decode(&[0; 64]), FoundHeader::Unused);
+        let mut newer = header.encode();
+        newer[8] = 2;
+        let crc = crc32c::crc32c(&newer[..44]);
+        newer[44..48].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(SegmentHeader::decode(&newer), FoundHeader::Newer(2));
+        newer[20] ^= 1;
+        assert_eq!(SegmentHeader::decode(&newer), FoundHeader::Invalid);
+    }
+
+    #[test]
+    fn segment_names_are_numbers() {
+        assert_eq!(number_of(&file_name(0x1f)), Some(0x1f));
+        assert_eq!(number_of("MANIFEST"), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! The manifest: the one small file that says where recovery begins and what the data directory holds.
+//!
+//! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of all that follows in hex, then JSON. It is
+//! replaced as a whole: written beside, synced, renamed, and the directory synced.
+
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{Epoch, Lsn, NamespaceNo};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The version of the data directory's format.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+const NAME: &str = "MANIFEST";
+const NEW_NAME: &str = "MANIFEST.new";
+const TITLE: &str = "abide manifest";
+
+/// What the manifest says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The epoch of the last opening.
+    pub(crate) epoch: u32,
+    /// Object files hold everything before this position; recovery replays from here.
+    pub(crate) redo: u64,
+    /// Size of the log's segments in bytes.
+    pub(crate) segment_bytes: u64,
+    /// The unique keys of the namespaces; a namespace's number is its place, counted from 1.
+    pub(crate) namespaces: Vec<String>,
+    /// Objects that recovery found damaged, with the reason; they are refused until they are restored.
+    pub(crate) quarantined: BTreeMap<String, String>,
+}
+
+impl Manifest {
+    pub(crate) fn redo(&self) -> Lsn {
+        Lsn(self.redo)
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+
+    /// The number of a namespace that is already known.
+    pub(crate) fn namespace(&self, unique_key: &str) -> Option<NamespaceNo> {
+        let place = self.namespaces.iter().position(|key| key == unique_key)?;
+        Some(NamespaceNo(place as u32 + 1))
+    }
+
+    /// The unique key of a namespace.
+    pub(crate) fn unique_key(&self, namespace: NamespaceNo) -> Option<&str> {
+        let place = namespace.0.checked_sub(1)?;
+        self.namespaces.get(place as usize).map(String::as_str)
+    }
+
+    fn encode(&self) -> Result<Vec<u8>> {
+        let body = serde_json::to_string_pretty(self)
+            .map_err(|e| Error::refused(format!("encoding the manifest: {e}")))?;
+        let crc = crc32c::crc32c(body.as_bytes());
+        Ok(format!("{TITLE} {FORMAT_VERSION} {crc:08x}\n{body}").into_bytes())
+    }
+
+    fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+        let damaged = || {
+            Error::refused(format!(
+                "{} is damaged: restore the data directory from a backup; nothing was changed",
+                path.display()
+            ))
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;
+        let (head, body) = text.split_once('\n').ok_or_else(damaged)?;
+        let mut words = head
+            .strip_prefix(TITLE)
+            .ok_or_else(damaged)?
+            .split_whitespace();
+        let version: u32 = words
+            .next()
+            .and_then(|w| w.parse().ok())
+            .ok_or_else(damaged)?;
+        if version > FORMAT_VERSION {
+            return Err(Error::refused(format!(
+                "the data directory {} has format {version}, this program knows up to {FORMAT_VERSION}: \
+                 use a newer program; nothing was changed",
+                path.parent().unwrap_or(path).display()
+            )));
+        }
+        let crc = words.next().and_then(|w| u32::from_str_radix(w, 16).ok());
+        if crc != Some(crc32c::crc32c(body.as_bytes())) {
+            return Err(damaged());
+        }
+        serde_json::from_str(body).map_err(|_| damaged())
+    }
+
+    /// Reads the manifest of a data directory; `None` if there is none.
+    pub(crate) fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(NAME);
+        let failed = |error| Error::io(format_args!("reading {}", path.display()), &error);
+        let file = match disk.open(&path, OpenMode::Existing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(failed)?,
+        };
+        let mut bytes = vec![0; file.len().map_err(failed)? as usize];
+        let read = file.read_at(&mut bytes, 0).map_err(failed)?;
+        Self::decode(&bytes[..read], &path).map(Some)
+    }
+
+    /// Replaces the manifest, durably.
+    pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+        let (new, path): (PathBuf, PathBuf) = (dir.join(NEW_NAME), dir.join(NAME));
+        let bytes = self.encode()?;
+        let write = || {
+            let file = disk.open(&new, OpenMode::Create)?;
+            file.set_len(0)?;
+            file.write_at(&bytes, 0)?;
+            file.sync()?;
+            disk.rename(&new, &path)?;
+            disk.sync_dir(dir)
+        };
+        write().map_err(|error| Error::io(format_args!("writing {}", path.display()), &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            epoch: 3,
+            redo: 77,
+            segment_bytes: 1 << 20,
+            namespaces: vec!["a".to_owned(), "b".to_owned()],
+            quarantined: BTreeMap::new(),
+        }
+    }
+
+    fn disk() -> (SimDisk, PathBuf) {
+        let disk = SimDisk::new();
+        let dir = PathBuf::from("/data");
+        disk.create_dir_all(&dir).unwrap();
+        (disk, dir)
+    }
+
+    #[test]
+    fn a_manifest_is_read_as_it_was_written() {
+        let (disk, dir) = disk();
+        assert_eq!(Manifest::load(&disk, &dir).unwrap(), None);
+        manifest().store(&disk, &dir).unwrap();
+        let read = Manifest::load(&disk, &dir).unwrap().unwrap();
+        assert_eq!(read, manifest());
+        assert_eq!(read.namespace("b"), Some(NamespaceNo(2)));
+        assert_eq!(read.unique_key(NamespaceNo(1)), Some("a"));
+    }
+
+    #[test]
+    fn a_crash_while_the_manifest_is_replaced_leaves_the_old_one_or_the_new_one() {
+        for stop in 0..8 {
+            for seed in 0..50 {
+                let (disk, dir) = disk();
+                manifest().store(&disk, &dir).unwrap();
+                disk.stop_at(disk.changes() + stop);
+                let newer = Manifest {
+                    redo: 99,
+                    ..manifest()
+                };
+                let stored = newer.store(&disk, &dir).is_ok();
+                let read = Manifest::load(&disk.crash(seed), &dir).unwrap().unwrap();
+                assert!(
+                    read == newer || (!stored && read == manifest()),
+                    "stop {stop} seed {seed}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_manifest_of_a_newer_format_is_refused() {
+        let error = Manifest::decode(b"abide manifest 9 00000000\n{}", Path::new("d/MANIFEST"))
+            .unwrap_err();
+        assert!(error.to_string().contains("use a newer program"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_refused() {
+        let (disk, dir) = disk();
+        manifest().store(&disk, &dir).unwrap();
+        disk.flip(&dir.join(NAME), 40);
+        let error = Manifest::load(&disk, &dir).unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
+    }
+}

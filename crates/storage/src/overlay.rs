@@ -1,0 +1,161 @@
+//! What is known of one object's pages beyond its file: the overlay of committed pages that the file does not have
+//! yet. It outlives the object's connection and is shared with the checkpointer.
+//!
+//! Invariants kept here: a page leaves the overlay only when that very version is durable in the file; a delta is
+//! only made against an image whose full version lies behind the log's floor.
+
+use crate::delta::Entry;
+use crate::disk::DiskFile;
+use crate::ident::{CommitNo, Lsn, ObjectKey, Page, ZERO_PAGE};
+use crate::sync::Mutex;
+use rustc_hash::FxHashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard};
+
+/// One object, shared between its connection and the checkpointer.
+pub(crate) struct Object {
+    pub(crate) key: ObjectKey,
+    pub(crate) path: PathBuf,
+    pages: Mutex<Pages>,
+}
+
+pub(crate) struct Pages {
+    pub(crate) overlay: FxHashMap<u32, OverlayPage>,
+    /// Pages of the database as of the newest commit; 0 before the first.
+    pub(crate) size: u32,
+    pub(crate) commit: CommitNo,
+    /// The position behind the newest commit.
+    pub(crate) newest: Lsn,
+    pub(crate) file: FileState,
+    /// The number of the first commit found in the log's tail.
+    pub(crate) tail: Option<CommitNo>,
+    pub(crate) quarantined: Option<String>,
+    /// True while a connection is open.
+    pub(crate) open: bool,
+}
+
+pub(crate) struct OverlayPage {
+    pub(crate) image: Arc<Page>,
+    /// The position behind the commit that wrote this version.
+    pub(crate) lsn: Lsn,
+    /// The position of the record that holds the newest full image.
+    pub(crate) full_at: Lsn,
+}
+
+/// What is known of the object's file.
+#[derive(Clone, Default)]
+pub(crate) enum FileState {
+    /// Nobody has looked yet, or the descriptor was given back.
+    #[default]
+    Unknown,
+    Missing,
+    Open(Arc<dyn DiskFile>),
+}
+
+impl Object {
+    pub(crate) fn new(key: ObjectKey, path: PathBuf) -> Self {
+        Self {
+            key,
+            path,
+            pages: Mutex::new(Pages {
+                overlay: FxHashMap::default(),
+                size: 0,
+                commit: CommitNo(0),
+                newest: Lsn::ZERO,
+                file: FileState::Unknown,
+                tail: None,
+                quarantined: None,
+                open: false,
+            }),
+        }
+    }
+
+    pub(crate) fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock()
+    }
+
+    /// The pages, unless somebody else has them.
+    pub(crate) fn try_pages(&self) -> Option<MutexGuard<'_, Pages>> {
+        self.pages.try_lock()
+    }
+}
+
+impl Pages {
+    /// Applies one replayed record. The error says why the object cannot be trusted any more.
+    pub(crate) fn apply(
+        &mut self,
+        commit: CommitNo,
+        size: u32,
+        record: Lsn,
+        end: Lsn,
+        entries: u32,
+        mut payload: &[u8],
+    ) -> Result<(), String> {
+        for _ in 0..entries {
+            let (entry, rest) = Entry::decode(payload).ok_or("a page entry cannot be read")?;
+            payload = rest;
+            let (base, full_at) = match self.overlay.get(&entry.page_no) {
+                _ if entry.full => (&ZERO_PAGE, record),
+                Some(old) => (&*old.image, old.full_at),
+                None => {
+                    return Err(format!(
+                        "page {} has a change but no image before it",
+                        entry.page_no
+                    ));
+                }
+            };
+            let mut image = *base;
+            entry.apply(&mut image);
+            self.overlay.insert(
+                entry.page_no,
+                OverlayPage {
+                    image: Arc::new(image),
+                    lsn: end,
+                    full_at,
+                },
+            );
+        }
+        self.commit = commit;
+        self.newest = end;
+        self.resize(size);
+        Ok(())
+    }
+
+    /// Notes the database's new size; pages behind it are gone.
+    pub(crate) fn resize(&mut self, size: u32) -> usize {
+        let before = self.overlay.len();
+        if size < self.size {
+            self.overlay.retain(|&page_no, _| page_no <= size);
+        }
+        self.size = size;
+        before - self.overlay.len()
+    }
+}
+
+/// The fields of SQLite's database header that the engine reads and mends
+/// (<https://www.sqlite.org/fileformat2.html#the_database_header>).
+pub(crate) mod header {
+    use super::{CommitNo, Page};
+
+    fn be32(page: &[u8], at: usize) -> u32 {
+        u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
+    }
+
+    /// "The size of the database file in pages", offset 28.
+    pub(crate) fn size(page: &[u8]) -> u32 {
+        be32(page, 28)
+    }
+
+    /// The file change counter, offset 24, which holds the object's commit number in object files.
+    pub(crate) fn commit(page: &[u8]) -> CommitNo {
+        CommitNo(be32(page, 24))
+    }
+
+    /// Sets the change counter and the "version-valid-for" number, offset 92, so that every other reader of the file
+    /// sees that it changed and takes the size in the header as valid. (In exclusive locking mode SQLite does not.)
+    pub(crate) fn mend(page: &mut Page, commit: CommitNo, size: u32) {
+        page[24..28].copy_from_slice(&commit.0.to_be_bytes());
+        page[28..32].copy_from_slice(&size.to_be_bytes());
+        page[92..96].copy_from_slice(&commit.0.to_be_bytes());
+    }
+}

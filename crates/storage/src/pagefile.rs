@@ -1,0 +1,361 @@
+//! One object's database file, as SQLite sees it through the VFS: reads come from the staged pages, the overlay, the
+//! file or the template, in this order; writes are staged; the commit point turns what is staged into one transaction
+//! of the log.
+//!
+//! Nothing reaches the log, the overlay or the file before the commit point. Cache spills, savepoints and rollbacks all
+//! end in the staging area; a page that was staged and put back compares equal at the commit and is left out.
+
+use crate::delta::{self, Encoded};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{Lsn, Page, ZERO_PAGE};
+use crate::limits::{MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
+use crate::log::record::{ALIGN, HEADER_BYTES, Header};
+use crate::log::{Refused, Transaction};
+use crate::overlay::{Object, OverlayPage, Pages, header};
+use rustc_hash::FxHashMap;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct PageFile {
+    engine: Arc<Engine>,
+    object: Arc<Object>,
+    staged: RefCell<FxHashMap<u32, Box<Page>>>,
+    /// The size after a truncation or growth that is not committed.
+    staged_size: Cell<Option<u32>>,
+    /// The position of the newest commit through this connection.
+    committed: Cell<Option<Lsn>>,
+    /// Why the last commit or write was refused: SQLite itself passes on only a number.
+    error: RefCell<Option<Error>>,
+    encoding: RefCell<Encoding>,
+}
+
+#[derive(Default)]
+struct Encoding {
+    transaction: Transaction,
+    /// The pages in the transaction, and whether each is a full image.
+    written: Vec<(u32, bool)>,
+}
+
+impl PageFile {
+    pub(crate) fn new(engine: Arc<Engine>, object: Arc<Object>) -> Self {
+        Self {
+            engine,
+            object,
+            staged: RefCell::default(),
+            staged_size: Cell::new(None),
+            committed: Cell::new(None),
+            error: RefCell::default(),
+            encoding: RefCell::default(),
+        }
+    }
+
+    /// True if the object has never been committed.
+    pub(crate) fn is_new(&self) -> bool {
+        self.object.pages().size == 0
+    }
+
+    /// The position of the newest commit since the last call.
+    pub(crate) fn take_committed(&self) -> Option<Lsn> {
+        self.committed.take()
+    }
+
+    /// Why SQLite was refused last.
+    pub(crate) fn take_error(&self) -> Option<Error> {
+        self.error.take()
+    }
+
+    fn fail(&self, error: Error) {
+        *self.error.borrow_mut() = Some(error);
+    }
+
+    /// The database's size in pages.
+    pub(crate) fn size(&self) -> u32 {
+        self.staged_size
+            .get()
+            .unwrap_or_else(|| self.base_size(&self.object.pages()))
+    }
+
+    fn base_size(&self, pages: &Pages) -> u32 {
+        match pages.size {
+            0 => self.engine.template.len() as u32,
+            size => size,
+        }
+    }
+
+    /// Reads bytes; what lies behind the end reads as zeros. Returns the bytes that exist.
+    pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let end = u64::from(self.size()) * PAGE_BYTES as u64;
+        let available = (end.saturating_sub(offset) as usize).min(buf.len());
+        buf[available..].fill(0);
+        let mut done = 0;
+        while done < available {
+            let at = offset + done as u64;
+            let page_no = (at / PAGE_BYTES as u64) as u32 + 1;
+            let within = (at % PAGE_BYTES as u64) as usize;
+            let n = (PAGE_BYTES - within).min(available - done);
+            self.read_page(page_no, within, &mut buf[done..done + n])?;
+            done += n;
+        }
+        Ok(available)
+    }
+
+    fn read_page(&self, page_no: u32, within: usize, out: &mut [u8]) -> Result<()> {
+        let range = within..within + out.len();
+        if let Some(page) = self.staged.borrow().get(&page_no) {
+            out.copy_from_slice(&page[range]);
+            return Ok(());
+        }
+        let mut pages = self.object.pages();
+        if let Some(page) = pages.overlay.get(&page_no) {
+            out.copy_from_slice(&page.image[range]);
+            return Ok(());
+        }
+        if pages.size == 0 {
+            let page = self.engine.template.get(page_no as usize - 1);
+            out.copy_from_slice(&page.map_or(&ZERO_PAGE, |page| &**page)[range]);
+            return Ok(());
+        }
+        let read = match self.engine.file(&self.object, &mut pages)? {
+            Some(file) => {
+                let offset = (u64::from(page_no) - 1) * PAGE_BYTES as u64 + within as u64;
+                let read = file.read_at(out, offset);
+                read.map_err(|error| {
+                    Error::io(
+                        format_args!("reading {}", self.object.path.display()),
+                        &error,
+                    )
+                })?
+            }
+            None => 0,
+        };
+        out[read..].fill(0);
+        Ok(())
+    }
+
+    /// Stages whole pages.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let (chunks, rest) = bytes.as_chunks::<PAGE_BYTES>();
+        if !rest.is_empty() || !offset.is_multiple_of(PAGE_BYTES as u64) {
+            let error = Error::new(
+                ErrorKind::Io,
+                "SQLite wrote something other than whole pages",
+            );
+            self.fail(error.clone());
+            return Err(error);
+        }
+        let mut staged = self.staged.borrow_mut();
+        let first = (offset / PAGE_BYTES as u64) as u32 + 1;
+        for (page_no, chunk) in (first..).zip(chunks) {
+            if (staged.len() + 1) * PAGE_BYTES > MAX_TRANSACTION_BYTES {
+                let error = Error::limit(format!(
+                    "a transaction may change {} MiB of pages at most: write less between two awaits",
+                    MAX_TRANSACTION_BYTES >> 20
+                ));
+                self.fail(error.clone());
+                return Err(error);
+            }
+            staged
+                .entry(page_no)
+                .and_modify(|page| **page = *chunk)
+                .or_insert_with(|| Box::new(*chunk));
+        }
+        let end = first + chunks.len() as u32 - 1;
+        if end > self.size() {
+            self.staged_size.set(Some(end));
+        }
+        Ok(())
+    }
+
+    /// Stages a new size.
+    pub(crate) fn truncate(&self, bytes: u64) {
+        let size = (bytes / PAGE_BYTES as u64) as u32;
+        self.staged
+            .borrow_mut()
+            .retain(|&page_no, _| page_no <= size);
+        self.staged_size.set(Some(size));
+    }
+
+    /// Forgets what is staged.
+    pub(crate) fn discard(&self) {
+        self.staged.borrow_mut().clear();
+        self.staged_size.set(None);
+    }
+
+    /// The commit point: appends what is staged to the log and moves it to the overlay.
+    pub(crate) fn commit(&self) -> Result<()> {
+        loop {
+            match self.try_commit() {
+                Ok(()) => return Ok(()),
+                Err(Refused::Stale) => {}
+                Err(Refused::NoRoom) => self
+                    .engine
+                    .make_room()
+                    .inspect_err(|e| self.fail(e.clone()))?,
+                Err(Refused::Failed(error)) => {
+                    self.fail(error.clone());
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn try_commit(&self) -> Result<(), Refused> {
+        if self.engine.overlay_is_full() {
+            return Err(Refused::NoRoom);
+        }
+        let mut staged = self.staged.borrow_mut();
+        // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the
+        // append must find it there.
+        let mut pages = self.object.pages();
+        if pages.size == 0 {
+            for (page_no, page) in (1..).zip(&self.engine.template) {
+                staged.entry(page_no).or_insert_with(|| page.clone());
+            }
+        }
+        let size = match staged.get(&1) {
+            Some(first) => header::size(&first[..]),
+            None => pages.size,
+        };
+        let mut encoding = self.encoding.borrow_mut();
+        self.encode(&mut encoding, &staged, &pages, size);
+        if encoding.transaction.bytes.is_empty() {
+            drop(pages);
+            staged.clear();
+            self.staged_size.set(None);
+            return Ok(());
+        }
+        let end = self.engine.log.append(&mut encoding.transaction)?;
+        let start = Lsn(end.0 - encoding.transaction.bytes.len() as u64);
+        let before = pages.overlay.len();
+        for &(page_no, full) in &encoding.written {
+            let Some(image) = staged.remove(&page_no) else {
+                continue;
+            };
+            let image = Arc::from(image);
+            let full_at = match pages.overlay.get(&page_no) {
+                Some(old) if !full => old.full_at,
+                _ => start,
+            };
+            pages.overlay.insert(
+                page_no,
+                OverlayPage {
+                    image,
+                    lsn: end,
+                    full_at,
+                },
+            );
+        }
+        pages.resize(size);
+        pages.commit = pages.commit.next();
+        pages.newest = end;
+        self.engine.count_overlay(before, pages.overlay.len());
+        drop(pages);
+        staged.clear();
+        self.staged_size.set(None);
+        self.committed.set(Some(end));
+        Ok(())
+    }
+
+    /// Encodes the staged pages that differ from what is committed, as one record or a chain.
+    fn encode(
+        &self,
+        encoding: &mut Encoding,
+        staged: &FxHashMap<u32, Box<Page>>,
+        pages: &Pages,
+        size: u32,
+    ) {
+        let floor = self.engine.log.floor();
+        let Encoding {
+            transaction,
+            written,
+        } = encoding;
+        transaction.bytes.clear();
+        transaction.lengths.clear();
+        transaction.floor = floor;
+        written.clear();
+        let mut numbers: Vec<u32> = staged
+            .keys()
+            .copied()
+            .filter(|&page_no| page_no <= size)
+            .collect();
+        numbers.sort_unstable();
+        let mut part = Part::begin(&mut transaction.bytes);
+        for page_no in numbers {
+            if transaction.bytes.len() - part.start >= MAX_RECORD_PAYLOAD {
+                self.finish(transaction, &part, pages, size, false);
+                part = Part::begin(&mut transaction.bytes);
+            }
+            let previous = pages
+                .overlay
+                .get(&page_no)
+                .filter(|old| old.full_at >= floor);
+            let encoded = delta::encode(
+                &mut transaction.bytes,
+                page_no,
+                &staged[&page_no],
+                previous.map(|old| &*old.image),
+            );
+            if encoded != Encoded::Unchanged {
+                part.entries += 1;
+                written.push((page_no, encoded == Encoded::Full));
+            }
+        }
+        if written.is_empty() && size == pages.size {
+            transaction.bytes.clear();
+            return;
+        }
+        self.finish(transaction, &part, pages, size, true);
+    }
+
+    fn finish(
+        &self,
+        transaction: &mut Transaction,
+        part: &Part,
+        pages: &Pages,
+        size: u32,
+        last_part: bool,
+    ) {
+        let bytes = &mut transaction.bytes;
+        bytes.resize(bytes.len().next_multiple_of(ALIGN), 0);
+        let length = bytes.len() - part.start;
+        let payload_crc = crc32c::crc32c(&bytes[part.start + HEADER_BYTES..]);
+        let header = Header {
+            length,
+            lsn: Lsn::ZERO,
+            durable: Lsn::ZERO,
+            epoch: self.engine.log.epoch,
+            key: self.object.key,
+            commit: pages.commit.next(),
+            database_pages: size,
+            last_part,
+            alarm: None,
+            entries: part.entries,
+            unix_millis: self.engine.unix_millis(),
+            payload_crc,
+        };
+        header.write(&mut bytes[part.start..]);
+        transaction.lengths.push(length);
+    }
+}
+
+/// A record being encoded.
+struct Part {
+    start: usize,
+    entries: u32,
+}
+
+impl Part {
+    fn begin(bytes: &mut Vec<u8>) -> Self {
+        let start = bytes.len();
+        bytes.resize(start + HEADER_BYTES, 0);
+        Self { start, entries: 0 }
+    }
+}
+
+impl Drop for PageFile {
+    fn drop(&mut self) {
+        self.engine.close_object(&self.object);
+    }
+}

@@ -1,0 +1,227 @@
+//! Opening a data directory: what is on disk becomes an engine.
+//!
+//! 1. Take the lock; read the manifest, or make an empty directory.
+//! 2. Replay the log's tail from the manifest's redo position into the overlay. A damaged middle is refused; a torn tail
+//!    ends the log.
+//! 3. Sync the segments that were read: what is accepted must be durable before anything builds on it.
+//! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header says
+//!    where the old epoch ended.
+
+use crate::disk::Disk;
+use crate::engine::{Engine, Parts};
+use crate::error::{Error, Result};
+use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
+use crate::log::Log;
+use crate::log::local::{LocalSegments, Shelf};
+use crate::log::reader::{self, Found, Logged};
+use crate::manifest::Manifest;
+use crate::overlay::Object;
+use crate::store::StoreOptions;
+use crate::template;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The lock file's name.
+const LOCK: &str = "LOCK";
+
+/// What holds the data directory's lock.
+pub(crate) type DirLock = Box<dyn Send + Sync>;
+
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    options: StoreOptions,
+) -> Result<(Engine, DirLock)> {
+    let failed = |error| {
+        Error::io(
+            format_args!("opening the data directory {}", dir.display()),
+            &error,
+        )
+    };
+    disk.create_dir_all(dir).map_err(failed)?;
+    let lock = disk.lock(&dir.join(LOCK)).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::WouldBlock {
+            Error::refused(format!(
+                "the data directory {} is in use by another process: stop that one, or choose another directory",
+                dir.display()
+            ))
+        } else {
+            failed(error)
+        }
+    })?;
+    let log_dir = dir.join("log");
+    let mut manifest = match Manifest::load(&*disk, dir)? {
+        Some(manifest) => manifest,
+        None => begin(&*disk, dir, &log_dir, &options)?,
+    };
+    disk.create_dir_all(&log_dir).map_err(failed)?;
+    disk.create_dir_all(&dir.join("objects")).map_err(failed)?;
+
+    let segments = reader::list(&*disk, &log_dir)?;
+    let mut objects = FxHashMap::default();
+    let begun = std::time::Instant::now();
+    let end = reader::replay(&segments, manifest.redo(), |logged| {
+        take(&mut objects, dir, &manifest, logged)
+    })?;
+    let bytes = end.get() - manifest.redo;
+    if bytes > 0 {
+        tracing::info!(
+            bytes,
+            objects = objects.len(),
+            seconds = begun.elapsed().as_secs_f64(),
+            "replayed the log's tail"
+        );
+    }
+    for segment in segments.iter().filter(|s| s.first().is_some()) {
+        segment.sync().map_err(failed)?;
+    }
+    disk.sync_dir(&log_dir).map_err(failed)?;
+
+    manifest.epoch += 1;
+    manifest.store(&*disk, dir)?;
+    let shelf = Arc::new(shelve(&segments, disk.clone(), log_dir, &manifest));
+    let writer = LocalSegments::new(shelf.clone(), manifest.epoch());
+    let log = Log::new(
+        Box::new(writer),
+        manifest.epoch(),
+        end,
+        manifest.redo(),
+        shelf.capacity(),
+    );
+    let engine = Engine::new(Parts {
+        disk,
+        dir: dir.to_owned(),
+        options,
+        log,
+        shelf,
+        template: template::build()?,
+        manifest,
+        objects,
+    });
+    Ok((engine, lock))
+}
+
+/// Makes the manifest of an empty directory.
+fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) -> Result<Manifest> {
+    let failed = |error| {
+        Error::io(
+            format_args!("reading the data directory {}", dir.display()),
+            &error,
+        )
+    };
+    for used in [log_dir.to_owned(), dir.join("objects")] {
+        if !disk.list(&used).map_err(failed)?.is_empty() {
+            return Err(Error::refused(format!(
+                "{} has files but {} has no MANIFEST: it is damaged, or not a data directory. Nothing was changed; \
+                 restore it from a backup, or choose an empty directory",
+                used.display(),
+                dir.display()
+            )));
+        }
+    }
+    let manifest = Manifest {
+        epoch: 0,
+        redo: 0,
+        segment_bytes: options.segment_bytes,
+        namespaces: Vec::new(),
+        quarantined: BTreeMap::new(),
+    };
+    manifest.store(disk, dir)?;
+    Ok(manifest)
+}
+
+/// Applies one transaction of the log to its object.
+fn take(
+    objects: &mut FxHashMap<ObjectKey, Arc<Object>>,
+    dir: &Path,
+    manifest: &Manifest,
+    logged: &Logged<'_>,
+) -> Result<()> {
+    let Some((header, _)) = logged.parts.first() else {
+        return Ok(());
+    };
+    let key = header.key;
+    let object = match objects.get(&key) {
+        Some(object) => object,
+        None => {
+            let path = Engine::object_path(dir, manifest, key)
+                .ok_or_else(|| unknown_namespace(key.namespace, header.lsn))?;
+            objects
+                .entry(key)
+                .or_insert_with(|| Arc::new(Object::new(key, path)))
+        }
+    };
+    let mut pages = object.pages();
+    if pages.quarantined.is_some() {
+        return Ok(());
+    }
+    let first = pages.size == 0 && pages.tail.is_none();
+    if first {
+        pages.tail = Some(header.commit);
+    } else if header.commit != pages.commit.next() {
+        let why = format!(
+            "commit {} follows commit {} in the log",
+            header.commit.0, pages.commit.0
+        );
+        tracing::error!(object = %key, why, "an object is quarantined");
+        pages.quarantined = Some(why);
+        return Ok(());
+    }
+    for (part, payload) in logged.parts {
+        let applied = pages.apply(
+            part.commit,
+            part.database_pages,
+            part.lsn,
+            logged.end,
+            part.entries,
+            payload,
+        );
+        if let Err(why) = applied {
+            tracing::error!(object = %key, why, "an object is quarantined");
+            pages.quarantined = Some(why);
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn unknown_namespace(namespace: NamespaceNo, at: Lsn) -> Error {
+    Error::refused(format!(
+        "the log at position {at} speaks of namespace {}, which the manifest does not know: the manifest is older than the log. \
+         Nothing was changed; restore the data directory as a whole from one backup",
+        namespace.0
+    ))
+}
+
+/// Sorts the segments that were found: those that recovery needs again, and those that it does not.
+fn shelve(segments: &[Found], disk: Arc<dyn Disk>, log_dir: PathBuf, manifest: &Manifest) -> Shelf {
+    let next_number = segments.last().map_or(1, |s| s.number + 1);
+    let firsts: Vec<Lsn> = segments.iter().filter_map(Found::first).collect();
+    let redo_segment = firsts
+        .iter()
+        .rev()
+        .find(|first| **first <= manifest.redo())
+        .copied();
+    let (used, spare): (Vec<_>, Vec<_>) = segments
+        .iter()
+        .partition(|s| s.first().is_some_and(|first| Some(first) >= redo_segment));
+    Shelf::new(
+        disk,
+        log_dir,
+        manifest.segment_bytes,
+        next_number,
+        used.iter()
+            .filter_map(|s| Some((s.path.clone(), s.first()?)))
+            .collect(),
+        spare.into_iter().map(|s| s.path.clone()).collect(),
+    )
+}
+
+impl Epoch {
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}

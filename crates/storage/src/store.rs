@@ -1,0 +1,342 @@
+//! The store: one data directory, opened.
+
+use crate::database::ObjectDb;
+use crate::disk::Disk;
+use crate::engine::{Engine, directory_name};
+use crate::error::{Error, Result};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::log::Progress;
+use crate::log::segment::HEADER_BLOCK;
+use crate::pagefile::PageFile;
+use crate::recovery::{self, DirLock};
+use crate::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How a store is opened. [`StoreOptions::default`] suits a server; tests make everything smaller.
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Size of a log segment in bytes; fixed when the data directory is made. Default 64 MiB, at least 512 KiB.
+    pub segment_bytes: u64,
+    /// A checkpoint begins when so many bytes of log, or of pages that files lack, have gathered. Default 256 MiB.
+    pub checkpoint_bytes: u64,
+    /// A checkpoint begins after this time if anything has changed. Default 60 s.
+    pub checkpoint_interval: Duration,
+    /// SQLite's page cache for each open object in KiB. Default 2048.
+    pub cache_kib: usize,
+    /// The time of commits, milliseconds since 1970. Default: the system's clock.
+    pub unix_millis: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::keep_house`]. For tests and
+    /// simulations that decide themselves when what happens. Default false.
+    pub manual: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        let unix_millis = || {
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            since.map_or(0, |since| since.as_millis() as u64)
+        };
+        Self {
+            segment_bytes: 64 << 20,
+            checkpoint_bytes: 256 << 20,
+            checkpoint_interval: Duration::from_mins(1),
+            cache_kib: 2048,
+            unix_millis: Arc::new(unix_millis),
+            manual: false,
+        }
+    }
+}
+
+impl std::fmt::Debug for StoreOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoreOptions")
+            .field("segment_bytes", &self.segment_bytes)
+            .field("checkpoint_bytes", &self.checkpoint_bytes)
+            .field("checkpoint_interval", &self.checkpoint_interval)
+            .field("cache_kib", &self.cache_kib)
+            .field("manual", &self.manual)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StoreOptions {
+    /// Small segments and checkpoints, for tests and stores in memory.
+    pub fn small() -> Self {
+        Self {
+            segment_bytes: MIN_SEGMENT_BYTES,
+            checkpoint_bytes: 4 << 20,
+            ..Self::default()
+        }
+    }
+}
+
+/// The smallest segment: one that holds a record of the largest payload, a page more, and its header block.
+const MIN_SEGMENT_BYTES: u64 = 512 << 10;
+const _: () =
+    assert!(MIN_SEGMENT_BYTES > crate::limits::MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
+
+/// Figures of a store, for metrics. Counters begin at 0 when the store is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StoreStats {
+    /// Transactions appended to the log.
+    pub commits: u64,
+    /// Groups made durable; `commits / groups` is the group commit's gain.
+    pub groups: u64,
+    /// Bytes written to the log.
+    pub log_bytes: u64,
+    /// Time spent writing and syncing groups, in seconds.
+    pub sync_seconds: f64,
+    /// Time the last group took, in microseconds.
+    pub last_sync_us: u64,
+    /// Everything before this position is durable.
+    pub durable_lsn: u64,
+    /// The log's end.
+    pub appended_lsn: u64,
+    /// Bytes appended and not durable yet.
+    pub unsynced_bytes: u64,
+    /// Bytes of pages that object files lack.
+    pub overlay_bytes: u64,
+    /// Bytes of log that a recovery would read now.
+    pub log_tail_bytes: u64,
+    /// Checkpoints taken.
+    pub checkpoints: u64,
+    /// Objects that are open or have pages that their files lack.
+    pub live_objects: u64,
+    /// True while commits are refused because the disk is full.
+    pub no_space: bool,
+}
+
+/// A data directory, opened. Clones share it; the last one to go stops its threads, without a checkpoint: call
+/// [`Store::close`] for a clean shutdown.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<Engine>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    lock: Mutex<Option<DirLock>>,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.0.engine.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens a data directory, or makes an empty one, and recovers everything that was acknowledged.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Refused`]: in use by another process, of a newer format, or damaged; nothing is changed then.
+    /// [`crate::ErrorKind::NoSpace`], [`crate::ErrorKind::Io`]: the disk's answer.
+    pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Self> {
+        if options.segment_bytes < MIN_SEGMENT_BYTES {
+            return Err(Error::input(format!(
+                "segment_bytes is {}; {MIN_SEGMENT_BYTES} is the least",
+                options.segment_bytes
+            )));
+        }
+        crate::vfs::configure();
+        let (engine, lock) = recovery::open(disk, dir, options)?;
+        let engine = Arc::new(engine);
+        // One segment must be there before the first commit; the others can come meanwhile.
+        engine.keep_house()?;
+        let threads = if engine.threads {
+            start(&engine)?
+        } else {
+            Vec::new()
+        };
+        Ok(Self(Arc::new(Inner {
+            engine,
+            threads: Mutex::new(threads),
+            lock: Mutex::new(Some(lock)),
+            closed: AtomicBool::new(false),
+        })))
+    }
+
+    /// The number of the namespace with this unique key (1 to 128 bytes). A new one is durable before it is returned.
+    pub fn namespace(&self, unique_key: &str) -> Result<NamespaceNo> {
+        self.0.engine.namespace(unique_key)
+    }
+
+    /// The namespaces of this data directory, by number, with their unique keys.
+    pub fn namespaces(&self) -> Vec<(NamespaceNo, String)> {
+        let manifest = self.0.engine.manifest.lock();
+        (1..)
+            .map(NamespaceNo)
+            .zip(manifest.namespaces.iter().cloned())
+            .collect()
+    }
+
+    /// Opens an object's database, or begins a new one. An object has one connection at a time.
+    pub fn open_object(&self, key: ObjectKey) -> Result<ObjectDb> {
+        let engine = &self.0.engine;
+        let object = engine.open_object(key)?;
+        let file = Rc::new(PageFile::new(engine.clone(), object));
+        ObjectDb::open(file, engine.options.cache_kib)
+    }
+
+    /// Where the object's file is, or will be. It is a plain SQLite database; after [`Store::checkpoint`] or
+    /// [`Store::close`] it holds everything.
+    pub fn object_path(&self, key: ObjectKey) -> Option<PathBuf> {
+        Engine::object_path(&self.0.engine.dir, &self.0.engine.manifest.lock(), key)
+    }
+
+    /// The objects that have been written, in the order of their ids. Reads directories: not for hot paths.
+    pub fn objects(&self, namespace: NamespaceNo) -> Result<Vec<ObjectKey>> {
+        let engine = &self.0.engine;
+        let unique_key = engine
+            .manifest
+            .lock()
+            .unique_key(namespace)
+            .map(directory_name);
+        let Some(name) = unique_key else {
+            return Ok(Vec::new());
+        };
+        let dir = engine.dir.join("objects").join(name);
+        let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
+        let mut found = std::collections::BTreeSet::new();
+        for part in engine.disk.list(&dir).map_err(failed)? {
+            for file in engine.disk.list(&dir.join(part)).map_err(failed)? {
+                let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
+                found.extend(id.map(|id| ObjectKey { namespace, id }));
+            }
+        }
+        let live = engine.live_objects();
+        let written = live
+            .iter()
+            .filter(|o| o.key.namespace == namespace && o.pages().size > 0);
+        found.extend(written.map(|o| o.key));
+        Ok(found.into_iter().collect())
+    }
+
+    /// Everything before this position is durable.
+    pub fn durable(&self) -> Lsn {
+        self.0.engine.log.durable()
+    }
+
+    /// True once the log has failed: the process must restart.
+    pub fn failed(&self) -> bool {
+        self.0.engine.log.failed()
+    }
+
+    /// Tells `listener`, from the thread that writes the log, of each durable group and once of a failure. It must be
+    /// quick and must not call the store.
+    pub fn subscribe(&self, listener: Box<dyn Fn(Progress) + Send + Sync>) {
+        self.0.engine.log.subscribe(listener);
+    }
+
+    /// Brings every object file up to date with what has been committed.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.0.engine.checkpoint()
+    }
+
+    /// Clean shutdown: every commit durable, every object file up to date, threads ended, the lock released. Drop all
+    /// [`ObjectDb`]s before. The store can only be dropped afterwards.
+    pub fn close(&self) -> Result<()> {
+        let result = if self.0.closed.swap(true, Ordering::AcqRel) {
+            Ok(())
+        } else {
+            self.0.engine.checkpoint()
+        };
+        self.0.stop();
+        result
+    }
+
+    /// Writes one group to the log; true if there was one. For `manual` stores.
+    pub fn write_group(&self) -> bool {
+        self.0.engine.log.write_group()
+    }
+
+    /// Prepares segments and takes a checkpoint if one is due. For `manual` stores.
+    pub fn keep_house(&self) -> Result<()> {
+        self.0.engine.keep_house()
+    }
+
+    /// Figures for metrics.
+    pub fn stats(&self) -> StoreStats {
+        let engine = &self.0.engine;
+        let stats = &engine.log.stats;
+        StoreStats {
+            commits: stats.commits.load(Ordering::Relaxed),
+            groups: stats.groups.load(Ordering::Relaxed),
+            log_bytes: stats.bytes.load(Ordering::Relaxed),
+            sync_seconds: Duration::from_nanos(stats.sync_nanos.load(Ordering::Relaxed))
+                .as_secs_f64(),
+            last_sync_us: stats.last_sync_nanos.load(Ordering::Relaxed) / 1000,
+            durable_lsn: engine.log.durable().get(),
+            appended_lsn: engine.log.appended().get(),
+            unsynced_bytes: engine.log.unsynced_bytes(),
+            overlay_bytes: engine.overlay_bytes(),
+            log_tail_bytes: engine.log_tail(),
+            checkpoints: engine.checkpoints.load(Ordering::Relaxed),
+            live_objects: engine.open_objects() as u64,
+            no_space: engine.no_space(),
+        }
+    }
+}
+
+impl Inner {
+    fn stop(&self) {
+        self.engine.log.close();
+        self.engine.stop_housekeeping();
+        for thread in self.threads.lock().drain(..) {
+            // The last handle may be dropped by a listener, on the writer's own thread.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+        self.lock.lock().take();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
+    let spawn = |name: &str, run: fn(&Engine)| {
+        let engine = engine.clone();
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        builder
+            .spawn(move || run(&engine))
+            .map_err(|error| Error::io(format_args!("starting the thread {name}"), &error))
+    };
+    Ok(vec![
+        spawn("abide-log", |engine| engine.log.run_writer())?,
+        spawn("abide-house", keep_house)?,
+    ])
+}
+
+/// The housekeeping thread.
+fn keep_house(engine: &Engine) {
+    const RETRY: Duration = Duration::from_secs(1);
+    let interval = engine.options.checkpoint_interval;
+    let mut last = Instant::now();
+    while engine.await_housekeeping(RETRY.min(interval)) {
+        if engine.log.failed() {
+            return;
+        }
+        if let Err(error) = engine.keep_house() {
+            tracing::warn!(%error, "housekeeping goes on later");
+        }
+        if last.elapsed() >= interval {
+            if engine.log_tail() > 0
+                && let Err(error) = engine.checkpoint()
+            {
+                tracing::warn!(%error, "the checkpoint goes on later");
+            }
+            last = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The pages that every new object begins with: an empty database with the reserved tables.
+//!
+//! They are built once for a store, so that a new object costs neither schema statements nor a file; the first commit
+//! of an object writes them to the log with it.
+
+use crate::error::{Error, Result};
+use crate::ident::Page;
+use crate::limits::PAGE_BYTES;
+use rusqlite::{Connection, MAIN_DB};
+
+/// Tables, indexes, views and triggers whose names begin so belong to the engine; users cannot touch them.
+pub const RESERVED_PREFIX: &str = "_abide_";
+
+const SCHEMA: &str = "
+    PRAGMA page_size = 4096;
+    CREATE TABLE _abide_kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE _abide_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+";
+
+pub(crate) fn build() -> Result<Vec<Box<Page>>> {
+    let failed =
+        |error: rusqlite::Error| Error::input(format!("building the template database: {error}"));
+    let mut connection = Connection::open_in_memory().map_err(failed)?;
+    connection.execute_batch(SCHEMA).map_err(failed)?;
+    let bytes = connection.serialize(MAIN_DB).map_err(failed)?;
+    let (pages, rest) = bytes.as_chunks::<PAGE_BYTES>();
+    assert!(
+        rest.is_empty() && !pages.is_empty(),
+        "SQLite writes whole pages"
+    );
+    Ok(pages.iter().map(|page| Box::new(*page)).collect())
+}

@@ -1,0 +1,347 @@
+//! The SQLite VFS: the only `unsafe` code of the crate. It translates SQLite's C calls into those of [`PageFile`] and
+//! decides nothing.
+//!
+//! One VFS, `abide`, is registered for the process. It opens main databases only; with `journal_mode=MEMORY` and
+//! `temp_store=MEMORY` SQLite never asks for another file, and if it did it would be refused. Which [`PageFile`] an
+//! open call means is passed beside it, in a thread-local slot, because the call happens within
+//! [`open_connection`] on the same thread.
+//!
+//! The commit point is `SQLITE_FCNTL_SYNC` on the main database, which SQLite sends before the sync of every commit,
+//! also with `synchronous=OFF` (`sqlite3PagerSync` in pager.c), after the last page was written.
+
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::pagefile::PageFile;
+use rusqlite::{Connection, OpenFlags, ffi};
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+const NAME: &CStr = c"abide";
+
+thread_local! {
+    static OPENING: RefCell<Option<Rc<PageFile>>> = const { RefCell::new(None) };
+}
+
+/// Opens a connection whose main database is `file`.
+pub(crate) fn open_connection(file: &Rc<PageFile>) -> Result<Connection> {
+    register()?;
+    OPENING.set(Some(file.clone()));
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let opened = Connection::open_with_flags_and_vfs("object", flags, NAME);
+    let opened = opened.map_err(|error| {
+        file.take_error()
+            .unwrap_or_else(|| Error::input(format!("opening the database: {error}")))
+    });
+    OPENING.set(None);
+    opened
+}
+
+/// Sets SQLite up for many small connections, once for the process. Must come before its first use; where another
+/// part of the program was earlier, SQLite keeps its own settings, which cost memory and nothing else.
+pub(crate) fn configure() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(|| {
+        // SAFETY: documented options with arguments of the documented types
+        // (https://www.sqlite.org/c3ref/c_config_covering_index_scan.html). After initialisation they answer
+        // SQLITE_MISUSE and change nothing.
+        unsafe {
+            // No accounting under a global lock.
+            ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0);
+            // No bulk allocation of 20 pages for each connection.
+            ffi::sqlite3_config(
+                ffi::SQLITE_CONFIG_PAGECACHE,
+                ptr::null_mut::<c_void>(),
+                0,
+                0,
+            );
+            // A small lookaside: 32 slots of 128 bytes are enough to keep the general allocator out of statements.
+            ffi::sqlite3_config(ffi::SQLITE_CONFIG_LOOKASIDE, 128, 32);
+        }
+    });
+}
+
+fn register() -> Result<()> {
+    static REGISTERED: OnceLock<c_int> = OnceLock::new();
+    let code = *REGISTERED.get_or_init(|| {
+        configure();
+        let vfs = Box::new(ffi::sqlite3_vfs {
+            iVersion: 2,
+            szOsFile: size_of::<File>() as c_int,
+            mxPathname: 64,
+            pNext: ptr::null_mut(),
+            zName: NAME.as_ptr(),
+            pAppData: ptr::null_mut(),
+            xOpen: Some(x_open),
+            xDelete: Some(x_delete),
+            xAccess: Some(x_access),
+            xFullPathname: Some(x_full_pathname),
+            xDlOpen: None,
+            xDlError: None,
+            xDlSym: None,
+            xDlClose: None,
+            xRandomness: Some(x_randomness),
+            xSleep: Some(x_sleep),
+            xCurrentTime: Some(x_current_time),
+            xGetLastError: None,
+            xCurrentTimeInt64: Some(x_current_time_int64),
+            xSetSystemCall: None,
+            xGetSystemCall: None,
+            xNextSystemCall: None,
+        });
+        // SAFETY: the structure is valid and lives for ever, as SQLite requires of a registered VFS.
+        unsafe { ffi::sqlite3_vfs_register(Box::leak(vfs), 0) }
+    });
+    if code == ffi::SQLITE_OK {
+        Ok(())
+    } else {
+        Err(Error::input(format!(
+            "SQLite refused the VFS with code {code}"
+        )))
+    }
+}
+
+/// A file handle as SQLite allocates it: `szOsFile` bytes, the methods first.
+#[repr(C)]
+struct File {
+    base: ffi::sqlite3_file,
+    /// Made by `Rc::into_raw` in [`x_open`], given back in [`x_close`].
+    pages: *const PageFile,
+}
+
+static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    iVersion: 1,
+    xClose: Some(x_close),
+    xRead: Some(x_read),
+    xWrite: Some(x_write),
+    xTruncate: Some(x_truncate),
+    xSync: Some(x_sync),
+    xFileSize: Some(x_file_size),
+    xLock: Some(x_lock),
+    xUnlock: Some(x_lock),
+    xCheckReservedLock: Some(x_check_reserved_lock),
+    xFileControl: Some(x_file_control),
+    xSectorSize: Some(x_sector_size),
+    xDeviceCharacteristics: Some(x_device_characteristics),
+    xShmMap: None,
+    xShmLock: None,
+    xShmBarrier: None,
+    xShmUnmap: None,
+    xFetch: None,
+    xUnfetch: None,
+};
+
+/// Runs `call` on the file's pages; a panic must not unwind into C, so it becomes an I/O error.
+fn with_pages(file: *mut ffi::sqlite3_file, call: impl FnOnce(&PageFile) -> c_int) -> c_int {
+    // SAFETY: SQLite passes the handle that `x_open` filled, on the thread that owns the connection, until `x_close`.
+    let pages = unsafe { &*(*file.cast::<File>()).pages };
+    catch_unwind(AssertUnwindSafe(|| call(pages))).unwrap_or(ffi::SQLITE_IOERR)
+}
+
+unsafe extern "C" fn x_open(
+    _vfs: *mut ffi::sqlite3_vfs,
+    _name: *const c_char,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    let file = file.cast::<File>();
+    let opening = if flags & ffi::SQLITE_OPEN_MAIN_DB == 0 {
+        None
+    } else {
+        OPENING.take()
+    };
+    // SAFETY: SQLite passes `szOsFile` writable bytes. A null method table tells it that nothing is to be closed.
+    unsafe {
+        (*file).base.pMethods = ptr::null();
+        let Some(pages) = opening else {
+            return ffi::SQLITE_CANTOPEN;
+        };
+        (*file).pages = Rc::into_raw(pages);
+        (*file).base.pMethods = &raw const METHODS;
+        if !out_flags.is_null() {
+            *out_flags = flags;
+        }
+    }
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: called once for a handle that `x_open` filled; the pointer came from `Rc::into_raw`.
+    let pages = unsafe { Rc::from_raw((*file.cast::<File>()).pages) };
+    catch_unwind(AssertUnwindSafe(|| drop(pages))).map_or(ffi::SQLITE_IOERR, |()| ffi::SQLITE_OK)
+}
+
+unsafe extern "C" fn x_read(
+    file: *mut ffi::sqlite3_file,
+    out: *mut c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite passes `amount` writable bytes.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), amount as usize) };
+    with_pages(file, |pages| {
+        match pages.read(out, offset.cast_unsigned()) {
+            Ok(read) if read == out.len() => ffi::SQLITE_OK,
+            Ok(_) => ffi::SQLITE_IOERR_SHORT_READ,
+            Err(_) => ffi::SQLITE_IOERR_READ,
+        }
+    })
+}
+
+unsafe extern "C" fn x_write(
+    file: *mut ffi::sqlite3_file,
+    bytes: *const c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite passes `amount` readable bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), amount as usize) };
+    with_pages(file, |pages| {
+        pages
+            .write(bytes, offset.cast_unsigned())
+            .map_or(ffi::SQLITE_FULL, |()| ffi::SQLITE_OK)
+    })
+}
+
+unsafe extern "C" fn x_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    with_pages(file, |pages| {
+        pages.truncate(size.cast_unsigned());
+        ffi::SQLITE_OK
+    })
+}
+
+unsafe extern "C" fn x_sync(_file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int {
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn x_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
+    with_pages(file, |pages| {
+        let bytes = i64::from(pages.size()) * crate::limits::PAGE_BYTES as i64;
+        // SAFETY: SQLite passes a valid pointer.
+        unsafe { *out = bytes };
+        ffi::SQLITE_OK
+    })
+}
+
+/// One connection has the object to itself: there is nothing to lock.
+unsafe extern "C" fn x_lock(_file: *mut ffi::sqlite3_file, _level: c_int) -> c_int {
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn x_check_reserved_lock(
+    _file: *mut ffi::sqlite3_file,
+    out: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite passes a valid pointer.
+    unsafe { *out = 0 };
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn x_file_control(
+    file: *mut ffi::sqlite3_file,
+    op: c_int,
+    _arg: *mut c_void,
+) -> c_int {
+    if op != ffi::SQLITE_FCNTL_SYNC {
+        return ffi::SQLITE_NOTFOUND;
+    }
+    with_pages(file, |pages| {
+        pages
+            .commit()
+            .map_or(ffi::SQLITE_IOERR_FSYNC, |()| ffi::SQLITE_OK)
+    })
+}
+
+unsafe extern "C" fn x_sector_size(_file: *mut ffi::sqlite3_file) -> c_int {
+    crate::limits::PAGE_BYTES as c_int
+}
+
+unsafe extern "C" fn x_device_characteristics(_file: *mut ffi::sqlite3_file) -> c_int {
+    ffi::SQLITE_IOCAP_POWERSAFE_OVERWRITE
+}
+
+unsafe extern "C" fn x_delete(
+    _vfs: *mut ffi::sqlite3_vfs,
+    _name: *const c_char,
+    _sync: c_int,
+) -> c_int {
+    ffi::SQLITE_OK
+}
+
+/// No journal and no write-ahead log ever exists.
+unsafe extern "C" fn x_access(
+    _vfs: *mut ffi::sqlite3_vfs,
+    _name: *const c_char,
+    _flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite passes a valid pointer.
+    unsafe { *out = 0 };
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn x_full_pathname(
+    _vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    size: c_int,
+    out: *mut c_char,
+) -> c_int {
+    // SAFETY: SQLite passes a NUL-terminated name and `size` writable bytes.
+    unsafe {
+        let name = CStr::from_ptr(name).to_bytes_with_nul();
+        if name.len() > size as usize {
+            return ffi::SQLITE_CANTOPEN;
+        }
+        ptr::copy_nonoverlapping(name.as_ptr().cast(), out, name.len());
+    }
+    ffi::SQLITE_OK
+}
+
+/// The operating system's VFS, for what has nothing to do with files.
+fn default_vfs() -> *mut ffi::sqlite3_vfs {
+    // SAFETY: a null name asks for the default VFS, which is registered for as long as the process runs.
+    unsafe { ffi::sqlite3_vfs_find(ptr::null()) }
+}
+
+unsafe extern "C" fn x_randomness(
+    _vfs: *mut ffi::sqlite3_vfs,
+    size: c_int,
+    out: *mut c_char,
+) -> c_int {
+    let vfs = default_vfs();
+    // SAFETY: the arguments are passed on as SQLite gave them.
+    unsafe { (*vfs).xRandomness.map_or(0, |call| call(vfs, size, out)) }
+}
+
+unsafe extern "C" fn x_sleep(_vfs: *mut ffi::sqlite3_vfs, micros: c_int) -> c_int {
+    let vfs = default_vfs();
+    // SAFETY: as above.
+    unsafe { (*vfs).xSleep.map_or(0, |call| call(vfs, micros)) }
+}
+
+unsafe extern "C" fn x_current_time(_vfs: *mut ffi::sqlite3_vfs, out: *mut f64) -> c_int {
+    let vfs = default_vfs();
+    // SAFETY: as above.
+    unsafe {
+        (*vfs)
+            .xCurrentTime
+            .map_or(ffi::SQLITE_ERROR, |call| call(vfs, out))
+    }
+}
+
+unsafe extern "C" fn x_current_time_int64(_vfs: *mut ffi::sqlite3_vfs, out: *mut i64) -> c_int {
+    let vfs = default_vfs();
+    // SAFETY: as above.
+    unsafe {
+        (*vfs)
+            .xCurrentTimeInt64
+            .map_or(ffi::SQLITE_ERROR, |call| call(vfs, out))
+    }
+}
