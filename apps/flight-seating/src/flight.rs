@@ -108,9 +108,9 @@ impl Cabin {
     }
 
     /// Every seat: its row, its place in the row, its label such as `14C`.
-    pub fn seats(&self) -> impl Iterator<Item = (u32, usize, String)> + '_ {
+    pub fn seats(&self) -> impl Iterator<Item = (u32, u32, String)> + '_ {
         (1..=self.rows).flat_map(move |row| {
-            self.columns.chars().enumerate().map(move |(place, letter)| (row, place, format!("{row}{letter}")))
+            (1..).zip(self.columns.chars()).map(move |(place, letter)| (row, place, format!("{row}{letter}")))
         })
     }
 }

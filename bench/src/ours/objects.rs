@@ -96,9 +96,10 @@ impl DurableObject for Table {
 impl Table {
     /// One row by its key.
     pub(crate) async fn value(&self, id: i64) -> Result<String, String> {
-        let rows = self.state.storage().sql().exec(workload::SELECT, (id,));
-        rows.and_then(|rows| rows.one())
-            .map_err(|error| error.to_string())
+        let read = || -> Result<String> {
+            Ok(self.state.storage().sql().exec(workload::SELECT, (id,))?.one()?)
+        };
+        read().map_err(|error| error.to_string())
     }
 }
 

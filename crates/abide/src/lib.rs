@@ -53,6 +53,8 @@ pub use abide_storage::{
 /// The host: HTTP gateway, admin listener, settings, logs and metrics around a [`Node`].
 #[cfg(feature = "server")]
 pub use abide_server as server;
+#[cfg(feature = "server")]
+pub use abide_server::Host;
 
 pub mod prelude {
     //! What nearly every file with an object needs: `use abide::prelude::*;`

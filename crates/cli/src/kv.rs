@@ -11,6 +11,7 @@
 //! answer to a write leaves when the write is on disk.
 
 use abide::{
+    ErrorKind,
     prelude::*,
     server::{ApiError, JsonBody, UrlPath, UrlQuery},
 };

@@ -1,10 +1,19 @@
-//! The `abide` command.
+//! The `abide` command: serve ready-made objects, and look into a data directory that nothing serves.
 #![forbid(unsafe_code)]
 
+mod data;
 mod kv;
+mod objects;
+mod sql;
+mod verify;
+
+use std::{io::Write, process::ExitCode};
 
 use abide::{Host, server::ServeArgs};
-use clap::Parser;
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::{data::DataArgs, sql::SqlArgs};
 
 /// Durable objects: serve them, and look into their data directory
 #[derive(Parser)]
@@ -12,14 +21,46 @@ use clap::Parser;
 enum Command {
     /// Serve the ready-made key-value objects over HTTP
     Serve(ServeArgs),
+    /// What a data directory holds; for this and the commands below, nothing may serve it meanwhile
+    #[command(subcommand)]
+    Objects(Objects),
+    /// Run SQL on one object
+    Sql(SqlArgs),
+    /// Check the log and every object's database
+    Verify(DataArgs),
+    /// Bring every object's file up to date
+    Checkpoint(DataArgs),
+}
+
+#[derive(Subcommand)]
+enum Objects {
+    /// List every object: its class, its id, its name, its size in bytes
+    List(DataArgs),
+}
+
+fn main() -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    match Command::parse() {
+        Command::Serve(args) => {
+            // The host prints for itself.
+            drop(out);
+            serve(args)?;
+        }
+        Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
+        Command::Sql(args) => sql::run(&args, &mut out)?,
+        Command::Verify(args) => return verify::run(&args, &mut out),
+        Command::Checkpoint(args) => {
+            let data = args.open()?;
+            data.store.checkpoint()?;
+            data.close()?;
+            writeln!(out, "every object's file is up to date")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Command::parse() {
-        Command::Serve(args) => {
-            Host::from_config(args.load()?).object::<kv::Kv>(kv::BINDING).router(kv::router).serve().await?;
-        }
-    }
+async fn serve(args: ServeArgs) -> Result<()> {
+    Host::from_config(args.load()?).object::<kv::Kv>(kv::BINDING).router(kv::router).serve().await?;
     Ok(())
 }

@@ -8,10 +8,10 @@ use std::borrow::Cow;
 use axum_core::body::Body;
 
 /// The HTTP request that an object's `fetch` takes.
-pub type Request = http::Request<Body>;
+pub type Request<T = Body> = http::Request<T>;
 
 /// The HTTP response that an object's `fetch` gives.
-pub type Response = http::Response<Body>;
+pub type Response<T = Body> = http::Response<T>;
 
 /// Something that happens to an object.
 #[derive(Debug)]

@@ -207,7 +207,7 @@ impl Engine {
 
     /// What has to be done from time to time: prepare segments, checkpoint when it is due.
     pub(crate) fn keep_house(&self) -> Result<()> {
-        while self.log.segments_ready() < PREPARED_SEGMENTS && !self.log_is_full() {
+        while self.log.wants_segment(PREPARED_SEGMENTS) && !self.log_is_full() {
             match self.shelf.prepare() {
                 Ok(()) => {
                     self.log.add_segment();

@@ -14,7 +14,7 @@ use crate::limits::{
 };
 use crate::pagefile::PageFile;
 use crate::rows::{Row, Rows, owned};
-use crate::vfs;
+use crate::vfs::{self, Control};
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::Value;
@@ -35,7 +35,9 @@ const SETUP: &str = "
 
 /// See the module's documentation. `!Send`: an object lives on one thread.
 pub struct ObjectDb {
-    // The connection first: it closes before its file.
+    // In this order: statements are finalised before their connection closes, and that before its file.
+    begin: Control,
+    commit: Control,
     connection: Connection,
     file: Rc<PageFile>,
     guard: Guard,
@@ -82,7 +84,14 @@ impl ObjectDb {
                 Error::damaged(format!("the object's database cannot be opened: {error}"))
             })
         })?;
+        let control = |sql| {
+            guard
+                .trusted(|| Control::prepare(&connection, sql))
+                .map_err(|e| Error::input(e.to_string()))
+        };
         Ok(Self {
+            begin: control(c"BEGIN")?,
+            commit: control(c"COMMIT")?,
             connection,
             file,
             guard,
@@ -166,7 +175,10 @@ impl ObjectDb {
 
     fn run(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Rows> {
         self.begin_for(statement)?;
-        let columns: Arc<[String]> = column_names(statement).into();
+        let columns: Arc<[String]> = match statement.column_count() {
+            0 => Arc::default(),
+            _ => column_names(statement).into(),
+        };
         let before = self.connection.total_changes();
         let mut values = Vec::new();
         let mut bytes = 0;
@@ -220,7 +232,7 @@ impl ObjectDb {
         if self.state.get() != State::Idle {
             return Ok(());
         }
-        self.internal("BEGIN/*abide*/", ())?;
+        self.control(&self.begin)?;
         self.state.set(State::Transaction);
         if let Some(name) = self.pending_name.take() {
             self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
@@ -247,7 +259,7 @@ impl ObjectDb {
             }
             State::Transaction => {}
         }
-        if let Err(error) = self.internal("COMMIT/*abide*/", ()) {
+        if let Err(error) = self.control(&self.commit) {
             let _ = self.internal("ROLLBACK/*abide*/", ());
             self.file.discard();
             return Err(error);
@@ -369,6 +381,12 @@ impl ObjectDb {
             .execute_batch("DELETE FROM _abide_kv; PRAGMA user_version = 0")
     }
 
+    fn control(&self, statement: &Control) -> Result<()> {
+        self.guard
+            .trusted(|| statement.run())
+            .map_err(|e| self.sql_error(&e))
+    }
+
     /// Runs one of the engine's own statements.
     pub(crate) fn internal(&self, sql: &'static str, params: impl Params) -> Result<usize> {
         self.internal_rows(sql, params, |_| Ok(()))?;
@@ -402,7 +420,10 @@ impl ObjectDb {
     ) -> Result<()> {
         debug_assert!(sql.ends_with(MARK), "{sql}");
         self.guard.trusted(|| {
-            let mut statement = self.connection.prepare_cached(sql).map_err(|e| self.sql_error(&e))?;
+            let mut statement = self
+                .connection
+                .prepare_cached(sql)
+                .map_err(|e| self.sql_error(&e))?;
             let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
             while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
                 take(row)?;
@@ -423,7 +444,9 @@ impl ObjectDb {
             return Error::input(why);
         }
         let text = match error {
-            rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("cannot VACUUM") => NO_ATTACH.to_owned(),
+            rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("cannot VACUUM") => {
+                NO_ATTACH.to_owned()
+            }
             rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
             rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
             rusqlite::Error::InvalidParameterCount(given, wanted) => {

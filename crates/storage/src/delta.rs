@@ -42,11 +42,11 @@ pub(crate) fn encode(
         put_ranges(out, page_no, FULL, page, &ZERO_PAGE);
         return Encoded::Full;
     };
-    if page == previous {
+    let start = out.len();
+    if put_ranges(out, page_no, DELTA, page, previous) == 0 {
+        out.truncate(start);
         return Encoded::Unchanged;
     }
-    let start = out.len();
-    put_ranges(out, page_no, DELTA, page, previous);
     if out.len() - start <= PAGE_BYTES / 2 {
         return Encoded::Delta;
     }
@@ -56,44 +56,62 @@ pub(crate) fn encode(
     Encoded::Full
 }
 
-/// Writes the ranges in which `page` differs from `base`, in words of 8 bytes; neighbours are joined when the gap is
-/// no longer than a range's header.
-fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Page) {
+/// Writes the ranges in which `page` differs from `base` and returns their number. Equal blocks of 64 bytes are skipped
+/// at once; a range is a run of 8-byte words that differ, trimmed to the bytes that do.
+fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Page) -> u16 {
+    const BLOCK: usize = 64;
+    const WORD: usize = 8;
     let start = out.len();
     out.extend_from_slice(&page_no.to_le_bytes());
     out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&[0; 2]);
     let mut ranges = 0_u16;
-    let (words, _) = page.as_chunks::<8>();
-    let (base_words, _) = base.as_chunks::<8>();
-    let mut at = 0;
-    while at < words.len() {
-        if words[at] == base_words[at] {
-            at += 1;
+    let mut run: Option<usize> = None;
+    let (blocks, _) = page.as_chunks::<BLOCK>();
+    let (base_blocks, _) = base.as_chunks::<BLOCK>();
+    for (at, (block, base_block)) in (0..).step_by(BLOCK).zip(blocks.iter().zip(base_blocks)) {
+        if block == base_block {
+            end_run(out, page, base, &mut run, at, &mut ranges);
             continue;
         }
-        let first = at;
-        while at < words.len() && words[at] != base_words[at] {
-            at += 1;
+        let (words, _) = block.as_chunks::<WORD>();
+        let (base_words, _) = base_block.as_chunks::<WORD>();
+        for (at, (word, base_word)) in (at..).step_by(WORD).zip(words.iter().zip(base_words)) {
+            if word == base_word {
+                end_run(out, page, base, &mut run, at, &mut ranges);
+            } else {
+                run.get_or_insert(at);
+            }
         }
-        // Trim the first and last word to the bytes that differ.
-        let mut from = first * 8;
-        let mut to = at * 8;
-        while page[from] == base[from] {
-            from += 1;
-        }
-        while page[to - 1] == base[to - 1] {
-            to -= 1;
-        }
-        put_range(out, page, from, to);
-        ranges += 1;
     }
+    end_run(out, page, base, &mut run, PAGE_BYTES, &mut ranges);
     if out.len() - start > ENTRY_HEADER + RANGE_HEADER + PAGE_BYTES {
         out.truncate(start + ENTRY_HEADER);
         put_range(out, page, 0, PAGE_BYTES);
         ranges = 1;
     }
     out[start + 6..start + 8].copy_from_slice(&ranges.to_le_bytes());
+    ranges
+}
+
+/// Ends a run of differing words at `to`, if there is one.
+fn end_run(
+    out: &mut Vec<u8>,
+    page: &Page,
+    base: &Page,
+    run: &mut Option<usize>,
+    mut to: usize,
+    ranges: &mut u16,
+) {
+    let Some(mut from) = run.take() else { return };
+    while page[from] == base[from] {
+        from += 1;
+    }
+    while page[to - 1] == base[to - 1] {
+        to -= 1;
+    }
+    put_range(out, page, from, to);
+    *ranges += 1;
 }
 
 fn put_range(out: &mut Vec<u8>, page: &Page, from: usize, to: usize) {

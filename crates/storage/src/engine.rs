@@ -25,7 +25,7 @@ pub(crate) struct Engine {
     pub(crate) options: StoreOptions,
     pub(crate) log: Log,
     pub(crate) shelf: Arc<Shelf>,
-    pub(crate) template: Vec<Box<Page>>,
+    pub(crate) template: Vec<Arc<Page>>,
     pub(crate) manifest: Mutex<Manifest>,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<()>,
@@ -56,7 +56,7 @@ pub(crate) struct Parts {
     pub(crate) options: StoreOptions,
     pub(crate) log: Log,
     pub(crate) shelf: Arc<Shelf>,
-    pub(crate) template: Vec<Box<Page>>,
+    pub(crate) template: Vec<Arc<Page>>,
     pub(crate) manifest: Manifest,
     pub(crate) objects: FxHashMap<ObjectKey, Arc<Object>>,
 }

@@ -46,8 +46,7 @@ const PRAGMAS: &[(&str, bool)] = &[
 ];
 
 /// What a user is told who attaches, or vacuums, which attaches too.
-pub(crate) const NO_ATTACH: &str =
-    "ATTACH, DETACH and VACUUM are not available: an object has one database; call another object instead";
+pub(crate) const NO_ATTACH: &str = "ATTACH, DETACH and VACUUM are not available: an object has one database; call another object instead";
 
 /// The authorizer's state, shared with the connection's owner.
 #[derive(Clone, Default)]

@@ -91,7 +91,9 @@ impl ObjectDb {
             bytes += key.len() + value.len();
             if bytes > MAX_RESULT_BYTES {
                 let most = MAX_RESULT_BYTES >> 20;
-                return Err(Error::limit(format!("the listed values are over {most} MiB: give a limit and go on with start_after")));
+                return Err(Error::limit(format!(
+                    "the listed values are over {most} MiB: give a limit and go on with start_after"
+                )));
             }
             found.push((key, value));
             Ok(())

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct PageFile {
     engine: Arc<Engine>,
     object: Arc<Object>,
-    staged: RefCell<FxHashMap<u32, Box<Page>>>,
+    staged: RefCell<FxHashMap<u32, Arc<Page>>>,
     /// The size after a truncation or growth that is not committed.
     staged_size: Cell<Option<u32>>,
     /// The position of the newest commit through this connection.
@@ -156,10 +156,10 @@ impl PageFile {
                 self.fail(error.clone());
                 return Err(error);
             }
-            staged
-                .entry(page_no)
-                .and_modify(|page| **page = *chunk)
-                .or_insert_with(|| Box::new(*chunk));
+            match staged.get_mut(&page_no).and_then(Arc::get_mut) {
+                Some(page) => *page = *chunk,
+                None => drop(staged.insert(page_no, Arc::new(*chunk))),
+            }
         }
         let end = first + chunks.len() as u32 - 1;
         if end > self.size() {
@@ -233,7 +233,6 @@ impl PageFile {
             let Some(image) = staged.remove(&page_no) else {
                 continue;
             };
-            let image = Arc::from(image);
             let full_at = match pages.overlay.get(&page_no) {
                 Some(old) if !full => old.full_at,
                 _ => start,
@@ -262,7 +261,7 @@ impl PageFile {
     fn encode(
         &self,
         encoding: &mut Encoding,
-        staged: &FxHashMap<u32, Box<Page>>,
+        staged: &FxHashMap<u32, Arc<Page>>,
         pages: &Pages,
         size: u32,
     ) {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::ident::Page;
 use crate::limits::PAGE_BYTES;
 use rusqlite::{Connection, MAIN_DB};
+use std::sync::Arc;
 
 /// Tables, indexes, views and triggers whose names begin so belong to the engine; users cannot touch them.
 pub const RESERVED_PREFIX: &str = "_abide_";
@@ -17,7 +18,7 @@ const SCHEMA: &str = "
     CREATE TABLE _abide_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 ";
 
-pub(crate) fn build() -> Result<Vec<Box<Page>>> {
+pub(crate) fn build() -> Result<Vec<Arc<Page>>> {
     let failed =
         |error: rusqlite::Error| Error::input(format!("building the template database: {error}"));
     let mut connection = Connection::open_in_memory().map_err(failed)?;
@@ -28,5 +29,5 @@ pub(crate) fn build() -> Result<Vec<Box<Page>>> {
         rest.is_empty() && !pages.is_empty(),
         "SQLite writes whole pages"
     );
-    Ok(pages.iter().map(|page| Box::new(*page)).collect())
+    Ok(pages.iter().map(|page| Arc::new(*page)).collect())
 }

@@ -43,6 +43,59 @@ pub(crate) fn open_connection(file: &Rc<PageFile>) -> Result<Connection> {
     opened
 }
 
+/// A statement without parameters or rows that every commit runs: prepared once, beside the connection's cache.
+/// It must be dropped before its connection.
+pub(crate) struct Control(*mut ffi::sqlite3_stmt);
+
+impl Control {
+    pub(crate) fn prepare(connection: &Connection, sql: &CStr) -> rusqlite::Result<Self> {
+        let mut statement = ptr::null_mut();
+        // SAFETY: the connection is open, the text ends with NUL, the statement is finalised in `drop`.
+        let code = unsafe {
+            let flags = ffi::SQLITE_PREPARE_PERSISTENT as std::ffi::c_uint;
+            ffi::sqlite3_prepare_v3(
+                connection.handle(),
+                sql.as_ptr(),
+                -1,
+                flags,
+                &raw mut statement,
+                ptr::null_mut(),
+            )
+        };
+        if code == ffi::SQLITE_OK {
+            Ok(Self(statement))
+        } else {
+            Err(failure(code))
+        }
+    }
+
+    /// Runs the statement to its end.
+    pub(crate) fn run(&self) -> rusqlite::Result<()> {
+        // SAFETY: the statement belongs to an open connection of this thread.
+        let code = unsafe {
+            ffi::sqlite3_step(self.0);
+            // Resetting answers with the error of the step, if there was one.
+            ffi::sqlite3_reset(self.0)
+        };
+        if code == ffi::SQLITE_OK {
+            Ok(())
+        } else {
+            Err(failure(code))
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // SAFETY: prepared by `prepare`, finalised once, before the connection closes.
+        unsafe { ffi::sqlite3_finalize(self.0) };
+    }
+}
+
+fn failure(code: c_int) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+}
+
 /// Sets SQLite up for many small connections, once for the process. Must come before its first use; where another
 /// part of the program was earlier, SQLite keeps its own settings, which cost memory and nothing else.
 pub(crate) fn configure() {

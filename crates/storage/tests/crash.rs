@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 const OBJECTS: u8 = 3;
-const STEPS: u64 = 60;
+const STEPS: u64 = 50;
 
 type Keys = BTreeMap<String, Vec<u8>>;
 
@@ -51,7 +51,11 @@ struct Model {
 impl Model {
     fn acknowledge(&mut self, durable: Lsn) {
         for history in self.objects.values_mut() {
-            let count = history.commits.iter().filter(|(lsn, _)| *lsn <= durable).count();
+            let count = history
+                .commits
+                .iter()
+                .filter(|(lsn, _)| *lsn <= durable)
+                .count();
             history.durable = history.durable.max(count);
         }
     }
@@ -82,7 +86,9 @@ fn open_store(disk: &SimDisk) -> abide_storage::Result<Store> {
 /// Runs a workload until it ends or the disk stops.
 fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
     let Ok(store) = open_store(disk) else { return };
-    let Ok(namespace) = store.namespace("tests") else { return };
+    let Ok(namespace) = store.namespace("tests") else {
+        return;
+    };
     let mut random = Random(seed);
     let mut open: BTreeMap<u8, ObjectDb> = BTreeMap::new();
     for step in 0..STEPS {
@@ -100,8 +106,13 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
             }
             _ => {
                 if !open.contains_key(&id) {
-                    let key = abide_storage::ObjectKey { namespace, id: [id; 32] };
-                    let Ok(db) = store.open_object(key) else { break };
+                    let key = abide_storage::ObjectKey {
+                        namespace,
+                        id: [id; 32],
+                    };
+                    let Ok(db) = store.open_object(key) else {
+                        break;
+                    };
                     open.insert(id, db);
                 }
                 let db = &open[&id];
@@ -127,7 +138,12 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
     model.acknowledge(store.durable());
 }
 
-fn write(db: &ObjectDb, random: &mut Random, step: u64, keys: &mut Keys) -> abide_storage::Result<()> {
+fn write(
+    db: &ObjectDb,
+    random: &mut Random,
+    step: u64,
+    keys: &mut Keys,
+) -> abide_storage::Result<()> {
     for _ in 0..=random.below(4) {
         let key = format!("key {:02}", random.below(30));
         if random.below(5) == 0 {
@@ -136,9 +152,9 @@ fn write(db: &ObjectDb, random: &mut Random, step: u64, keys: &mut Keys) -> abid
             continue;
         }
         // Now and then a value of many pages, and rarely one that needs a chain of records.
-        let len = match random.below(40) {
+        let len = match random.below(100) {
             0 => 600_000,
-            1..=8 => 9_000,
+            1..=20 => 9_000,
             _ => random.below(200) as usize,
         };
         let value = vec![(step % 251) as u8; len];
@@ -154,17 +170,33 @@ fn check(disk: &SimDisk, model: &Model, context: &str) -> BTreeMap<u8, Keys> {
     let namespace = store.namespace("tests").expect("a namespace");
     let mut found = BTreeMap::new();
     for (&id, history) in &model.objects {
-        let key = abide_storage::ObjectKey { namespace, id: [id; 32] };
-        let db = store.open_object(key).unwrap_or_else(|error| panic!("{context}: object {id}: {error}"));
-        let keys: Keys = db.kv_list(&Default::default()).expect("the keys").into_iter().collect();
-        let integrity = db.exec("PRAGMA integrity_check", ()).expect("a check").one::<String>().expect("a row");
+        let key = abide_storage::ObjectKey {
+            namespace,
+            id: [id; 32],
+        };
+        let db = store
+            .open_object(key)
+            .unwrap_or_else(|error| panic!("{context}: object {id}: {error}"));
+        let keys: Keys = db
+            .kv_list(&Default::default())
+            .expect("the keys")
+            .into_iter()
+            .collect();
+        let integrity = db
+            .exec("PRAGMA integrity_check", ())
+            .expect("a check")
+            .one::<String>()
+            .expect("a row");
         assert_eq!(integrity, "ok", "{context}: object {id}");
         let before = (history.commits.len() - history.durable) as u64;
         let states = history.commits.iter().map(|(_, state)| state);
         let first = history.commits.first().map(|_| Keys::new());
         let matches = match history.durable {
             // Nothing was acknowledged: the state before the first commit will do too.
-            0 => states.chain(first.as_ref()).any(|state| *state == keys) || history.commits.is_empty(),
+            0 => {
+                states.chain(first.as_ref()).any(|state| *state == keys)
+                    || history.commits.is_empty()
+            }
             durable => states.skip(durable - 1).any(|state| *state == keys),
         };
         assert!(
@@ -181,7 +213,11 @@ fn workload(seed: u64) -> u64 {
     let mut whole = Model::default();
     run(&disk, seed, &mut whole);
     let changes = disk.changes();
-    check(&disk.after_kill(), &whole, &format!("seed {seed}, no crash"));
+    check(
+        &disk.after_kill(),
+        &whole,
+        &format!("seed {seed}, no crash"),
+    );
     for stop in 0..changes {
         let disk = SimDisk::new();
         disk.stop_at(stop);
@@ -189,14 +225,18 @@ fn workload(seed: u64) -> u64 {
         run(&disk, seed, &mut model);
         let context = format!("seed {seed}, power cut at change {stop}");
         let crashed = disk.crash(seed ^ stop);
-        // What recovery accepts must be there after a second crash, wherever that one comes.
-        let again = crashed.after_kill();
-        let found = check(&crashed, &model, &context);
-        again.stop_at(stop % 23);
-        let mut second = model.clone();
-        second.restart(&found);
-        drop(open_store(&again));
-        check(&again.crash(stop), &model, &format!("{context}, and again at change {}", stop % 23));
+        if stop % 4 != 0 {
+            check(&crashed, &model, &context);
+            continue;
+        }
+        // Recovery itself may be cut short, wherever: what was acknowledged is there the next time.
+        crashed.stop_at(stop / 4 % 23);
+        drop(open_store(&crashed));
+        check(
+            &crashed.crash(stop),
+            &model,
+            &format!("{context}, and again at change {}", stop / 4 % 23),
+        );
     }
     changes
 }
@@ -204,7 +244,7 @@ fn workload(seed: u64) -> u64 {
 #[test]
 fn s1_s2_acknowledged_commits_survive_and_others_are_whole_or_absent_at_any_crash() {
     let mut crashes = 0;
-    for seed in 0..seeds(6) {
+    for seed in 0..seeds(2) {
         crashes += workload(seed);
     }
     assert!(crashes > 100, "{crashes}");
@@ -212,7 +252,7 @@ fn s1_s2_acknowledged_commits_survive_and_others_are_whole_or_absent_at_any_cras
 
 #[test]
 fn what_was_recovered_and_seen_survives_the_next_crash() {
-    for seed in 0..seeds(6) * 5 {
+    for seed in 0..seeds(2) * 6 {
         let disk = SimDisk::new();
         let mut model = Model::default();
         disk.stop_at(40 + seed * 7 % 120);
@@ -229,13 +269,8 @@ fn what_was_recovered_and_seen_survives_the_next_crash() {
             }
             disk = disk.after_kill();
             disk.stop_at(20 + (seed * 31 + round * 17) % 150);
-            run_on(&disk, seed * 10 + round, &mut model);
+            run(&disk, seed * 10 + round, &mut model);
             disk = disk.crash(seed * 100 + round);
         }
     }
-}
-
-/// Like [`run`], for objects that exist: the model's contents are theirs.
-fn run_on(disk: &SimDisk, seed: u64, model: &mut Model) {
-    run(disk, seed, model);
 }

@@ -12,7 +12,9 @@ fn put(db: &ObjectDb, value: &str) -> abide_storage::Lsn {
 }
 
 fn get(db: &ObjectDb) -> Option<String> {
-    db.kv_get("k").unwrap().map(|value| String::from_utf8(value).unwrap())
+    db.kv_get("k")
+        .unwrap()
+        .map(|value| String::from_utf8(value).unwrap())
 }
 
 /// A group for each value.
@@ -158,7 +160,10 @@ fn s7_damage_before_the_durable_end_is_refused_with_a_message_that_says_what_to_
     let error = try_manual(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     let text = error.to_string();
-    assert!(text.contains("damaged") && text.contains("backup") && text.contains("Nothing was changed"), "{text}");
+    assert!(
+        text.contains("damaged") && text.contains("backup") && text.contains("Nothing was changed"),
+        "{text}"
+    );
     assert_eq!(disk.changes(), before);
 }
 
@@ -193,7 +198,10 @@ fn s7_a_damaged_or_missing_segment_in_the_middle_is_refused() {
     assert!(error.to_string().contains("damaged"), "{error}");
     // The header of the last segment that is in use.
     let (disk, used) = build();
-    let last = used.iter().rposition(|path| read_file(&disk, path)[..8] == *b"abidelog").unwrap();
+    let last = used
+        .iter()
+        .rposition(|path| read_file(&disk, path)[..8] == *b"abidelog")
+        .unwrap();
     disk.flip(&used[last], 10);
     let error = try_manual(&disk).unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
@@ -217,7 +225,10 @@ fn s8_a_failed_sync_poisons_the_log_and_releases_nothing() {
     assert!(store.failed());
     assert_eq!(store.durable(), durable);
     assert!(lost > durable);
-    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [abide_storage::Progress::Failed]);
+    assert_eq!(
+        heard.try_iter().collect::<Vec<_>>(),
+        [abide_storage::Progress::Failed]
+    );
     db.kv_put("k", b"more").unwrap();
     assert_eq!(db.commit().unwrap_err().kind(), ErrorKind::LogFailed);
     assert_eq!(store.checkpoint().unwrap_err().kind(), ErrorKind::LogFailed);
@@ -264,19 +275,36 @@ fn s9_directories_are_synced_after_a_file_is_made_or_renamed_before_the_name_is_
             _ => {}
         }
     }
-    assert!(made.iter().any(|(_, path)| path.extension().is_some_and(|e| e == "sqlite")));
-    assert!(made.iter().any(|(_, path)| path.extension().is_some_and(|e| e == "seg")));
+    assert!(
+        made.iter()
+            .any(|(_, path)| path.extension().is_some_and(|e| e == "sqlite"))
+    );
+    assert!(
+        made.iter()
+            .any(|(_, path)| path.extension().is_some_and(|e| e == "seg"))
+    );
     for (at, path) in made {
         if path.ends_with("MANIFEST.new") {
             continue;
         }
-        let synced = events[at..].iter().position(|e| *e == DiskEvent::SyncDir(path.parent().unwrap().to_owned()));
+        let synced = events[at..]
+            .iter()
+            .position(|e| *e == DiskEvent::SyncDir(path.parent().unwrap().to_owned()));
         let synced = at + synced.unwrap_or_else(|| panic!("{} was never synced", path.display()));
-        let next = events[at + 1..].iter().position(is_publication).map(|next| at + 1 + next);
-        assert!(next.is_none_or(|next| synced < next), "{} is published before its name is durable", path.display());
+        let next = events[at + 1..]
+            .iter()
+            .position(is_publication)
+            .map(|next| at + 1 + next);
+        assert!(
+            next.is_none_or(|next| synced < next),
+            "{} is published before its name is durable",
+            path.display()
+        );
         if path.extension().is_some_and(|e| e == "seg") {
             let used = position(&events, |e| matches!(e, DiskEvent::Write(p) if *p == path));
-            let header = events[synced..].iter().position(|e| matches!(e, DiskEvent::Write(p) if *p == path));
+            let header = events[synced..]
+                .iter()
+                .position(|e| matches!(e, DiskEvent::Write(p) if *p == path));
             assert!(used.is_some() && header.is_none_or(|h| h > 0));
         }
     }
@@ -298,8 +326,15 @@ fn s10_what_recovery_accepts_is_synced_first_and_the_next_epoch_begins_a_new_seg
     let synced = position(&events, |e| *e == DiskEvent::Sync(first.clone())).expect("a sync");
     let published = position(&events, is_publication).expect("a publication");
     assert!(synced < published);
-    assert_eq!(position(&events, |e| *e == DiskEvent::Write(first.clone())), None, "the old segment is never written again");
-    assert_eq!(get(&open(&manual(&disk.after_kill()), 1)).as_deref(), Some("2"));
+    assert_eq!(
+        position(&events, |e| *e == DiskEvent::Write(first.clone())),
+        None,
+        "the old segment is never written again"
+    );
+    assert_eq!(
+        get(&open(&manual(&disk.after_kill()), 1)).as_deref(),
+        Some("2")
+    );
 }
 
 #[test]
@@ -325,7 +360,11 @@ fn s11_a_segment_is_recycled_only_after_files_are_synced_and_the_manifest_is_pub
     fill(40);
     let events = disk.take_events();
     let published = position(&events, is_publication).expect("a publication");
-    let file_synced = position(&events, |e| matches!(e, DiskEvent::Sync(p) if p.extension().is_some_and(|e| e == "sqlite"))).expect("a sync");
+    let file_synced = position(
+        &events,
+        |e| matches!(e, DiskEvent::Sync(p) if p.extension().is_some_and(|e| e == "sqlite")),
+    )
+    .expect("a sync");
     assert!(file_synced < published);
     let touched = position(&events, |e| match e {
         DiskEvent::Write(path) | DiskEvent::Rename(path, _) => *path == used[0],
@@ -347,8 +386,9 @@ fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns(
     let mut refused = None;
     for i in 0..200 {
         let object = db.get_or_insert_with(|| open(&store, 1));
-        let value = format!("{i}{}", "x".repeat(20_000));
+        let value = i.to_string();
         object.kv_put("k", value.as_bytes()).unwrap();
+        object.kv_put(&format!("large {i}"), &[7; 20_000]).unwrap();
         match object.commit() {
             Ok(_) => {
                 flush(&store);
@@ -373,7 +413,10 @@ fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns(
     put(&open(&store, 1), "again");
     flush(&store);
     assert!(!store.stats().no_space);
-    assert_eq!(get(&open(&manual(&disk.after_kill()), 1)).as_deref(), Some("again"));
+    assert_eq!(
+        get(&open(&manual(&disk.after_kill()), 1)).as_deref(),
+        Some("again")
+    );
 }
 
 #[test]
@@ -396,7 +439,10 @@ fn a_data_directory_in_use_is_refused() {
     let _store = manual(&disk);
     let error = try_manual(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("in use by another process"), "{error}");
+    assert!(
+        error.to_string().contains("in use by another process"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -407,7 +453,8 @@ fn a_directory_that_has_files_but_no_manifest_is_refused() {
     store.close().unwrap();
     drop(store);
     use abide_storage::Disk as _;
-    disk.remove(&Path::new(common::DIR).join("MANIFEST")).unwrap();
+    disk.remove(&Path::new(common::DIR).join("MANIFEST"))
+        .unwrap();
     let error = try_manual(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(error.to_string().contains("no MANIFEST"), "{error}");

@@ -102,9 +102,12 @@ struct Batch {
 }
 
 /// The room in prepared segments, counted as the provider fills them.
+#[derive(Default)]
 struct Room {
     left: u64,
     segments: usize,
+    /// The segments that a transaction waits for.
+    wanted: usize,
 }
 
 impl Log {
@@ -121,10 +124,7 @@ impl Log {
                 pending: Batch::default(),
                 spare: Batch::default(),
                 appended: end,
-                room: Room {
-                    left: 0,
-                    segments: 0,
-                },
+                room: Room::default(),
                 closed: false,
                 writer_waits: false,
             }),
@@ -226,6 +226,12 @@ impl Log {
     /// The number of segments that are ready and not yet begun.
     pub(crate) fn segments_ready(&self) -> usize {
         self.state.lock().room.segments
+    }
+
+    /// True if so many segments should be prepared ahead, or a transaction waits for more.
+    pub(crate) fn wants_segment(&self, ahead: usize) -> bool {
+        let room = &self.state.lock().room;
+        room.segments < ahead.max(room.wanted)
     }
 
     /// Wakes everybody who waits for room, to look again.
@@ -366,18 +372,21 @@ impl Log {
 impl Room {
     /// Takes room for records of these lengths, or nothing at all.
     fn take(&mut self, lengths: &[usize], segment: u64) -> bool {
-        let (mut left, mut segments) = (self.left, self.segments);
+        let (mut left, mut used) = (self.left, 0);
         for &length in lengths {
             if length as u64 > left {
-                if segments == 0 {
-                    return false;
-                }
-                segments -= 1;
+                used += 1;
                 left = segment;
             }
             left -= length as u64;
         }
-        (self.left, self.segments) = (left, segments);
+        if used > self.segments {
+            self.wanted = used;
+            return false;
+        }
+        self.left = left;
+        self.segments -= used;
+        self.wanted = 0;
         true
     }
 }

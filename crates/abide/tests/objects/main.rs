@@ -1,0 +1,12 @@
+//! What the runtime promises to the people who write objects, tested through the public API on a disk in memory.
+
+mod atomicity;
+mod calls;
+mod input_gate;
+mod life;
+mod output_gate;
+mod overload;
+mod storage;
+mod stuck;
+mod support;
+mod unique_number;

@@ -1,0 +1,283 @@
+//! Nothing leaves an object before what it wrote is durable.
+
+use std::{convert::Infallible, time::Duration};
+
+use abide::{ErrorKind, SimDisk, prelude::*};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+
+use crate::support::{Signals, World, is_answered, run, signals};
+
+#[durable_object]
+struct Writer {
+    state: State,
+    signals: Signals,
+}
+
+impl DurableObject for Writer {
+    fn new(state: State, env: Env) -> Result<Self> {
+        Ok(Self { state, signals: signals(&env) })
+    }
+
+    /// `/whole` writes and answers; `/stream` answers, then writes, then sends the body's second half.
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        if request.uri().path() == "/whole" {
+            self.state.storage().put("key", "fetch")?;
+            return Ok(Response::new(Body::from("written")));
+        }
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
+        sender.send("first").map_err(Error::from_std)?;
+        self.state.wait_until(async move {
+            signals.wait("go on").await;
+            storage.put("key", "stream").unwrap();
+            let _ = sender.send("second");
+        })?;
+        Ok(Response::new(Body::new(Lines(receiver))))
+    }
+}
+
+/// A body whose frames come one by one.
+struct Lines(tokio::sync::mpsc::UnboundedReceiver<&'static str>);
+
+impl http_body::Body for Lines {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|line| line.map(|line| Ok(http_body::Frame::data(Bytes::from(line)))))
+    }
+}
+
+#[rpc]
+impl Writer {
+    pub async fn write(&self, value: u32) -> Result<()> {
+        self.state.storage().put("key", &value)
+    }
+
+    pub async fn write_unconfirmed(&self, value: u32) -> Result<()> {
+        self.state.storage().put_with("key", &value, PutOptions { allow_unconfirmed: true })
+    }
+
+    pub async fn write_unconfirmed_and_sync(&self, value: u32) -> Result<()> {
+        self.state.storage().put_with("key", &value, PutOptions { allow_unconfirmed: true })?;
+        self.signals.give("syncing");
+        self.state.storage().sync().await
+    }
+
+    pub async fn read(&self) -> Result<Option<u32>> {
+        self.state.storage().get("key")
+    }
+
+    pub async fn write_and_tell(&self, other: String) -> Result<()> {
+        self.state.storage().put("key", &1)?;
+        let other = self.state.env().object::<Self>().get_by_name(&other);
+        other.told().await
+    }
+
+    pub async fn told(&self) {
+        self.signals.note("told");
+    }
+
+    pub async fn panic(&self) {
+        panic!("on purpose");
+    }
+}
+
+fn world() -> World {
+    World::new(|node| node.class::<Writer>("WRITER", ClassOptions::default()))
+}
+
+fn writer(world: &World, name: &str) -> Stub<Writer> {
+    world.env().object::<Writer>().get_by_name(name)
+}
+
+fn request(path: &str) -> Request {
+    Request::builder().uri(path).body(Body::empty()).unwrap()
+}
+
+#[test]
+fn a_result_waits_until_the_write_is_durable() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        let mut call = writer.write(1);
+        world.fence().await;
+        assert!(!is_answered(&mut call));
+        assert_eq!(world.node.stats().held, 1);
+        world.disk.release_syncs();
+        call.await.unwrap().unwrap();
+        assert_eq!(world.node.stats().held, 0);
+    });
+}
+
+#[test]
+fn a_reader_waits_for_the_write_that_it_has_seen_and_others_do_not() {
+    run(async {
+        let world = world();
+        let (written, other) = (writer(&world, "written"), writer(&world, "other"));
+        world.disk.hold_syncs();
+        let write = written.write(5);
+        let mut read = written.read();
+        assert_eq!(other.read().await.unwrap().unwrap(), None);
+        world.fence().await;
+        assert!(!is_answered(&mut read));
+        world.disk.release_syncs();
+        assert_eq!(read.await.unwrap().unwrap(), Some(5));
+        write.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_response_waits_until_the_write_is_durable() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        let mut call = writer.fetch(request("/whole"));
+        world.fence().await;
+        assert!(!is_answered(&mut call));
+        world.disk.release_syncs();
+        let body = call.await.unwrap().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "written");
+    });
+}
+
+#[test]
+fn each_frame_of_a_streamed_body_waits_for_the_writes_before_it() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        let mut body = writer.fetch(request("/stream")).await.unwrap().into_body();
+        let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(first, "first");
+
+        world.disk.hold_syncs();
+        world.signals.give("go on");
+        world.until(|node| node.stats().held >= 1).await;
+        let waker = std::task::Waker::noop();
+        let mut cx = std::task::Context::from_waker(waker);
+        let next = std::pin::Pin::new(&mut body);
+        assert!(http_body::Body::poll_frame(next, &mut cx).is_pending());
+
+        world.disk.release_syncs();
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "second");
+    });
+}
+
+#[test]
+fn a_call_to_another_object_waits_until_the_write_is_durable() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        let call = writer.write_and_tell("b".to_owned());
+        world.fence().await;
+        assert!(world.signals.notes().is_empty());
+        world.disk.release_syncs();
+        call.await.unwrap().unwrap();
+        assert_eq!(world.signals.notes(), ["told"]);
+    });
+}
+
+#[test]
+fn an_unconfirmed_write_is_not_waited_for() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        writer.write_unconfirmed(3).await.unwrap().unwrap();
+        assert_eq!(writer.read().await.unwrap().unwrap(), Some(3));
+        world.disk.release_syncs();
+    });
+}
+
+#[test]
+fn sync_waits_for_unconfirmed_writes_too() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        let mut call = writer.write_unconfirmed_and_sync(3);
+        world.signals.wait("syncing").await;
+        world.fence().await;
+        assert!(!is_answered(&mut call));
+        world.disk.release_syncs();
+        call.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_new_incarnation_does_not_show_what_is_not_durable_yet() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        let write = writer.write(9);
+        let mut panic = writer.panic();
+        world.until(|node| node.stats().resets == 1).await;
+        let mut read = writer.read();
+        world.fence().await;
+        assert!(!is_answered(&mut read) && !is_answered(&mut panic));
+        world.disk.release_syncs();
+        assert_eq!(read.await.unwrap().unwrap(), Some(9));
+        panic.await.unwrap_err();
+        write.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn an_object_with_writes_that_are_not_durable_stays_in_memory() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.hold_syncs();
+        let write = writer.write(9);
+        world.fence().await;
+        world.clock.advance(Duration::from_secs(11));
+        world.fence().await;
+        world.disk.release_syncs();
+        write.await.unwrap().unwrap();
+        assert_eq!(world.node.stats().evicted, 0);
+    });
+}
+
+#[test]
+fn a_failed_sync_releases_nothing_and_stops_the_node() {
+    run(async {
+        let world = world();
+        let (a, b) = (writer(&world, "a"), writer(&world, "b"));
+        b.write(1).await.unwrap().unwrap();
+        world.disk.hold_syncs();
+        let (write, read) = (a.write(1), a.read());
+        let telling = b.write_and_tell("c".to_owned());
+        world.fence().await;
+        world.disk.fail_syncs(true);
+        world.disk.release_syncs();
+
+        for error in [write.await.unwrap_err(), read.await.unwrap_err(), telling.await.unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.message().contains("log has failed") && !error.retryable(), "{error:?}");
+        }
+        assert!(world.signals.notes().is_empty(), "the call must not have left");
+        world.node.wait_failed().await;
+        assert!(world.node.failed());
+        assert_eq!(a.read().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    });
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_the_machine_lost_power() {
+    run(async {
+        let world = world();
+        let writer_a = writer(&world, "a");
+        writer_a.write(41).await.unwrap().unwrap();
+        let disk: SimDisk = world.disk.crash(7);
+        let world = World::on(disk, 1, |node| node.class::<Writer>("WRITER", ClassOptions::default()));
+        assert_eq!(writer(&world, "a").read().await.unwrap().unwrap(), Some(41));
+    });
+}

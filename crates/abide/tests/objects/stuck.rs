@@ -1,0 +1,117 @@
+//! Handlers that never return.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use abide::{ErrorKind, SimDisk, prelude::*};
+
+use crate::support::{Signals, World, run, signals};
+
+#[derive(Default)]
+struct Stop(AtomicBool);
+
+#[durable_object]
+struct Endless {
+    signals: Signals,
+    stop: Arc<Stop>,
+}
+
+impl DurableObject for Endless {
+    fn new(_: State, env: Env) -> Result<Self> {
+        Ok(Self { signals: signals(&env), stop: env.require()? })
+    }
+}
+
+#[rpc]
+impl Endless {
+    pub async fn wait_for_ever(&self) {
+        self.signals.give("waiting");
+        std::future::pending::<()>().await;
+    }
+
+    pub async fn spin(&self) {
+        self.signals.give("spinning");
+        while !self.stop.0.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+
+    pub async fn quick(&self) {}
+}
+
+fn world(workers: usize) -> World {
+    World::on(SimDisk::new(), workers, |node| {
+        node.class::<Endless>("ENDLESS", ClassOptions::default()).with(Stop::default())
+    })
+}
+
+#[test]
+fn a_handler_that_waits_for_ever_resets_its_object_after_the_time_limit() {
+    run(async {
+        let world = world(1);
+        let endless = world.env().object::<Endless>().get_by_name("a");
+        let call = endless.wait_for_ever();
+        world.signals.wait("waiting").await;
+        world.clock.advance(Duration::from_secs(299));
+        endless.quick().await.unwrap();
+        world.clock.advance(Duration::from_secs(1));
+        let error = call.await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        assert!(error.object_reset(), "{error:?}");
+        assert_eq!(error.message(), "a handler of Endless did not finish within 300 s, so the object was reset");
+        endless.quick().await.unwrap();
+    });
+}
+
+#[test]
+fn a_handler_that_spins_is_reported_and_other_workers_go_on() {
+    run(async {
+        let world = world(2);
+        let namespace = world.env().object::<Endless>();
+        // Even ids live on one of two workers, odd ids on the other.
+        let on_worker = |odd: u8| {
+            let names = (0..).map(|number| namespace.get_by_name(&format!("{number}")));
+            names.into_iter().find(|stub| stub.id().as_bytes()[0] & 1 == odd).unwrap()
+        };
+        let (stuck, free) = (on_worker(0), on_worker(1));
+        let call = stuck.spin();
+        world.signals.wait("spinning").await;
+        world.clock.advance(Duration::from_secs(4));
+        free.quick().await.unwrap();
+        assert_eq!(world.node.stuck_workers(), 0);
+
+        world.clock.advance(Duration::from_secs(2));
+        world.until(|node| node.stuck_workers() == 1).await;
+        free.quick().await.unwrap();
+        let error = world.node.shutdown(Duration::ZERO);
+        let error = tokio::select! {
+            error = error => error.unwrap_err(),
+            () = async { loop { world.clock.advance(Duration::from_secs(1)); tokio::task::yield_now().await } } => unreachable!(),
+        };
+        assert!(error.message().contains("blocked by a handler that never awaits"), "{error}");
+
+        world.env().require::<Stop>().unwrap().0.store(true, Ordering::Relaxed);
+        call.await.unwrap();
+    });
+}
+
+#[test]
+fn a_worker_that_was_blocked_is_not_reported_any_more() {
+    run(async {
+        let world = world(1);
+        let endless = world.env().object::<Endless>().get_by_name("a");
+        let call = endless.spin();
+        world.signals.wait("spinning").await;
+        world.clock.advance(Duration::from_secs(6));
+        world.until(|node| node.stuck_workers() == 1).await;
+        world.env().require::<Stop>().unwrap().0.store(true, Ordering::Relaxed);
+        call.await.unwrap();
+        world.clock.advance(Duration::from_secs(2));
+        world.until(|node| node.stuck_workers() == 0).await;
+    });
+}

@@ -1,0 +1,139 @@
+//! A node on a disk in memory, with a clock that tests move, and ways to wait for things to have happened.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use abide::{NodeBuilder, clock::TestClock, prelude::*};
+use abide::{Node, SimDisk, Store, StoreOptions};
+use tokio::sync::Semaphore;
+
+/// A test that hangs fails instead, after far longer than any of them takes.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Runs a test to its end.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await }).expect("the test hangs");
+    runtime.shutdown_background();
+}
+
+pub(crate) struct World {
+    pub(crate) disk: SimDisk,
+    pub(crate) clock: TestClock,
+    pub(crate) node: Node,
+    pub(crate) signals: Signals,
+}
+
+impl World {
+    /// A node with one worker, which makes it easy to tell what has happened.
+    pub(crate) fn new(classes: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Self {
+        Self::on(SimDisk::new(), 1, classes)
+    }
+
+    pub(crate) fn on(disk: SimDisk, workers: usize, classes: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Self {
+        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), StoreOptions::small()).unwrap();
+        let clock = TestClock::new();
+        let signals = Signals::default();
+        let builder = Node::builder(store)
+            .class::<Fence>("FENCE", ClassOptions::default())
+            .with(signals.clone())
+            .clock(Arc::new(clock.clone()))
+            .workers(workers);
+        let node = classes(builder).start().unwrap();
+        Self { disk, clock, node, signals }
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        self.node.env()
+    }
+
+    /// Returns when the (one) worker has done everything that it was given before: what is ready to run has run.
+    pub(crate) async fn fence(&self) {
+        let fence = self.env().object::<Fence>().get_by_name("fence");
+        for _ in 0..3 {
+            fence.pass().await.unwrap();
+        }
+    }
+
+    /// Waits until something is so that the node brings about by itself.
+    pub(crate) async fn until(&self, so: impl Fn(&Node) -> bool) {
+        while !so(&self.node) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Stops the node cleanly and returns its disk.
+    pub(crate) async fn stop(self) -> SimDisk {
+        self.node.shutdown(Duration::from_secs(10)).await.unwrap();
+        self.node.store().close().unwrap();
+        self.disk
+    }
+}
+
+/// An object that does nothing but run.
+#[durable_object]
+pub(crate) struct Fence;
+
+impl DurableObject for Fence {
+    fn new(_: State, _: Env) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+#[rpc]
+impl Fence {
+    pub(crate) async fn pass(&self) {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Named places where a handler and its test meet, and what handlers have noted, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Signals(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    places: Mutex<HashMap<String, Arc<Semaphore>>>,
+    notes: Mutex<Vec<String>>,
+}
+
+impl Signals {
+    /// Says that a place is reached, or gives leave to go on; once.
+    pub(crate) fn give(&self, place: &str) {
+        self.place(place).add_permits(1);
+    }
+
+    /// Waits for one [`give`](Self::give).
+    pub(crate) async fn wait(&self, place: &str) {
+        self.place(place).acquire().await.unwrap().forget();
+    }
+
+    pub(crate) fn note(&self, note: impl Into<String>) {
+        self.0.notes.lock().unwrap().push(note.into());
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.0.notes.lock().unwrap().clone()
+    }
+
+    fn place(&self, place: &str) -> Arc<Semaphore> {
+        let mut places = self.0.places.lock().unwrap();
+        Arc::clone(places.entry(place.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
+    }
+}
+
+/// The signals that a test shares with its objects.
+pub(crate) fn signals(env: &Env) -> Signals {
+    Signals::clone(&env.require().unwrap())
+}
+
+/// Polls a call once: true if its answer is there.
+pub(crate) fn is_answered<R>(call: &mut abide::Call<R>) -> bool {
+    let waker = std::task::Waker::noop();
+    std::pin::Pin::new(call).poll(&mut std::task::Context::from_waker(waker)).is_ready()
+}

@@ -1,0 +1,96 @@
+//! Opening a data directory that nothing serves.
+
+use std::{path::PathBuf, sync::Arc};
+
+use abide::{
+    ObjectId, RealDisk, Store, StoreOptions,
+    server::{Config, Sources},
+};
+use abide_storage::{ObjectDb, ObjectKey};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+/// Which data directory.
+#[derive(Args)]
+pub(crate) struct DataArgs {
+    /// File of settings [default: ./abide.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Data directory [default: data]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// An open data directory. Nothing else can open it until it is closed.
+pub(crate) struct Data {
+    pub(crate) store: Store,
+}
+
+/// One object of a data directory.
+pub(crate) struct Found {
+    /// The unique key of its namespace: the class's name, unless it was given another.
+    pub(crate) class: String,
+    pub(crate) key: ObjectKey,
+}
+
+impl DataArgs {
+    /// Opens the directory, which replays its log. Does not make one.
+    pub(crate) fn open(&self) -> Result<Data> {
+        let sources = Sources { file: self.config.clone(), listen: None, data: self.data.clone() };
+        let config = Config::load(&sources)?;
+        let dir = &config.data.dir;
+        ensure!(dir.is_dir(), "there is no data directory {}; name one with --data", dir.display());
+        let mut entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        ensure!(entries.next().is_some(), "{} is empty; name a data directory with --data", dir.display());
+        let options = StoreOptions {
+            segment_bytes: config.storage.segment_bytes,
+            checkpoint_bytes: config.storage.checkpoint_bytes,
+            ..StoreOptions::default()
+        };
+        Ok(Data { store: Store::open(Arc::new(RealDisk), dir, options)? })
+    }
+}
+
+impl Data {
+    /// Every object, by class and id.
+    pub(crate) fn objects(&self) -> Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for (namespace, class) in self.store.namespaces() {
+            let keys = self.store.objects(namespace)?;
+            found.extend(keys.into_iter().map(|key| Found { class: class.clone(), key }));
+        }
+        Ok(found)
+    }
+
+    /// The one object with this id or name.
+    pub(crate) fn find(&self, wanted: &str, class: Option<&str>) -> Result<ObjectDb> {
+        let id = wanted.parse::<ObjectId>().ok();
+        let mut matches = Vec::new();
+        for object in self.objects()? {
+            if class.is_some_and(|class| class != object.class) {
+                continue;
+            }
+            let is_it = match id {
+                Some(id) => *id.as_bytes() == object.key.id,
+                None => self.store.open_object(object.key)?.name()?.as_deref() == Some(wanted),
+            };
+            if is_it {
+                matches.push(object);
+            }
+        }
+        match matches.as_slice() {
+            [one] => Ok(self.store.open_object(one.key)?),
+            [] => bail!("there is no object {wanted:?}; `abide objects list` shows those there are"),
+            several => {
+                let classes = several.iter().map(|object| object.class.as_str()).collect::<Vec<_>>().join(", ");
+                bail!("several classes have an object {wanted:?}: {classes}; say which with --class")
+            }
+        }
+    }
+
+    /// Makes everything durable and gives the directory back.
+    pub(crate) fn close(self) -> Result<()> {
+        Ok(self.store.close()?)
+    }
+}

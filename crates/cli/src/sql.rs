@@ -1,0 +1,71 @@
+//! `abide sql`: SQL on one object's database.
+
+use std::io::Write;
+
+use abide::{Rows, Value};
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::data::DataArgs;
+
+/// Which object, and what to run.
+#[derive(Args)]
+pub(crate) struct SqlArgs {
+    /// The object's name, or its id of 64 hex digits
+    object: String,
+
+    /// The statement, or several separated by semicolons; the rows of the last are printed
+    sql: String,
+
+    /// The object's class, if several classes have an object of this name
+    #[arg(long)]
+    class: Option<String>,
+
+    /// Keep what the statements change
+    #[arg(long)]
+    write: bool,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Runs the statements and prints the rows as lines of values separated by tabs, under a line of column names.
+pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
+    let data = args.data.open()?;
+    let db = data.find(&args.object, args.class.as_deref())?;
+    let rows = db.exec(&args.sql, ())?;
+    if db.in_transaction() {
+        if !args.write {
+            db.rollback();
+            bail!("the statements change the object; nothing was changed; add --write to keep the changes");
+        }
+        db.commit()?;
+    }
+    print(&rows, out)?;
+    drop(db);
+    data.close()
+}
+
+fn print(rows: &Rows, out: &mut impl Write) -> Result<()> {
+    if !rows.columns().is_empty() {
+        writeln!(out, "{}", rows.columns().join("\t"))?;
+    }
+    for row in rows.raw() {
+        writeln!(out, "{}", row.iter().map(show).collect::<Vec<_>>().join("\t"))?;
+    }
+    Ok(())
+}
+
+/// A value on one line, as SQL would write it, but text without quotes.
+fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "NULL".to_owned(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text.escape_debug().to_string(),
+        Value::Blob(bytes) => {
+            let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            format!("x'{digits}'")
+        }
+    }
+}

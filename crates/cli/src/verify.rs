@@ -1,0 +1,36 @@
+//! `abide verify`: is everything in a data directory sound?
+//!
+//! Opening the directory checks every record of the log that the object files lack. Then each object's database is
+//! checked by SQLite itself.
+
+use std::{io::Write, process::ExitCode};
+
+use abide_storage::{ObjectKey, Store};
+use anyhow::Result;
+
+use crate::data::DataArgs;
+
+/// Prints a line for each object that is not sound, and a sum. Fails if there is any.
+pub(crate) fn run(args: &DataArgs, out: &mut impl Write) -> Result<ExitCode> {
+    let data = args.open()?;
+    let objects = data.objects()?;
+    let mut damaged = 0;
+    for object in &objects {
+        if let Err(what) = check(&data.store, object.key) {
+            damaged += 1;
+            writeln!(out, "{}\t{}\tdamaged: {what}", object.class, object.key.id_hex())?;
+        }
+    }
+    writeln!(out, "{} objects, {damaged} damaged", objects.len())?;
+    data.close()?;
+    Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `Err` says what is wrong.
+fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
+    let said = store
+        .open_object(key)
+        .and_then(|db| db.exec("PRAGMA integrity_check", ())?.to_array::<String>())
+        .map_err(|error| error.to_string())?;
+    if said == ["ok"] { Ok(()) } else { Err(said.join("; ")) }
+}

@@ -1,0 +1,86 @@
+//! Object files on the real disk: plain SQLite databases for anybody to open.
+
+use abide_storage::{ErrorKind, ObjectKey, RealDisk, Store, StoreOptions};
+use std::sync::Arc;
+
+fn store(dir: &std::path::Path) -> abide_storage::Result<Store> {
+    Store::open(Arc::new(RealDisk), dir, StoreOptions::small())
+}
+
+#[test]
+fn object_files_are_plain_databases_after_a_checkpoint_and_after_a_clean_shutdown() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path()).unwrap();
+    let namespace = store.namespace("seats").unwrap();
+    let keys: Vec<ObjectKey> = (0..100)
+        .map(|i| ObjectKey {
+            namespace,
+            id: [i; 32],
+        })
+        .collect();
+    let read = |key: &ObjectKey| -> i64 {
+        let path = store.object_path(*key).unwrap();
+        let plain = rusqlite::Connection::open(path).unwrap();
+        let check: String = plain
+            .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+            .unwrap();
+        assert_eq!(check, "ok");
+        plain
+            .query_row("SELECT max(n) FROM t", (), |row| row.get(0))
+            .unwrap()
+    };
+    let write = |n: i64| {
+        for key in &keys {
+            let db = store.open_object(*key).unwrap();
+            db.exec("CREATE TABLE IF NOT EXISTS t (n)", ()).unwrap();
+            db.exec("INSERT INTO t VALUES (?1)", [n]).unwrap();
+            db.commit().unwrap().unwrap();
+        }
+    };
+    write(1);
+    store.checkpoint().unwrap();
+    assert!(keys.iter().all(|key| read(key) == 1));
+    // A few objects only: these files are synced one by one.
+    let db = store.open_object(keys[0]).unwrap();
+    db.exec("INSERT INTO t VALUES (2)", ()).unwrap();
+    db.commit().unwrap();
+    store.checkpoint().unwrap();
+    assert_eq!(read(&keys[0]), 2);
+    drop(db);
+    write(3);
+    store.close().unwrap();
+    assert!(keys.iter().all(|key| read(key) == 3));
+    assert_eq!(store.objects(namespace).unwrap(), keys);
+}
+
+#[test]
+fn a_second_process_is_refused_and_a_third_may_have_the_directory_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path()).unwrap();
+    let error = store(dir.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(
+        error.to_string().contains("in use by another process"),
+        "{error}"
+    );
+    first.close().unwrap();
+    store(dir.path()).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_data_directory_of_a_newer_format_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path()).unwrap().close().unwrap();
+    let path = dir.path().join("MANIFEST");
+    let text = std::fs::read_to_string(&path)
+        .unwrap()
+        .replacen("manifest 1", "manifest 2", 1);
+    std::fs::write(&path, &text).unwrap();
+    let error = store(dir.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert!(
+        error.to_string().contains("format 2") && error.to_string().contains("newer program"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
