@@ -153,26 +153,12 @@ impl Engine {
             run.extend_from_slice(&image[..]);
         }
         write_run(&*file, &mut run, run_start).map_err(failed)?;
-        self.write_first_page(&snapshot, &*file).map_err(failed)?;
+        write_first_page(&snapshot, &*file).map_err(failed)?;
         let bytes = u64::from(snapshot.size) * PAGE_BYTES as u64;
         if file.len().map_err(failed)? != bytes {
             file.set_len(bytes).map_err(failed)?;
         }
         Ok(Written { snapshot, file })
-    }
-
-    /// Page 1 is always written, with the commit number in it.
-    fn write_first_page(&self, snapshot: &Snapshot, file: &dyn DiskFile) -> std::io::Result<()> {
-        let mut page = match snapshot.pages.first() {
-            Some((1, image, _)) => **image,
-            _ => {
-                let mut page = [0; PAGE_BYTES];
-                file.read_at(&mut page, 0)?;
-                page
-            }
-        };
-        header::mend(&mut page, snapshot.commit, snapshot.size);
-        file.write_at(&page, 0)
     }
 
     fn create(&self, path: &Path) -> std::io::Result<Arc<dyn DiskFile>> {
@@ -228,6 +214,20 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Page 1 is always written, with the commit number in it.
+fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> std::io::Result<()> {
+    let mut page = match snapshot.pages.first() {
+        Some((1, image, _)) => **image,
+        _ => {
+            let mut page = [0; PAGE_BYTES];
+            file.read_at(&mut page, 0)?;
+            page
+        }
+    };
+    header::mend(&mut page, snapshot.commit, snapshot.size);
+    file.write_at(&page, 0)
 }
 
 /// An overlay that was large gives its table back, and the descriptor is closed until somebody reads.

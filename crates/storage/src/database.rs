@@ -500,11 +500,7 @@ fn check_text(sql: &str) -> Result<()> {
 }
 
 fn column_names(statement: &Statement<'_>) -> Vec<String> {
-    statement
-        .column_names()
-        .into_iter()
-        .map(str::to_owned)
-        .collect()
+    statement.column_names().map(str::to_owned).collect()
 }
 
 fn size_of(row: &[Value]) -> usize {

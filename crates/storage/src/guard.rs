@@ -99,7 +99,7 @@ impl Guard {
             (Limit::SQLITE_LIMIT_ATTACHED, 1), // for the VACUUM after delete_all; the authorizer refuses users
         ];
         for (limit, value) in limits {
-            connection.set_limit(limit, value as i32)?;
+            connection.set_limit(limit, i32::try_from(value).unwrap_or(i32::MAX))?;
         }
         Ok(())
     }

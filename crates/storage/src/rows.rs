@@ -235,7 +235,7 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
 #[derive(Clone, Copy)]
 struct ValueDe<'a>(&'a Value);
 
-impl<'de> IntoDeserializer<'de, DeError> for ValueDe<'_> {
+impl IntoDeserializer<'_, DeError> for ValueDe<'_> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {

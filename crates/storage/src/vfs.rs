@@ -10,6 +10,11 @@
 //! also with `synchronous=OFF` (`sqlite3PagerSync` in pager.c), after the last page was written.
 
 #![allow(unsafe_code)]
+#![allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "SQLite's lengths are never negative and its pages are small"
+)]
 
 use crate::error::{Error, Result};
 use crate::pagefile::PageFile;

@@ -4,11 +4,13 @@
 //! takes checkpoints. It is run once to count the changes of the disk, then once for each of them with the power cut
 //! there; what is found afterwards is compared with the states that the model has seen. `ABIDE_CRASH_SEEDS` sets the
 //! number of workloads.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
 
-use abide_storage::{Lsn, ObjectDb, SimDisk, Store, StoreOptions};
+use abide_storage::{ListOptions, Lsn, ObjectDb, SimDisk, Store, StoreOptions};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -105,17 +107,19 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
                 store.write_group();
             }
             _ => {
-                if !open.contains_key(&id) {
-                    let key = abide_storage::ObjectKey {
-                        namespace,
-                        id: [id; 32],
-                    };
-                    let Ok(db) = store.open_object(key) else {
-                        break;
-                    };
-                    open.insert(id, db);
-                }
-                let db = &open[&id];
+                let db = match open.entry(id) {
+                    Entry::Occupied(entry) => entry.into_mut(),
+                    Entry::Vacant(entry) => {
+                        let key = abide_storage::ObjectKey {
+                            namespace,
+                            id: [id; 32],
+                        };
+                        let Ok(db) = store.open_object(key) else {
+                            break;
+                        };
+                        entry.insert(db)
+                    }
+                };
                 let mut now = history.now.clone();
                 if write(db, &mut random, step, &mut now).is_err() {
                     break;
@@ -178,7 +182,7 @@ fn check(disk: &SimDisk, model: &Model, context: &str) -> BTreeMap<u8, Keys> {
             .open_object(key)
             .unwrap_or_else(|error| panic!("{context}: object {id}: {error}"));
         let keys: Keys = db
-            .kv_list(&Default::default())
+            .kv_list(&ListOptions::default())
             .expect("the keys")
             .into_iter()
             .collect();

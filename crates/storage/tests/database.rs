@@ -1,4 +1,5 @@
 //! What users' SQL and keys may do, and what they are told when they may not.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Object files on the real disk: plain SQLite databases for anybody to open.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use abide_storage::{ErrorKind, ObjectKey, RealDisk, Store, StoreOptions};
 use std::sync::Arc;

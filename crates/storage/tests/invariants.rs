@@ -1,8 +1,9 @@
 //! The numbered invariants of the crate's documentation, one by one.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
 
-use abide_storage::{DiskEvent, ErrorKind, ObjectDb, SimDisk, Store};
+use abide_storage::{Disk as _, DiskEvent, ErrorKind, ObjectDb, OpenMode, SimDisk, Store};
 use common::{flush, key, manual, open, read_file, segments, threaded, try_manual};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +55,6 @@ fn s3_an_object_file_never_holds_what_is_not_durable() {
     for _ in 0..50 {
         std::thread::yield_now();
         let crashed = disk.after_kill();
-        use abide_storage::{Disk as _, OpenMode};
         assert!(crashed.open(&path, OpenMode::Existing).is_err());
     }
     disk.release_syncs();
@@ -109,7 +109,6 @@ fn s5_a_hole_in_the_commit_numbers_quarantines_that_object_and_no_other() {
     // Somebody puts an old copy of one object's file back.
     let disk = disk.after_kill();
     {
-        use abide_storage::{Disk as _, OpenMode};
         let file = disk.open(&path, OpenMode::Existing).unwrap();
         file.set_len(0).unwrap();
         file.write_at(&old, 0).unwrap();
@@ -173,8 +172,8 @@ fn s7_a_damaged_or_missing_segment_in_the_middle_is_refused() {
         let disk = SimDisk::new();
         let store = manual(&disk);
         let db = open(&store, 1);
-        for i in 0..40 {
-            db.kv_put(&format!("{i}"), &vec![i as u8; 60_000]).unwrap();
+        for i in 0..40_u8 {
+            db.kv_put(&format!("{i}"), &vec![i; 60_000]).unwrap();
             db.commit().unwrap();
             flush(&store);
             store.keep_house().unwrap();
@@ -192,7 +191,6 @@ fn s7_a_damaged_or_missing_segment_in_the_middle_is_refused() {
         assert!(error.to_string().contains("damaged"), "{error}");
     }
     let (disk, used) = build();
-    use abide_storage::Disk as _;
     disk.remove(&used[1]).unwrap();
     let error = try_manual(&disk).unwrap_err();
     assert!(error.to_string().contains("damaged"), "{error}");
@@ -388,7 +386,9 @@ fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns(
         let object = db.get_or_insert_with(|| open(&store, 1));
         let value = i.to_string();
         object.kv_put("k", value.as_bytes()).unwrap();
-        object.kv_put(&format!("large {i}"), &[7; 20_000]).unwrap();
+        object
+            .kv_put(&format!("large {i}"), &vec![7; 20_000])
+            .unwrap();
         match object.commit() {
             Ok(_) => {
                 flush(&store);
@@ -452,7 +452,6 @@ fn a_directory_that_has_files_but_no_manifest_is_refused() {
     put(&open(&store, 1), "1");
     store.close().unwrap();
     drop(store);
-    use abide_storage::Disk as _;
     disk.remove(&Path::new(common::DIR).join("MANIFEST"))
         .unwrap();
     let error = try_manual(&disk).unwrap_err();

@@ -1,5 +1,6 @@
 //! Random SQL on the engine beside the same SQL on a plain SQLite database: they must never differ, whatever
 //! checkpoints, evictions, kills and rollbacks come between.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod common;
 

@@ -128,6 +128,7 @@ impl SimDisk {
     }
 
     /// The disk as it is found after a loss of power: un-synced sectors and names survive or not, as `seed` says.
+    #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
         let state = self.state();
         let mut random = SplitMix(seed);
@@ -154,6 +155,7 @@ impl SimDisk {
     }
 
     /// A copy of the disk, as if the process had been killed but not the machine.
+    #[must_use]
     pub fn after_kill(&self) -> Self {
         let state = self.state();
         let files = state
@@ -357,7 +359,7 @@ impl Disk for SimDisk {
         // One step of the name log replaces, the next removes: a crash between them leaves both names, never none.
         state.set_name(to, Some(inode));
         state.set_name(from, None);
-        state.files[inode].path = to.to_owned();
+        to.clone_into(&mut state.files[inode].path);
         Ok(())
     }
 
