@@ -1,6 +1,7 @@
 //! What every bench is given: the common options, a directory of its own on a real disk, the printer.
 
 use std::{
+    cell::RefCell,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,6 +13,7 @@ use clap::{Args, ValueEnum};
 use crate::{
     figures,
     probe::{self, DiskLatency},
+    process::{self, Owned},
     report::{Measurement, Report},
 };
 
@@ -25,6 +27,20 @@ pub(crate) enum Side {
     /// Only the peer.
     Peer,
 }
+
+/// Whether low-priority processes keep the CPUs from going idle while both sides are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeepAwake {
+    /// If it makes the disk's sync much faster here: see the README.
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// A sync slower than this may be an idle CPU that sees the disk's answer late.
+const SUSPECT_SYNC_US: f64 = 1_000.0;
+/// By how much a sync must get faster for the CPUs to be kept awake.
+const WORTHWHILE: f64 = 3.0;
 
 /// The options that all benches share.
 #[derive(Args, Clone, Debug)]
@@ -45,6 +61,9 @@ pub(crate) struct Settings {
     /// Which sides run.
     #[arg(long, global = true, value_enum, default_value_t = Side::Both)]
     side: Side,
+    /// Keep the CPUs awake where an idle virtual CPU sees the disk's answers late.
+    #[arg(long, global = true, value_enum, default_value_t = KeepAwake::Auto)]
+    keep_awake: KeepAwake,
 }
 
 /// The run's directory, options and printer.
@@ -52,6 +71,7 @@ pub(crate) struct Context {
     settings: Settings,
     dir: PathBuf,
     report: Report,
+    spinners: RefCell<Vec<Owned>>,
 }
 
 impl Context {
@@ -69,6 +89,7 @@ impl Context {
             settings,
             dir,
             report,
+            spinners: RefCell::default(),
         })
     }
 
@@ -103,18 +124,34 @@ impl Context {
         self.settings.side != Side::Ours
     }
 
-    /// Latency of `fdatasync` on the measured disk, now.
+    /// Latency of `fdatasync` on the measured disk, now. Keeps the CPUs awake from here on if that is needed.
     pub(crate) fn probe(&self) -> Result<DiskLatency> {
-        probe::fdatasync(&self.dir)
+        let mut spinners = self.spinners.borrow_mut();
+        let found = probe::fdatasync(&self.dir, !spinners.is_empty())?;
+        if self.settings.keep_awake == KeepAwake::Off
+            || !spinners.is_empty()
+            || found.p50_us < SUSPECT_SYNC_US
+        {
+            return Ok(found);
+        }
+        for _ in 0..process::cores() {
+            spinners.push(Owned::ourselves("awake", &self.dir, 0)?);
+        }
+        let awake = probe::fdatasync(&self.dir, true)?;
+        if awake.p50_us * WORTHWHILE > found.p50_us {
+            spinners.clear();
+            return Ok(found);
+        }
+        self.report.say(&format!(
+            "idle CPUs see the disk's answers late here (fdatasync {:.0} us, awake {:.0} us): low-priority processes keep them \
+             awake for both sides; --keep-awake off measures without",
+            found.p50_us, awake.p50_us
+        ));
+        Ok(awake)
     }
 
     pub(crate) fn print(&self, measurement: &Measurement) {
         self.report.print(measurement);
-    }
-
-    /// A sentence for people; kept out of the JSON lines.
-    pub(crate) fn say(&self, text: &str) {
-        self.report.say(text);
     }
 
     /// Runs the sides in turns, `rounds` slices each, and returns the median of each figure.

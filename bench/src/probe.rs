@@ -21,9 +21,11 @@ const MAX_TIME: Duration = Duration::from_millis(400);
 pub(crate) struct DiskLatency {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
+    /// The CPUs were kept from going idle, now and for what is measured next.
+    pub(crate) kept_awake: bool,
 }
 
-pub(crate) fn fdatasync(dir: &Path) -> Result<DiskLatency> {
+pub(crate) fn fdatasync(dir: &Path, kept_awake: bool) -> Result<DiskLatency> {
     let path = dir.join("fdatasync-probe");
     let file = OpenOptions::new()
         .create(true)
@@ -46,5 +48,9 @@ pub(crate) fn fdatasync(dir: &Path) -> Result<DiskLatency> {
     }
     fs::remove_file(&path)?;
     let [p50_us, p99_us] = latencies.percentiles_us([50.0, 99.0]);
-    Ok(DiskLatency { p50_us, p99_us })
+    Ok(DiskLatency {
+        p50_us,
+        p99_us,
+        kept_awake,
+    })
 }

@@ -96,6 +96,9 @@ impl Measurement {
         line.insert("unit".into(), json!(self.unit.text()));
         line.insert("fdatasync_p50_us".into(), json!(rounded(self.disk.p50_us)));
         line.insert("fdatasync_p99_us".into(), json!(rounded(self.disk.p99_us)));
+        if self.disk.kept_awake {
+            line.insert("cpus_kept_awake".into(), json!(true));
+        }
         if let Some((name, value)) = self.peer {
             line.insert("peer".into(), json!(name));
             line.insert("peer_value".into(), json!(rounded(value)));
@@ -157,6 +160,7 @@ impl Report {
         }
     }
 
+    /// A sentence for people; kept out of the JSON lines.
     pub(crate) fn say(&self, text: &str) {
         if self.json {
             eprintln!("{text}");
@@ -192,6 +196,7 @@ mod tests {
     const DISK: DiskLatency = DiskLatency {
         p50_us: 50.04,
         p99_us: 99.0,
+        kept_awake: false,
     };
 
     #[test]

@@ -13,13 +13,26 @@ fn bench(arguments: &[&str]) -> Vec<Value> {
         .arg(dir.path())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let lines = String::from_utf8(output.stdout).unwrap();
-    let measurements: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let measurements: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(!measurements.is_empty(), "{arguments:?} measured nothing");
     for line in &measurements {
-        assert!(line["name"].is_string() && line["unit"].is_string(), "{line}");
-        assert!(line["ours"].is_number() && line["fdatasync_p50_us"].is_number(), "{line}");
+        assert!(
+            line["name"].is_string() && line["unit"].is_string(),
+            "{line}"
+        );
+        assert!(
+            line["ours"].is_number() && line["fdatasync_p50_us"].is_number(),
+            "{line}"
+        );
     }
     measurements
 }
@@ -31,7 +44,11 @@ fn without_workerd(arguments: &[&str]) -> Vec<Value> {
 #[test]
 fn commits_are_measured_beside_a_file_per_object() {
     let lines = bench(&["commits", "--objects", "3", "--inflight", "4"]);
-    assert!(lines[0]["peer"].is_string() && lines[0]["peer_value"].is_number() && lines[0]["ratio"].is_number());
+    assert!(
+        lines[0]["peer"].is_string()
+            && lines[0]["peer_value"].is_number()
+            && lines[0]["ratio"].is_number()
+    );
 }
 
 #[test]
@@ -64,5 +81,13 @@ fn recovery_is_measured_after_the_writer_was_killed() {
 
 #[test]
 fn children_are_fetched_one_by_one_and_with_a_join() {
-    bench(&["n-plus-one", "--parents", "3", "--children", "2", "--times", "2"]);
+    bench(&[
+        "n-plus-one",
+        "--parents",
+        "3",
+        "--children",
+        "2",
+        "--times",
+        "2",
+    ]);
 }

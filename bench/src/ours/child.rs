@@ -20,6 +20,8 @@ pub(crate) enum Role {
     Counter,
     /// Touches objects; the line is resident bytes before and after.
     Memory,
+    /// Spins at the lowest priority.
+    Awake,
     /// Fills the log and dies without warning.
     Recovery,
 }
@@ -41,8 +43,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match options.role {
         Role::Counter => node::serve_counter(&options.data),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
+        Role::Awake => spin(),
         Role::Recovery => {
             recovery::write_and_die(&options.data, options.objects, options.log_bytes)
         }
     }
+}
+
+/// Keeps a CPU from going idle until the owner ends; gives way to everything else.
+fn spin() -> Result<()> {
+    const LOWEST: i32 = 19;
+    rustix::process::nice(LOWEST)?;
+    let owner = std::thread::spawn(node::wait_for_owner);
+    while !owner.is_finished() {
+        std::hint::spin_loop();
+    }
+    Ok(())
 }
