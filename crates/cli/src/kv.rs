@@ -19,6 +19,8 @@ use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::ge
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::json::Json as Stored;
+
 /// The name under which the class is registered.
 pub(crate) const BINDING: &str = "KV";
 
@@ -39,7 +41,7 @@ pub(crate) struct Kv {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     key: String,
-    value: Value,
+    value: Stored,
 }
 
 /// Entries in key order, and where the next page starts.
@@ -64,15 +66,16 @@ impl DurableObject for Kv {
     }
 }
 
+#[allow(unreachable_pub, reason = "the methods that others may call are the `pub` ones")]
 #[rpc]
 impl Kv {
     /// Sets a key.
-    pub async fn put(&self, key: String, value: Value) -> Result<()> {
+    pub async fn put(&self, key: String, value: Stored) -> Result<()> {
         self.state.storage().put(&key, &value)
     }
 
     /// The value of a key.
-    pub async fn get(&self, key: String) -> Result<Option<Value>> {
+    pub async fn get(&self, key: String) -> Result<Option<Stored>> {
         self.state.storage().get(&key)
     }
 
@@ -119,13 +122,13 @@ async fn write(
     UrlPath(path): UrlPath<KeyPath>,
     JsonBody(value): JsonBody<Value>,
 ) -> Result<StatusCode, ApiError> {
-    object(&env, &path.object)?.put(path.key, value).await?.map_err(refused)?;
+    object(&env, &path.object)?.put(path.key, Stored(value)).await?.map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn read(Shared(env): Shared<Env>, UrlPath(path): UrlPath<KeyPath>) -> Result<Json<Value>, ApiError> {
     match object(&env, &path.object)?.get(path.key).await?.map_err(refused)? {
-        Some(value) => Ok(Json(value)),
+        Some(Stored(value)) => Ok(Json(value)),
         None => Err(no_such_key()),
     }
 }

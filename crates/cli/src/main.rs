@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod data;
+mod json;
 mod kv;
 mod objects;
 mod sql;

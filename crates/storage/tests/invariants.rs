@@ -35,35 +35,52 @@ fn offset(end: u64) -> u64 {
     4096 + end - 1
 }
 
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !done() {
+        assert!(begun.elapsed().as_secs() < 60, "{what} never came");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+fn put_durably(store: &Store, db: &ObjectDb, value: &str) {
+    let lsn = put(db, value);
+    wait_until("durability", || store.durable() >= lsn);
+}
+
+fn checkpoint_beside(store: &Store) -> std::thread::JoinHandle<abide_storage::Result<()>> {
+    let store = store.clone();
+    std::thread::spawn(move || store.checkpoint())
+}
+
 #[test]
 fn s3_an_object_file_never_holds_what_is_not_durable() {
     let disk = SimDisk::new();
     let store = threaded(&disk);
     let db = open(&store, 1);
-    let lsn = put(&db, "durable");
-    while store.durable() < lsn {
-        std::thread::yield_now();
-    }
+    let path = store.object_path(key(&store, 1)).unwrap();
+    put_durably(&store, &db, "durable");
     disk.hold_syncs();
-    put(&db, "not durable");
-    let checkpoint = std::thread::spawn({
-        let store = store.clone();
-        move || store.checkpoint()
+    let first = put(&db, "first");
+    wait_until("the first group", || {
+        store.stats().unsynced_bytes > 0 && disk.used() > 0
     });
-    // The checkpoint waits for the log; it cannot have written the file.
-    let path = store.object_path(key_of(&store)).unwrap();
+    let checkpoint = checkpoint_beside(&store);
+    // The checkpoint waits for the first group. A second commit comes, and then only the first becomes durable.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    put(&db, "second");
+    let missing = || disk.open(&path, OpenMode::Existing).is_err();
+    assert!(missing());
+    disk.allow_syncs(1);
+    wait_until("the first group's end", || store.durable() >= first);
+    // What the checkpoint finds now has the second commit, so it waits again before it touches the file.
     for _ in 0..50 {
-        std::thread::yield_now();
-        let crashed = disk.after_kill();
-        assert!(crashed.open(&path, OpenMode::Existing).is_err());
+        assert!(missing());
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     disk.release_syncs();
     checkpoint.join().unwrap().unwrap();
     assert!(!read_file(&disk, &path).is_empty());
-}
-
-fn key_of(store: &Store) -> abide_storage::ObjectKey {
-    key(store, 1)
 }
 
 #[test]
@@ -87,6 +104,32 @@ fn s4_the_first_image_behind_a_checkpoint_is_full_so_a_torn_file_is_mended() {
     let store = manual(&killed);
     let db = open(&store, 1);
     assert_eq!(get(&db).as_deref(), Some("behind"));
+    assert_eq!(db.kv_get("other").unwrap().unwrap(), [3; 500]);
+}
+
+#[test]
+fn s4_a_commit_during_a_checkpoint_does_not_build_on_what_the_checkpoint_gives_back() {
+    let disk = SimDisk::new();
+    let store = threaded(&disk);
+    let db = open(&store, 1);
+    let path = store.object_path(key(&store, 1)).unwrap();
+    db.kv_put("other", &[3; 500]).unwrap();
+    put_durably(&store, &db, "before");
+    disk.hold_syncs();
+    let checkpoint = checkpoint_beside(&store);
+    wait_until("the file's write", || {
+        disk.open(&path, OpenMode::Existing)
+            .is_ok_and(|f| f.len().unwrap() > 0)
+    });
+    let during = put(&db, "during");
+    disk.release_syncs();
+    checkpoint.join().unwrap().unwrap();
+    wait_until("durability", || store.durable() >= during);
+    drop(db);
+    assert_eq!(get(&open(&store, 1)).as_deref(), Some("during"));
+    let store = manual(&disk.after_kill());
+    let db = open(&store, 1);
+    assert_eq!(get(&db).as_deref(), Some("during"));
     assert_eq!(db.kv_get("other").unwrap().unwrap(), [3; 500]);
 }
 

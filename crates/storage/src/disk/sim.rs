@@ -36,7 +36,8 @@ struct State {
     capacity: Option<u64>,
     used: u64,
     syncs_fail: bool,
-    syncs_held: bool,
+    /// Syncs of files wait, but for so many.
+    syncs_held: Option<u64>,
     events: Option<Vec<DiskEvent>>,
 }
 
@@ -108,12 +109,20 @@ impl SimDisk {
 
     /// Makes every sync of a file wait until [`Self::release_syncs`].
     pub fn hold_syncs(&self) {
-        self.state().syncs_held = true;
+        self.state().syncs_held = Some(0);
+    }
+
+    /// Lets so many syncs pass that wait, or will.
+    pub fn allow_syncs(&self, count: u64) {
+        if let Some(allowed) = &mut self.state().syncs_held {
+            *allowed += count;
+        }
+        self.0.syncs.notify_all();
     }
 
     /// Lets waiting syncs go on.
     pub fn release_syncs(&self) {
-        self.state().syncs_held = false;
+        self.state().syncs_held = None;
         self.0.syncs.notify_all();
     }
 
@@ -140,12 +149,16 @@ impl SimDisk {
                 None => names.remove(&change.path),
             };
         }
-        let files = state.files.iter().map(|f| f.crashed(&mut random)).collect();
+        let files: Vec<Inode> = state.files.iter().map(|f| f.crashed(&mut random)).collect();
+        let used = names
+            .values()
+            .map(|&inode| files[inode].data.len() as u64)
+            .sum();
         let after = State {
             dirs: state.dirs.clone(),
             names,
             files,
-            used: state.used,
+            used,
             ..State::default()
         };
         Self(Arc::new(Shared {
@@ -473,13 +486,16 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
-        while state.syncs_held {
+        while state.syncs_held == Some(0) {
             state = self
                 .disk
                 .0
                 .syncs
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(allowed) = &mut state.syncs_held {
+            *allowed -= 1;
         }
         let path = state.files[self.inode].path.clone();
         state.change(|| DiskEvent::Sync(path))?;
