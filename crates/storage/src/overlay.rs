@@ -94,26 +94,23 @@ impl Pages {
         for _ in 0..entries {
             let (entry, rest) = Entry::decode(payload).ok_or("a page entry cannot be read")?;
             payload = rest;
-            let (base, full_at) = match self.overlay.get(&entry.page_no) {
-                _ if entry.full => (&ZERO_PAGE, record),
-                Some(old) => (&*old.image, old.full_at),
-                None => {
-                    return Err(format!(
-                        "page {} has a change but no image before it",
-                        entry.page_no
-                    ));
-                }
-            };
-            let mut image = *base;
-            entry.apply(&mut image);
-            self.overlay.insert(
-                entry.page_no,
-                OverlayPage {
-                    image: Arc::new(image),
+            if entry.full {
+                let mut image = Arc::new(ZERO_PAGE);
+                entry.apply(Arc::make_mut(&mut image));
+                let page = OverlayPage {
+                    image,
                     lsn: end,
-                    full_at,
-                },
-            );
+                    full_at: record,
+                };
+                self.overlay.insert(entry.page_no, page);
+                continue;
+            }
+            let page = self.overlay.get_mut(&entry.page_no);
+            let page = page.ok_or_else(|| {
+                format!("page {} has a change but no image before it", entry.page_no)
+            })?;
+            entry.apply(Arc::make_mut(&mut page.image));
+            page.lsn = end;
         }
         self.commit = commit;
         self.newest = end;

@@ -12,6 +12,7 @@ use super::segment::{FoundHeader, HEADER_BLOCK, SegmentHeader, file_name, number
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>> {
 /// One transaction as it stands in the log.
 pub(crate) struct Logged<'a> {
     /// The headers and payloads of its records.
-    pub(crate) parts: &'a [(Header, Vec<u8>)],
+    pub(crate) parts: &'a [(Header, Cow<'a, [u8]>)],
     /// The position behind its last record.
     pub(crate) end: Lsn,
 }
@@ -101,13 +102,18 @@ pub(crate) fn replay(
             Some(first) => Err(damaged(first, redo, "the segment before it is missing")),
         };
     };
-    let mut parts = Vec::new();
+    // The parts of a chain that goes on in the next segment.
+    let mut carried: Vec<(Header, Vec<u8>)> = Vec::new();
     for (index, segment) in used.iter().enumerate().skip(start) {
         let next = used.get(index + 1);
         let (Some(first), FoundHeader::Valid(header)) = (segment.first(), segment.header) else {
             continue;
         };
         let bytes = read_all(segment)?;
+        let mut parts: Vec<(Header, Cow<'_, [u8]>)> = carried
+            .drain(..)
+            .map(|(h, payload)| (h, Cow::Owned(payload)))
+            .collect();
         let mut cursor = Cursor {
             bytes: &bytes,
             first,
@@ -126,7 +132,7 @@ pub(crate) fn replay(
                 break;
             };
             let last = header.last_part;
-            parts.push((header, payload.to_vec()));
+            parts.push((header, Cow::Borrowed(payload)));
             if last {
                 take(&Logged {
                     parts: &parts,
@@ -162,6 +168,11 @@ pub(crate) fn replay(
                 refuse_lost_header(segments, cursor.at, Some((segment.number, header.epoch)))?;
             }
         }
+        carried.extend(
+            parts
+                .into_iter()
+                .map(|(h, payload)| (h, payload.into_owned())),
+        );
     }
     Ok(end)
 }
