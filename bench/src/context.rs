@@ -135,7 +135,7 @@ impl Context {
             return Ok(found);
         }
         for _ in 0..process::cores() {
-            spinners.push(Owned::ourselves("awake", &self.dir, 0)?);
+            spinners.push(Owned::spinner()?);
         }
         let awake = probe::fdatasync(&self.dir, true)?;
         if awake.p50_us * WORTHWHILE > found.p50_us {
@@ -143,7 +143,7 @@ impl Context {
             return Ok(found);
         }
         self.report.say(&format!(
-            "idle CPUs see the disk's answers late here (fdatasync {:.0} us, awake {:.0} us): low-priority processes keep them \
+            "idle CPUs see the disk's answers late here (fdatasync {:.0} us, awake {:.0} us): processes of the idle class keep them \
              awake for both sides; --keep-awake off measures without",
             found.p50_us, awake.p50_us
         ));

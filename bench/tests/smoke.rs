@@ -1,4 +1,5 @@
 //! Each bench runs at a tiny size and prints what the README promises. Nothing here looks at time.
+#![allow(clippy::unwrap_used)] // helpers of tests
 
 use std::process::Command;
 

@@ -31,7 +31,9 @@ pub enum Invalid {
     #[error("Columns are 1 to {MAX_COLUMNS} different letters from A to Z, such as ABCDEF.")]
     Columns,
     /// The occupant's name.
-    #[error("An occupant is a name of 1 to {MAX_OCCUPANT_CHARS} characters without control characters.")]
+    #[error(
+        "An occupant is a name of 1 to {MAX_OCCUPANT_CHARS} characters without control characters."
+    )]
     Occupant,
 }
 
@@ -59,13 +61,20 @@ impl Flight {
     /// Reads a flight and a date. `ba117` and `BA117` are one flight.
     pub fn parse(designator: &str, date: &str) -> Result<Self, Invalid> {
         let length_fits = (1..=MAX_FLIGHT_CHARS).contains(&designator.len());
-        if !length_fits || !designator.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        if !length_fits
+            || !designator
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        {
             return Err(Invalid::Flight);
         }
         if !is_date(date) {
             return Err(Invalid::Date);
         }
-        Ok(Self { designator: designator.to_ascii_uppercase(), date: date.to_owned() })
+        Ok(Self {
+            designator: designator.to_ascii_uppercase(),
+            date: date.to_owned(),
+        })
     }
 
     /// The flight's designator, such as `BA117`.
@@ -99,18 +108,26 @@ impl Cabin {
             return Err(Invalid::Rows);
         }
         let letters = columns.as_bytes();
-        let unlike = letters.iter().enumerate().all(|(i, letter)| !letters[..i].contains(letter));
+        let unlike = letters
+            .iter()
+            .enumerate()
+            .all(|(i, letter)| !letters[..i].contains(letter));
         let length_fits = (1..=MAX_COLUMNS).contains(&letters.len());
         if !length_fits || !unlike || !letters.iter().all(u8::is_ascii_uppercase) {
             return Err(Invalid::Columns);
         }
-        Ok(Self { rows, columns: columns.to_owned() })
+        Ok(Self {
+            rows,
+            columns: columns.to_owned(),
+        })
     }
 
     /// Every seat: its row, its place in the row, its label such as `14C`.
     pub fn seats(&self) -> impl Iterator<Item = (u32, u32, String)> + '_ {
         (1..=self.rows).flat_map(move |row| {
-            (1..).zip(self.columns.chars()).map(move |(place, letter)| (row, place, format!("{row}{letter}")))
+            (1..)
+                .zip(self.columns.chars())
+                .map(move |(place, letter)| (row, place, format!("{row}{letter}")))
         })
     }
 }
@@ -119,7 +136,11 @@ impl Cabin {
 pub fn occupant(name: &str) -> Result<&str, Invalid> {
     let name = name.trim();
     let length_fits = (1..=MAX_OCCUPANT_CHARS).contains(&name.chars().count());
-    if length_fits && !name.chars().any(char::is_control) { Ok(name) } else { Err(Invalid::Occupant) }
+    if length_fits && !name.chars().any(char::is_control) {
+        Ok(name)
+    } else {
+        Err(Invalid::Occupant)
+    }
 }
 
 /// True for a day of the Gregorian calendar as `YYYY-MM-DD`.
@@ -128,9 +149,17 @@ fn is_date(text: &str) -> bool {
         return false;
     };
     let number = |digits: &[u8]| {
-        digits.iter().try_fold(0_u32, |sum, digit| digit.is_ascii_digit().then(|| sum * 10 + u32::from(digit - b'0')))
+        digits.iter().try_fold(0_u32, |sum, digit| {
+            digit
+                .is_ascii_digit()
+                .then(|| sum * 10 + u32::from(digit - b'0'))
+        })
     };
-    let (Some(year), Some(month), Some(day)) = (number(&[y1, y2, y3, y4]), number(&[m1, m2]), number(&[d1, d2])) else {
+    let (Some(year), Some(month), Some(day)) = (
+        number(&[y1, y2, y3, y4]),
+        number(&[m1, m2]),
+        number(&[d1, d2]),
+    ) else {
         return false;
     };
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -150,11 +179,29 @@ mod tests {
 
     #[test]
     fn a_flight_is_a_designator_and_a_day_that_exists() {
-        assert_eq!(Flight::parse("ba117", "2028-02-29").unwrap().to_string(), "BA117/2028-02-29");
+        assert_eq!(
+            Flight::parse("ba117", "2028-02-29").unwrap().to_string(),
+            "BA117/2028-02-29"
+        );
         for designator in ["", "BA 117", "BA/117", "Ü1", "ABCDEFGHIJKLMNOPQ"] {
-            assert_eq!(Flight::parse(designator, "2026-12-01"), Err(Invalid::Flight), "{designator}");
+            assert_eq!(
+                Flight::parse(designator, "2026-12-01"),
+                Err(Invalid::Flight),
+                "{designator}"
+            );
         }
-        for date in ["", "2026-12-1", "2026-13-01", "2026-00-10", "2026-04-31", "2027-02-29", "1900-02-29", "20261201", "2026-12-0x", "٢٠٢٦-12-01"] {
+        for date in [
+            "",
+            "2026-12-1",
+            "2026-13-01",
+            "2026-00-10",
+            "2026-04-31",
+            "2027-02-29",
+            "1900-02-29",
+            "20261201",
+            "2026-12-0x",
+            "٢٠٢٦-12-01",
+        ] {
             assert_eq!(Flight::parse("BA117", date), Err(Invalid::Date), "{date}");
         }
     }

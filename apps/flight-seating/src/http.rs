@@ -20,7 +20,9 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Assigned, Cabin, Created, Flight, FlightSeating, Invalid, Seat, SeatingError, occupant};
+use crate::{
+    Assigned, Cabin, Created, Flight, FlightSeating, Invalid, Seat, SeatingError, occupant,
+};
 
 const PAGE: &str = include_str!("cabin.html");
 
@@ -92,7 +94,9 @@ async fn assign(
     let flight = Flight::parse(&path.flight, &path.date)?;
     let occupant = occupant(&body.occupant)?.to_owned();
     let seat = path.seat.to_ascii_uppercase();
-    Ok(Json(seating(&env, &flight).assign_seat(seat, occupant).await??))
+    Ok(Json(
+        seating(&env, &flight).assign_seat(seat, occupant).await??,
+    ))
 }
 
 async fn read(
@@ -108,25 +112,43 @@ async fn read(
         Json(seat_map(&flight, seats)).into_response()
     };
     // One address, two forms: a cache must not give a program the page.
-    Ok(([(header::VARY, "Accept"), (header::CACHE_CONTROL, "no-store")], answer).into_response())
+    Ok((
+        [
+            (header::VARY, "Accept"),
+            (header::CACHE_CONTROL, "no-store"),
+        ],
+        answer,
+    )
+        .into_response())
 }
 
 async fn page() -> impl IntoResponse {
-    let headers = [(header::CONTENT_SECURITY_POLICY, PAGE_POLICY), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
     (headers, Html(PAGE))
 }
 
 /// Browsers that open an address name HTML; programs, and the page's own script, do not.
 fn wants_page(headers: &HeaderMap) -> bool {
-    headers.get_all(header::ACCEPT).iter().any(|accept| accept.to_str().is_ok_and(|text| text.contains("text/html")))
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .any(|accept| accept.to_str().is_ok_and(|text| text.contains("text/html")))
 }
 
 fn seating(env: &Env, flight: &Flight) -> Stub<FlightSeating> {
-    env.object::<FlightSeating>().get_by_name(&flight.to_string())
+    env.object::<FlightSeating>()
+        .get_by_name(&flight.to_string())
 }
 
 fn seat_map(flight: &Flight, seats: Vec<Seat>) -> SeatMap {
-    SeatMap { flight: flight.designator().to_owned(), date: flight.date().to_owned(), seats }
+    SeatMap {
+        flight: flight.designator().to_owned(),
+        date: flight.date().to_owned(),
+        seats,
+    }
 }
 
 impl From<Invalid> for ApiError {

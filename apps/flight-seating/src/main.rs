@@ -16,6 +16,10 @@ enum Command {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let Command::Serve(args) = Command::parse();
-    abide::Host::from_config(args.load()?).object::<FlightSeating>(BINDING).router(router).serve().await?;
+    abide::Host::from_config(args.load()?)
+        .object::<FlightSeating>(BINDING)
+        .router(router)
+        .serve()
+        .await?;
     Ok(())
 }

@@ -52,7 +52,9 @@ pub struct Assigned {
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
 pub enum SeatingError {
     /// Nobody has made a seat map.
-    #[error("This flight has no seat map. Make one with PUT and {{\"rows\":30,\"columns\":\"ABCDEF\"}}.")]
+    #[error(
+        "This flight has no seat map. Make one with PUT and {{\"rows\":30,\"columns\":\"ABCDEF\"}}."
+    )]
     NoSeatMap,
     /// The flight has another seat map.
     #[error("This flight already has a seat map of another shape; a seat map does not change.")]
@@ -89,17 +91,27 @@ impl FlightSeating {
     }
 
     /// Gives a seat to an occupant, who leaves the seat that they had. What they have already they keep.
-    pub async fn assign_seat(&self, seat: String, occupant: String) -> Result<Assigned, SeatingError> {
+    pub async fn assign_seat(
+        &self,
+        seat: String,
+        occupant: String,
+    ) -> Result<Assigned, SeatingError> {
         if self.cabin()?.is_none() {
             return Err(SeatingError::NoSeatMap);
         }
-        let moved_from = match self.holder(&seat)? {
-            None => return Err(SeatingError::NoSuchSeat(seat)),
-            Some(None) => self.seat(&seat, &occupant)?,
-            Some(Some(holder)) if holder == occupant => None,
-            Some(Some(_)) => return Err(SeatingError::SeatTaken(seat)),
+        let Some(present) = self.find(&seat)? else {
+            return Err(SeatingError::NoSuchSeat(seat));
         };
-        Ok(Assigned { seat, occupant, moved_from })
+        let moved_from = match present.occupant {
+            None => self.seat(&seat, &occupant)?,
+            Some(holder) if holder == occupant => None,
+            Some(_) => return Err(SeatingError::SeatTaken(seat)),
+        };
+        Ok(Assigned {
+            seat,
+            occupant,
+            moved_from,
+        })
     }
 
     /// Every seat, from the front, each row in the order of its columns.
@@ -132,16 +144,20 @@ impl FlightSeating {
                 (),
             )?;
             for (row, place, seat) in cabin.seats() {
-                sql.exec("INSERT INTO seats (seat, row, place) VALUES (?, ?, ?)", (seat, row, place))?;
+                sql.exec(
+                    "INSERT INTO seats (seat, row, place) VALUES (?, ?, ?)",
+                    (seat, row, place),
+                )?;
             }
             storage.put(CABIN, cabin)
         })
     }
 
-    /// `None`: no such seat. `Some(None)`: free.
-    fn holder(&self, seat: &str) -> Result<Option<Option<String>>> {
+    fn find(&self, seat: &str) -> Result<Option<Seat>> {
         let sql = self.state.storage().sql();
-        Ok(sql.exec("SELECT occupant FROM seats WHERE seat = ?", (seat,))?.optional()?)
+        Ok(sql
+            .exec("SELECT seat, occupant FROM seats WHERE seat = ?", (seat,))?
+            .optional()?)
     }
 
     /// Puts the occupant into a free seat. The seat that they had, if they had one.
@@ -151,13 +167,18 @@ impl FlightSeating {
             let sql = storage.sql();
             let left = "UPDATE seats SET occupant = NULL WHERE occupant = ? RETURNING seat";
             let moved_from = sql.exec(left, (occupant,))?.optional()?;
-            sql.exec("UPDATE seats SET occupant = ? WHERE seat = ?", (occupant, seat))?;
+            sql.exec(
+                "UPDATE seats SET occupant = ? WHERE seat = ?",
+                (occupant, seat),
+            )?;
             Ok(moved_from)
         })
     }
 
     fn all(&self) -> Result<Vec<Seat>> {
         let sql = self.state.storage().sql();
-        Ok(sql.exec("SELECT seat, occupant FROM seats ORDER BY row, place", ())?.to_array()?)
+        Ok(sql
+            .exec("SELECT seat, occupant FROM seats ORDER BY row, place", ())?
+            .to_array()?)
     }
 }

@@ -31,13 +31,32 @@ async fn bodies_that_make_no_sense_are_400_and_say_why() {
     ];
     for (body, code) in cases {
         let answer = client.ask(Method::PUT, FLIGHT, body).await;
-        assert_eq!((answer.status, answer.code()), (StatusCode::BAD_REQUEST, code), "{body}");
+        assert_eq!(
+            (answer.status, answer.code()),
+            (StatusCode::BAD_REQUEST, code),
+            "{body}"
+        );
     }
-    assert_eq!(client.get(FLIGHT).await.code(), "no_seat_map", "nothing of that had an effect");
-    client.put(FLIGHT, &json!({ "rows": 1, "columns": "A" })).await;
+    assert_eq!(
+        client.get(FLIGHT).await.code(),
+        "no_seat_map",
+        "nothing of that had an effect"
+    );
+    client
+        .put(FLIGHT, &json!({ "rows": 1, "columns": "A" }))
+        .await;
     for occupant in ["", "   ", "two\nlines", &"x".repeat(101)] {
-        let answer = client.post(&format!("{FLIGHT}/seats/1A"), &json!({ "occupant": occupant })).await;
-        assert_eq!((answer.status, answer.code()), (StatusCode::BAD_REQUEST, "invalid_occupant"), "{occupant:?}");
+        let answer = client
+            .post(
+                &format!("{FLIGHT}/seats/1A"),
+                &json!({ "occupant": occupant }),
+            )
+            .await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (StatusCode::BAD_REQUEST, "invalid_occupant"),
+            "{occupant:?}"
+        );
     }
 }
 
@@ -55,7 +74,11 @@ async fn addresses_that_make_no_sense_are_400_and_say_why() {
     ];
     for (path, code) in cases {
         let answer = client.get(path).await;
-        assert_eq!((answer.status, answer.code()), (StatusCode::BAD_REQUEST, code), "{path}");
+        assert_eq!(
+            (answer.status, answer.code()),
+            (StatusCode::BAD_REQUEST, code),
+            "{path}"
+        );
     }
 }
 
@@ -64,8 +87,14 @@ async fn a_method_that_an_address_does_not_take_is_405_with_those_it_takes() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
     for method in ["DELETE", "BREW"] {
-        let answer = server.client().ask(Method::from_bytes(method.as_bytes()).unwrap(), FLIGHT, "").await;
-        assert_eq!((answer.status, answer.code()), (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"));
+        let answer = server
+            .client()
+            .ask(Method::from_bytes(method.as_bytes()).unwrap(), FLIGHT, "")
+            .await;
+        assert_eq!(
+            (answer.status, answer.code()),
+            (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed")
+        );
         assert_eq!(answer.headers[header::ALLOW], "GET,HEAD,PUT");
     }
 }
@@ -73,27 +102,48 @@ async fn a_method_that_an_address_does_not_take_is_405_with_those_it_takes() {
 #[tokio::test]
 async fn a_body_over_the_limit_is_413_whether_or_not_it_tells_its_length() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(&dir.path().join("data"), &[("ABIDE__SERVER__MAX_BODY_BYTES", "1KiB")]);
+    let server = Server::start_with(
+        &dir.path().join("data"),
+        &[("ABIDE__SERVER__MAX_BODY_BYTES", "1KiB")],
+    );
     let client = server.client();
     let long = json!({ "rows": 1, "columns": "A", "more": "x".repeat(1024) });
     let told = client.put(FLIGHT, &long).await;
-    assert_eq!((told.status, told.code()), (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"));
+    assert_eq!(
+        (told.status, told.code()),
+        (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large")
+    );
 
-    let mut stream = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+    let mut stream = tokio::net::TcpStream::connect(&server.address)
+        .await
+        .unwrap();
     let chunk = format!("400\r\n{}\r\n", " ".repeat(0x400));
-    let head = format!("PUT {FLIGHT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n");
-    stream.write_all(format!("{head}{chunk}{chunk}0\r\n\r\n").as_bytes()).await.unwrap();
+    let head = format!(
+        "PUT {FLIGHT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    );
+    stream
+        .write_all(format!("{head}{chunk}{chunk}0\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("body_too_large"), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 413 ") && answer.contains("body_too_large"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
 async fn a_client_that_goes_away_mid_request_harms_nobody() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
-    for part in ["PUT /fli", "PUT /flights/BA117/2026-12-01 HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n{\"ro"] {
-        let mut stream = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+    for part in [
+        "PUT /fli",
+        "PUT /flights/BA117/2026-12-01 HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n{\"ro",
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(&server.address)
+            .await
+            .unwrap();
         stream.write_all(part.as_bytes()).await.unwrap();
         drop(stream);
     }
@@ -105,10 +155,16 @@ async fn a_client_that_goes_away_mid_request_harms_nobody() {
 async fn the_admin_listener_tells_health_and_figures() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
-    server.client().put(FLIGHT, &json!({ "rows": 1, "columns": "A" })).await;
+    server
+        .client()
+        .put(FLIGHT, &json!({ "rows": 1, "columns": "A" }))
+        .await;
     let admin = server.admin_client();
     assert_eq!(admin.get("/healthz").await.body, json!({ "status": "ok" }));
-    assert_eq!(admin.get("/readyz").await.body, json!({ "status": "ready" }));
+    assert_eq!(
+        admin.get("/readyz").await.body,
+        json!({ "status": "ready" })
+    );
     let metrics = admin.get("/metrics").await;
     let text = metrics.body.as_str().unwrap();
     for expected in [
@@ -122,9 +178,16 @@ async fn the_admin_listener_tells_health_and_figures() {
         assert!(text.contains(expected), "no {expected:?} in:\n{text}");
     }
     let elsewhere = admin.get("/").await;
-    assert_eq!((elsewhere.status, elsewhere.code()), (StatusCode::NOT_FOUND, "not_found"));
+    assert_eq!(
+        (elsewhere.status, elsewhere.code()),
+        (StatusCode::NOT_FOUND, "not_found")
+    );
     let on_clients_port = server.client().get("/metrics").await;
-    assert_eq!(on_clients_port.status, StatusCode::NOT_FOUND, "figures are not for clients");
+    assert_eq!(
+        on_clients_port.status,
+        StatusCode::NOT_FOUND,
+        "figures are not for clients"
+    );
 }
 
 #[tokio::test]
@@ -135,8 +198,14 @@ async fn a_data_directory_in_use_is_refused() {
     let (status, said) = refused(command(&data));
     assert!(!status.success());
     assert!(said.contains("in use") && said.contains("data"), "{said}");
-    let request = Request::get(first.client().url(FLIGHT)).body(Full::<Bytes>::default()).unwrap();
-    assert_eq!(first.client().send(request).await.unwrap().code(), "no_seat_map", "the first is not disturbed");
+    let request = Request::get(first.client().url(FLIGHT))
+        .body(Full::<Bytes>::default())
+        .unwrap();
+    assert_eq!(
+        first.client().send(request).await.unwrap().code(),
+        "no_seat_map",
+        "the first is not disturbed"
+    );
 }
 
 #[tokio::test]
@@ -152,7 +221,12 @@ async fn an_address_in_use_is_refused() {
         .current_dir(dir.path());
     let (status, said) = refused(by_environment);
     assert!(!status.success());
-    assert!(said.contains(&first.address) && said.contains("server.listen") && said.contains("another process"), "{said}");
+    assert!(
+        said.contains(&first.address)
+            && said.contains("server.listen")
+            && said.contains("another process"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -160,8 +234,16 @@ fn settings_that_do_not_exist_or_fit_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     for (name, value, expected) in [
-        ("ABIDE__SERVER__PORT", "80", "ABIDE__SERVER__PORT names no setting"),
-        ("ABIDE__SERVER__REQUEST_TIMEOUT", "soon", "expected a duration"),
+        (
+            "ABIDE__SERVER__PORT",
+            "80",
+            "ABIDE__SERVER__PORT names no setting",
+        ),
+        (
+            "ABIDE__SERVER__REQUEST_TIMEOUT",
+            "soon",
+            "expected a duration",
+        ),
     ] {
         let mut with = command(&data);
         with.env(name, value);
@@ -172,6 +254,9 @@ fn settings_that_do_not_exist_or_fit_are_refused() {
     std::fs::write(dir.path().join("abide.toml"), "[server]\nport = 80\n").unwrap();
     let (status, said) = refused(command(&data));
     assert_eq!(status.code(), Some(1));
-    assert!(said.contains("`server.port` in abide.toml names no setting"), "{said}");
+    assert!(
+        said.contains("`server.port` in abide.toml names no setting"),
+        "{said}"
+    );
     assert!(!data.exists(), "nothing was touched");
 }

@@ -55,7 +55,10 @@ impl Random {
 }
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+    std::env::var(name).map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is not a number"))
+    })
 }
 
 fn path(round: u64, flight: u32) -> String {
@@ -70,20 +73,41 @@ fn seat(index: u32) -> String {
 
 /// One client: gives seats that nobody else asks for to occupants of its own, now and then moving one, until the server
 /// does not answer any more.
-async fn write(http: Client, base: String, who: u32, seats: Arc<AtomicU32>, ledger: Arc<Mutex<Ledger>>, acks: Arc<watch::Sender<u32>>) {
+async fn write(
+    http: Client,
+    base: String,
+    who: u32,
+    seats: Arc<AtomicU32>,
+    ledger: Arc<Mutex<Ledger>>,
+    acks: Arc<watch::Sender<u32>>,
+) {
     for step in 0.. {
         let index = seats.fetch_add(1, Ordering::Relaxed);
         if index >= ROWS * 12 {
             return;
         }
         // Every third write moves the occupant of the one before.
-        let occupant = format!("client {who} passenger {}", if step % 3 == 2 { step - 1 } else { step });
+        let occupant = format!(
+            "client {who} passenger {}",
+            if step % 3 == 2 { step - 1 } else { step }
+        );
         let wanted = seat(index);
-        ledger.lock().expect("no panics").entry(occupant.clone()).or_default().attempted = Some(wanted.clone());
+        ledger
+            .lock()
+            .expect("no panics")
+            .entry(occupant.clone())
+            .or_default()
+            .attempted = Some(wanted.clone());
         let body = json!({ "occupant": occupant }).to_string();
-        match http.try_ask(Method::POST, &format!("{base}/seats/{wanted}"), &body).await {
+        match http
+            .try_ask(Method::POST, &format!("{base}/seats/{wanted}"), &body)
+            .await
+        {
             Ok(answer) if answer.status == StatusCode::OK => {
-                let known = Known { acknowledged: Some(wanted), attempted: None };
+                let known = Known {
+                    acknowledged: Some(wanted),
+                    attempted: None,
+                };
                 ledger.lock().expect("no panics").insert(occupant, known);
                 acks.send_modify(|count| *count += 1);
             }
@@ -96,26 +120,49 @@ async fn write(http: Client, base: String, who: u32, seats: Arc<AtomicU32>, ledg
 /// Compares a flight's seats with what clients know, and settles what they did not know.
 fn check(context: &str, seats: &BTreeMap<String, String>, ledger: &mut Ledger) {
     for (occupant, known) in ledger.iter_mut() {
-        let sits = seats.iter().filter(|(_, name)| *name == occupant).map(|(seat, _)| seat).collect::<Vec<_>>();
+        let sits = seats
+            .iter()
+            .filter(|(_, name)| *name == occupant)
+            .map(|(seat, _)| seat)
+            .collect::<Vec<_>>();
         assert!(sits.len() <= 1, "{context}: {occupant} sits in {sits:?}");
         let sits = sits.first().map(|seat| (*seat).clone());
-        let may_be = sits == known.acknowledged || (known.attempted.is_some() && sits == known.attempted);
-        assert!(may_be, "{context}: {occupant} sits in {sits:?}; known is {known:?}");
-        *known = Known { acknowledged: sits, attempted: None };
+        let may_be =
+            sits == known.acknowledged || (known.attempted.is_some() && sits == known.attempted);
+        assert!(
+            may_be,
+            "{context}: {occupant} sits in {sits:?}; known is {known:?}"
+        );
+        *known = Known {
+            acknowledged: sits,
+            attempted: None,
+        };
     }
     for (seat, occupant) in seats {
-        assert!(ledger.contains_key(occupant), "{context}: nobody ever gave {seat} to {occupant}");
+        assert!(
+            ledger.contains_key(occupant),
+            "{context}: nobody ever gave {seat} to {occupant}"
+        );
     }
 }
 
 async fn read(http: &Client, path: &str) -> BTreeMap<String, String> {
     let answer = http.get(path).await;
-    assert_eq!(answer.status, StatusCode::OK, "an acknowledged seat map is gone: {answer:?}");
+    assert_eq!(
+        answer.status,
+        StatusCode::OK,
+        "an acknowledged seat map is gone: {answer:?}"
+    );
     let seats = answer.body["seats"].as_array().expect("a seat map");
     assert_eq!(seats.len(), (ROWS * 12) as usize);
     seats
         .iter()
-        .filter_map(|entry| Some((entry["seat"].as_str()?.to_owned(), entry["occupant"].as_str()?.to_owned())))
+        .filter_map(|entry| {
+            Some((
+                entry["seat"].as_str()?.to_owned(),
+                entry["occupant"].as_str()?.to_owned(),
+            ))
+        })
         .collect()
 }
 
@@ -134,25 +181,42 @@ async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file
         let http = server.client();
         // What the rounds before left, the newest of them after its kill.
         for (path, ledger) in ledgers.iter_mut().rev().take(2 * FLIGHTS as usize) {
-            check(&format!("round {round}, seed {seed}, {path}"), &read(&http, path).await, ledger);
+            check(
+                &format!("round {round}, seed {seed}, {path}"),
+                &read(&http, path).await,
+                ledger,
+            );
         }
         let acks = Arc::new(watch::channel(0).0);
         let mut writers = Vec::new();
         let mut open = Vec::new();
         for flight in 0..FLIGHTS {
             let base = path(round, flight);
-            let made = http.put(&base, &json!({ "rows": ROWS, "columns": COLUMNS })).await;
+            let made = http
+                .put(&base, &json!({ "rows": ROWS, "columns": COLUMNS }))
+                .await;
             assert_eq!(made.status, StatusCode::CREATED);
             let seats = Arc::new(AtomicU32::new(0));
             let ledger = Arc::new(Mutex::new(Ledger::new()));
             for who in 0..CLIENTS / FLIGHTS {
-                let (seats, ledger, acks) = (Arc::clone(&seats), Arc::clone(&ledger), Arc::clone(&acks));
-                writers.push(tokio::spawn(write(http.clone(), base.clone(), who, seats, ledger, acks)));
+                let (seats, ledger, acks) =
+                    (Arc::clone(&seats), Arc::clone(&ledger), Arc::clone(&acks));
+                writers.push(tokio::spawn(write(
+                    http.clone(),
+                    base.clone(),
+                    who,
+                    seats,
+                    ledger,
+                    acks,
+                )));
             }
             open.push((base, ledger));
         }
         let moment = random.below(MOST_WRITES);
-        acks.subscribe().wait_for(|count| *count >= moment).await.unwrap();
+        acks.subscribe()
+            .wait_for(|count| *count >= moment)
+            .await
+            .unwrap();
         server.kill();
         for writer in writers {
             writer.await.unwrap();
@@ -165,7 +229,11 @@ async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file
     let server = Server::start(&data);
     let http = server.client();
     for (path, ledger) in &mut ledgers {
-        check(&format!("at the end, seed {seed}, {path}"), &read(&http, path).await, ledger);
+        check(
+            &format!("at the end, seed {seed}, {path}"),
+            &read(&http, path).await,
+            ledger,
+        );
     }
     drop(http);
     assert!(server.stop().success(), "a clean stop");
@@ -174,13 +242,22 @@ async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file
     let acknowledged = ledgers
         .values()
         .map(|ledger| {
-            let seated = ledger.iter().filter_map(|(name, known)| Some((known.acknowledged.clone()?, name.clone())));
+            let seated = ledger
+                .iter()
+                .filter_map(|(name, known)| Some((known.acknowledged.clone()?, name.clone())));
             seated.collect::<BTreeSet<_>>()
         })
         .collect::<Vec<_>>();
-    assert_eq!(in_files.len(), acknowledged.len(), "one file for each flight");
+    assert_eq!(
+        in_files.len(),
+        acknowledged.len(),
+        "one file for each flight"
+    );
     for seats in &acknowledged {
-        assert!(in_files.contains(seats), "a flight's file does not hold what was acknowledged");
+        assert!(
+            in_files.contains(seats),
+            "a flight's file does not hold what was acknowledged"
+        );
     }
 }
 
@@ -188,13 +265,20 @@ async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file
 fn seat_maps_in(dir: &Path) -> Vec<BTreeSet<(String, String)>> {
     let mut maps = Vec::new();
     for file in sqlite_files(dir) {
-        let database = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY).expect("a database");
-        let sound: String = database.query_row("PRAGMA integrity_check", (), |row| row.get(0)).expect("an answer");
+        let database = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .expect("a database");
+        let sound: String = database
+            .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+            .expect("an answer");
         assert_eq!(sound, "ok", "{}", file.display());
-        let Ok(mut query) = database.prepare("SELECT seat, occupant FROM seats WHERE occupant IS NOT NULL") else {
+        let Ok(mut query) =
+            database.prepare("SELECT seat, occupant FROM seats WHERE occupant IS NOT NULL")
+        else {
             continue;
         };
-        let rows = query.query_map((), |row| Ok((row.get(0)?, row.get(1)?))).expect("rows");
+        let rows = query
+            .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))
+            .expect("rows");
         maps.push(rows.collect::<Result<_, _>>().expect("rows of text"));
     }
     maps

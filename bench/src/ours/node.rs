@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::ours::objects::{Counter, Family, Table};
 
 /// Longer than any bench: nothing is evicted unless the bench asks for it.
-const NO_EVICTION: Duration = Duration::from_secs(24 * 3600);
+const NO_EVICTION: Duration = Duration::from_hours(24);
 
 fn builder(dir: &Path) -> HostBuilder {
     let options = || ClassOptions {

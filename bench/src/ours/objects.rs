@@ -1,4 +1,5 @@
 //! The objects that the benches talk to.
+#![allow(clippy::unused_async)] // a remote method is async, whether it waits for something or not
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! One SQLite file for each object, in WAL mode with `synchronous=FULL`: what an application builds without us.
 //!
 //! A commit blocks its thread until it is durable, so commits in flight are threads: the peer gets one thread
-//! for each commit in flight (never more than objects), which is the best it can do.
+//! for each commit in flight (never more than objects) unless told otherwise.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -37,18 +37,33 @@ pub(crate) struct Found {
 impl DataArgs {
     /// Opens the directory, which replays its log. Does not make one.
     pub(crate) fn open(&self) -> Result<Data> {
-        let sources = Sources { file: self.config.clone(), listen: None, data: self.data.clone() };
+        let sources = Sources {
+            file: self.config.clone(),
+            listen: None,
+            data: self.data.clone(),
+        };
         let config = Config::load(&sources)?;
         let dir = &config.data.dir;
-        ensure!(dir.is_dir(), "there is no data directory {}; name one with --data", dir.display());
-        let mut entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
-        ensure!(entries.next().is_some(), "{} is empty; name a data directory with --data", dir.display());
+        ensure!(
+            dir.is_dir(),
+            "there is no data directory {}; name one with --data",
+            dir.display()
+        );
+        let mut entries =
+            std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        ensure!(
+            entries.next().is_some(),
+            "{} is empty; name a data directory with --data",
+            dir.display()
+        );
         let options = StoreOptions {
             segment_bytes: config.storage.segment_bytes,
             checkpoint_bytes: config.storage.checkpoint_bytes,
             ..StoreOptions::default()
         };
-        Ok(Data { store: Store::open(Arc::new(RealDisk), dir, options)? })
+        Ok(Data {
+            store: Store::open(Arc::new(RealDisk), dir, options)?,
+        })
     }
 }
 
@@ -58,7 +73,10 @@ impl Data {
         let mut found = Vec::new();
         for (namespace, class) in self.store.namespaces() {
             let keys = self.store.objects(namespace)?;
-            found.extend(keys.into_iter().map(|key| Found { class: class.clone(), key }));
+            found.extend(keys.into_iter().map(|key| Found {
+                class: class.clone(),
+                key,
+            }));
         }
         Ok(found)
     }
@@ -81,10 +99,18 @@ impl Data {
         }
         match matches.as_slice() {
             [one] => Ok(self.store.open_object(one.key)?),
-            [] => bail!("there is no object {wanted:?}; `abide objects list` shows those there are"),
+            [] => {
+                bail!("there is no object {wanted:?}; `abide objects list` shows those there are")
+            }
             several => {
-                let classes = several.iter().map(|object| object.class.as_str()).collect::<Vec<_>>().join(", ");
-                bail!("several classes have an object {wanted:?}: {classes}; say which with --class")
+                let classes = several
+                    .iter()
+                    .map(|object| object.class.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                bail!(
+                    "several classes have an object {wanted:?}: {classes}; say which with --class"
+                )
             }
         }
     }

@@ -23,7 +23,9 @@ impl Serialize for Ref<'_> {
         match self.0 {
             Value::Null => serializer.serialize_none(),
             Value::Array(items) => serializer.collect_seq(items.iter().map(Ref)),
-            Value::Object(members) => serializer.collect_map(members.iter().map(|(name, value)| (name, Ref(value)))),
+            Value::Object(members) => {
+                serializer.collect_map(members.iter().map(|(name, value)| (name, Ref(value))))
+            }
             Value::Bool(_) | Value::Number(_) | Value::String(_) => self.0.serialize(serializer),
         }
     }

@@ -66,7 +66,10 @@ impl DurableObject for Kv {
     }
 }
 
-#[allow(unreachable_pub, reason = "the methods that others may call are the `pub` ones")]
+#[allow(
+    unreachable_pub,
+    reason = "the methods that others may call are the `pub` ones"
+)]
 #[rpc]
 impl Kv {
     /// Sets a key.
@@ -96,9 +99,15 @@ impl Kv {
         };
         let found = self.state.storage().list(&options)?;
         let more = found.len() > limit;
-        let entries =
-            found.into_iter().take(limit).map(|(key, value)| Entry { key, value }).collect::<Vec<_>>();
-        let next = entries.last().filter(|_| more).map(|entry| entry.key.clone());
+        let entries = found
+            .into_iter()
+            .take(limit)
+            .map(|(key, value)| Entry { key, value })
+            .collect::<Vec<_>>();
+        let next = entries
+            .last()
+            .filter(|_| more)
+            .map(|entry| entry.key.clone());
         Ok(Page { entries, next })
     }
 }
@@ -122,19 +131,36 @@ async fn write(
     UrlPath(path): UrlPath<KeyPath>,
     JsonBody(value): JsonBody<Value>,
 ) -> Result<StatusCode, ApiError> {
-    object(&env, &path.object)?.put(path.key, Stored(value)).await?.map_err(refused)?;
+    object(&env, &path.object)?
+        .put(path.key, Stored(value))
+        .await?
+        .map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn read(Shared(env): Shared<Env>, UrlPath(path): UrlPath<KeyPath>) -> Result<Json<Value>, ApiError> {
-    match object(&env, &path.object)?.get(path.key).await?.map_err(refused)? {
+async fn read(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<KeyPath>,
+) -> Result<Json<Value>, ApiError> {
+    match object(&env, &path.object)?
+        .get(path.key)
+        .await?
+        .map_err(refused)?
+    {
         Some(Stored(value)) => Ok(Json(value)),
         None => Err(no_such_key()),
     }
 }
 
-async fn remove(Shared(env): Shared<Env>, UrlPath(path): UrlPath<KeyPath>) -> Result<StatusCode, ApiError> {
-    if object(&env, &path.object)?.delete(path.key).await?.map_err(refused)? {
+async fn remove(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<KeyPath>,
+) -> Result<StatusCode, ApiError> {
+    if object(&env, &path.object)?
+        .delete(path.key)
+        .await?
+        .map_err(refused)?
+    {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(no_such_key())
@@ -146,10 +172,18 @@ async fn list(
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Page>, ApiError> {
-    if wanted.limit.is_some_and(|limit| !(1..=MAX_PAGE).contains(&limit)) {
-        return Err(ApiError::bad_request("invalid_query", format!("limit is from 1 to {MAX_PAGE}.")));
+    if wanted
+        .limit
+        .is_some_and(|limit| !(1..=MAX_PAGE).contains(&limit))
+    {
+        return Err(ApiError::bad_request(
+            "invalid_query",
+            format!("limit is from 1 to {MAX_PAGE}."),
+        ));
     }
-    Ok(Json(object(&env, &name)?.list(wanted).await?.map_err(refused)?))
+    Ok(Json(
+        object(&env, &name)?.list(wanted).await?.map_err(refused)?,
+    ))
 }
 
 fn object(env: &Env, name: &str) -> Result<Stub<Kv>, ApiError> {
@@ -167,7 +201,9 @@ fn no_such_key() -> ApiError {
 /// The storage's refusals are about what the client sent (an over-long key or value), so the client is told them.
 fn refused(error: abide::Error) -> ApiError {
     match error.kind() {
-        ErrorKind::Limit | ErrorKind::Input => ApiError::bad_request("limit_exceeded", error.message().to_owned()),
+        ErrorKind::Limit | ErrorKind::Input => {
+            ApiError::bad_request("limit_exceeded", error.message().to_owned())
+        }
         _ => error.into(),
     }
 }
@@ -185,15 +221,27 @@ mod tests {
     use super::*;
 
     async fn ask(router: &Router, method: Method, path: &str, body: &str) -> (StatusCode, Value) {
-        let request = Request::builder().method(method).uri(path).body(Body::from(body.to_owned())).unwrap();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .body(Body::from(body.to_owned()))
+            .unwrap();
         let response = router.clone().oneshot(request).await.unwrap();
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        (
+            status,
+            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        )
     }
 
     async fn host() -> abide::server::LocalHost {
-        abide::Host::open_in_memory().object::<Kv>(BINDING).router(router).start_local().await.unwrap()
+        abide::Host::open_in_memory()
+            .object::<Kv>(BINDING)
+            .router(router)
+            .start_local()
+            .await
+            .unwrap()
     }
 
     #[tokio::test]
@@ -201,13 +249,35 @@ mod tests {
         let host = host().await;
         let router = host.router();
         let value = json!({ "big": 9_007_199_254_740_993_i64, "list": [null, true, 1.5, "é"] });
-        let written = ask(&router, Method::PUT, "/kv/ada/notes/first", &value.to_string()).await;
+        let written = ask(
+            &router,
+            Method::PUT,
+            "/kv/ada/notes/first",
+            &value.to_string(),
+        )
+        .await;
         assert_eq!(written.0, StatusCode::NO_CONTENT);
-        assert_eq!(ask(&router, Method::GET, "/kv/ada/notes/first", "").await, (StatusCode::OK, value));
-        assert_eq!(ask(&router, Method::GET, "/kv/grace/notes/first", "").await.0, StatusCode::NOT_FOUND);
-        assert_eq!(ask(&router, Method::DELETE, "/kv/ada/notes/first", "").await.0, StatusCode::NO_CONTENT);
+        assert_eq!(
+            ask(&router, Method::GET, "/kv/ada/notes/first", "").await,
+            (StatusCode::OK, value)
+        );
+        assert_eq!(
+            ask(&router, Method::GET, "/kv/grace/notes/first", "")
+                .await
+                .0,
+            StatusCode::NOT_FOUND
+        );
+        assert_eq!(
+            ask(&router, Method::DELETE, "/kv/ada/notes/first", "")
+                .await
+                .0,
+            StatusCode::NO_CONTENT
+        );
         let again = ask(&router, Method::DELETE, "/kv/ada/notes/first", "").await;
-        assert_eq!((again.0, &again.1["error"]["code"]), (StatusCode::NOT_FOUND, &json!("no_such_key")));
+        assert_eq!(
+            (again.0, &again.1["error"]["code"]),
+            (StatusCode::NOT_FOUND, &json!("no_such_key"))
+        );
         drop(router);
         host.shutdown().await.unwrap();
     }
@@ -219,13 +289,28 @@ mod tests {
         for key in ["b/2", "a/1", "b/1", "b/3"] {
             ask(&router, Method::PUT, &format!("/kv/ada/{key}"), "1").await;
         }
-        let first = ask(&router, Method::GET, "/kv/ada?prefix=b/&limit=2", "").await.1;
+        let first = ask(&router, Method::GET, "/kv/ada?prefix=b/&limit=2", "")
+            .await
+            .1;
         let expected = json!([{ "key": "b/1", "value": 1 }, { "key": "b/2", "value": 1 }]);
         assert_eq!(first, json!({ "entries": expected, "next": "b/2" }));
-        let second = ask(&router, Method::GET, "/kv/ada?prefix=b/&limit=2&start_after=b/2", "").await.1;
-        assert_eq!(second, json!({ "entries": [{ "key": "b/3", "value": 1 }], "next": null }));
+        let second = ask(
+            &router,
+            Method::GET,
+            "/kv/ada?prefix=b/&limit=2&start_after=b/2",
+            "",
+        )
+        .await
+        .1;
+        assert_eq!(
+            second,
+            json!({ "entries": [{ "key": "b/3", "value": 1 }], "next": null })
+        );
         let empty = ask(&router, Method::GET, "/kv/nobody", "").await;
-        assert_eq!(empty, (StatusCode::OK, json!({ "entries": [], "next": null })));
+        assert_eq!(
+            empty,
+            (StatusCode::OK, json!({ "entries": [], "next": null }))
+        );
     }
 
     #[tokio::test]
@@ -233,18 +318,57 @@ mod tests {
         let host = host().await;
         let router = host.router();
         let cases = [
-            (Method::PUT, format!("/kv/ada/{}", "k".repeat(2_049)), "1".to_owned(), "limit_exceeded"),
-            (Method::PUT, "/kv/ada/k".to_owned(), format!("\"{}\"", "v".repeat(2 << 20)), "limit_exceeded"),
-            (Method::GET, format!("/kv/{}/k", "o".repeat(2_049)), String::new(), "limit_exceeded"),
-            (Method::PUT, "/kv/ada/k".to_owned(), "{".to_owned(), "malformed_json"),
-            (Method::GET, "/kv/ada?limit=0".to_owned(), String::new(), "invalid_query"),
-            (Method::GET, "/kv/ada?limit=1001".to_owned(), String::new(), "invalid_query"),
-            (Method::GET, "/kv/ada?limt=1".to_owned(), String::new(), "invalid_query"),
+            (
+                Method::PUT,
+                format!("/kv/ada/{}", "k".repeat(2_049)),
+                "1".to_owned(),
+                "limit_exceeded",
+            ),
+            (
+                Method::PUT,
+                "/kv/ada/k".to_owned(),
+                format!("\"{}\"", "v".repeat(2 << 20)),
+                "limit_exceeded",
+            ),
+            (
+                Method::GET,
+                format!("/kv/{}/k", "o".repeat(2_049)),
+                String::new(),
+                "limit_exceeded",
+            ),
+            (
+                Method::PUT,
+                "/kv/ada/k".to_owned(),
+                "{".to_owned(),
+                "malformed_json",
+            ),
+            (
+                Method::GET,
+                "/kv/ada?limit=0".to_owned(),
+                String::new(),
+                "invalid_query",
+            ),
+            (
+                Method::GET,
+                "/kv/ada?limit=1001".to_owned(),
+                String::new(),
+                "invalid_query",
+            ),
+            (
+                Method::GET,
+                "/kv/ada?limt=1".to_owned(),
+                String::new(),
+                "invalid_query",
+            ),
         ];
         for (method, path, body, code) in cases {
             let (status, told) = ask(&router, method, &path, &body).await;
             let path = path.chars().take(30).collect::<String>();
-            assert_eq!((status, &told["error"]["code"]), (StatusCode::BAD_REQUEST, &json!(code)), "{path}");
+            assert_eq!(
+                (status, &told["error"]["code"]),
+                (StatusCode::BAD_REQUEST, &json!(code)),
+                "{path}"
+            );
         }
     }
 }

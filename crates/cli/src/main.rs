@@ -62,6 +62,10 @@ fn main() -> Result<ExitCode> {
 
 #[tokio::main]
 async fn serve(args: ServeArgs) -> Result<()> {
-    Host::from_config(args.load()?).object::<kv::Kv>(kv::BINDING).router(kv::router).serve().await?;
+    Host::from_config(args.load()?)
+        .object::<kv::Kv>(kv::BINDING)
+        .router(kv::router)
+        .serve()
+        .await?;
     Ok(())
 }

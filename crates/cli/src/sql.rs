@@ -1,6 +1,6 @@
 //! `abide sql`: SQL on one object's database.
 
-use std::io::Write;
+use std::{fmt::Write as _, io::Write};
 
 use abide::{Rows, Value};
 use anyhow::{Result, bail};
@@ -37,7 +37,9 @@ pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
     if db.in_transaction() {
         if !args.write {
             db.rollback();
-            bail!("the statements change the object; nothing was changed; add --write to keep the changes");
+            bail!(
+                "the statements change the object; nothing was changed; add --write to keep the changes"
+            );
         }
         db.commit()?;
     }
@@ -51,7 +53,11 @@ fn print(rows: &Rows, out: &mut impl Write) -> Result<()> {
         writeln!(out, "{}", rows.columns().join("\t"))?;
     }
     for row in rows.raw() {
-        writeln!(out, "{}", row.iter().map(show).collect::<Vec<_>>().join("\t"))?;
+        writeln!(
+            out,
+            "{}",
+            row.iter().map(show).collect::<Vec<_>>().join("\t")
+        )?;
     }
     Ok(())
 }
@@ -64,8 +70,12 @@ fn show(value: &Value) -> String {
         Value::Real(number) => number.to_string(),
         Value::Text(text) => text.escape_debug().to_string(),
         Value::Blob(bytes) => {
-            let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            format!("x'{digits}'")
+            let mut text = String::from("x'");
+            for byte in bytes {
+                // Writing to a string does not fail.
+                let _ = write!(text, "{byte:02x}");
+            }
+            text + "'"
         }
     }
 }

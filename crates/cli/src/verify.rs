@@ -18,12 +18,21 @@ pub(crate) fn run(args: &DataArgs, out: &mut impl Write) -> Result<ExitCode> {
     for object in &objects {
         if let Err(what) = check(&data.store, object.key) {
             damaged += 1;
-            writeln!(out, "{}\t{}\tdamaged: {what}", object.class, object.key.id_hex())?;
+            writeln!(
+                out,
+                "{}\t{}\tdamaged: {what}",
+                object.class,
+                object.key.id_hex()
+            )?;
         }
     }
     writeln!(out, "{} objects, {damaged} damaged", objects.len())?;
     data.close()?;
-    Ok(if damaged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if damaged == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 /// `Err` says what is wrong.
@@ -32,5 +41,9 @@ fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
         .open_object(key)
         .and_then(|db| db.exec("PRAGMA integrity_check", ())?.to_array::<String>())
         .map_err(|error| error.to_string())?;
-    if said == ["ok"] { Ok(()) } else { Err(said.join("; ")) }
+    if said == ["ok"] {
+        Ok(())
+    } else {
+        Err(said.join("; "))
+    }
 }

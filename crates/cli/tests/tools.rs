@@ -15,30 +15,49 @@ use hyper_util::{
 
 fn abide(args: &[&str], data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-    command.args(args).arg("--data").arg(data).env("ABIDE__ADMIN__LISTEN", "off");
+    command
+        .args(args)
+        .arg("--data")
+        .arg(data)
+        .env("ABIDE__ADMIN__LISTEN", "off");
     command.current_dir(data.parent().expect("a directory"));
     command
 }
 
 fn run(args: &[&str], data: &Path) -> (bool, String, String) {
-    let Output { status, stdout, stderr } = abide(args, data).output().expect("the binary runs");
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = abide(args, data).output().expect("the binary runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     (status.success(), text(stdout), text(stderr))
 }
 
 /// `abide serve` on a free port, and where.
 fn serve(data: &Path) -> (Child, String) {
-    let mut child =
-        abide(&["serve", "--listen", "127.0.0.1:0"], data).stdout(Stdio::piped()).spawn().expect("the binary runs");
+    let mut child = abide(&["serve", "--listen", "127.0.0.1:0"], data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
     let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+    BufReader::new(child.stdout.take().expect("a pipe"))
+        .read_line(&mut line)
+        .expect("a line");
+    let address = line
+        .trim()
+        .strip_prefix("listening on ")
+        .unwrap_or_else(|| panic!("{line:?}"))
+        .to_owned();
     (child, address)
 }
 
 async fn put(url: String, body: &'static str) -> http::StatusCode {
-    let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let request = http::Request::put(url).body(Full::from(body)).expect("a request");
+    let client: Client<HttpConnector, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
+    let request = http::Request::put(url)
+        .body(Full::from(body))
+        .expect("a request");
     let response = client.request(request).await.expect("an answer");
     let status = response.status();
     response.into_body().collect().await.expect("a body");
@@ -50,8 +69,14 @@ async fn what_was_served_is_listed_queried_and_verified() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let (mut server, address) = serve(&data);
-    assert_eq!(put(format!("{address}/kv/ada/color"), "\"green\"").await, 204);
-    assert_eq!(put(format!("{address}/kv/grace/color"), "\"blue\"").await, 204);
+    assert_eq!(
+        put(format!("{address}/kv/ada/color"), "\"green\"").await,
+        204
+    );
+    assert_eq!(
+        put(format!("{address}/kv/grace/color"), "\"blue\"").await,
+        204
+    );
 
     let (done, _, said) = run(&["objects", "list"], &data);
     assert!(!done && said.contains("in use"), "{said}");
@@ -61,9 +86,15 @@ async fn what_was_served_is_listed_queried_and_verified() {
     server.wait().unwrap();
     let (done, listed, said) = run(&["objects", "list"], &data);
     assert!(done, "{said}");
-    let rows = listed.lines().map(|line| line.split('\t').collect::<Vec<_>>()).collect::<Vec<_>>();
+    let rows = listed
+        .lines()
+        .map(|line| line.split('\t').collect::<Vec<_>>())
+        .collect::<Vec<_>>();
     assert_eq!(rows[0], ["CLASS", "ID", "NAME", "BYTES"]);
-    let mut names = rows[1..].iter().map(|row| (row[0], row[2])).collect::<Vec<_>>();
+    let mut names = rows[1..]
+        .iter()
+        .map(|row| (row[0], row[2]))
+        .collect::<Vec<_>>();
     names.sort_unstable();
     assert_eq!(names, [("Kv", "ada"), ("Kv", "grace")]);
 
@@ -71,16 +102,33 @@ async fn what_was_served_is_listed_queried_and_verified() {
     let (done, _, said) = run(&["sql", "ada", "CREATE TABLE notes (text)"], &data);
     assert!(!done && said.contains("--write"), "{said}");
     assert!(!run(&["sql", "ada", query], &data).0, "nothing was kept");
-    let (done, _, said) = run(&["sql", "--write", "ada", "CREATE TABLE notes (text); INSERT INTO notes VALUES ('x')"], &data);
+    let (done, _, said) = run(
+        &[
+            "sql",
+            "--write",
+            "ada",
+            "CREATE TABLE notes (text); INSERT INTO notes VALUES ('x')",
+        ],
+        &data,
+    );
     assert!(done, "{said}");
     let id = rows[1..].iter().find(|row| row[2] == "ada").unwrap()[1];
     for object in ["ada", id] {
-        assert_eq!(run(&["sql", object, query], &data), (true, "n\n1\n".to_owned(), String::new()));
+        assert_eq!(
+            run(&["sql", object, query], &data),
+            (true, "n\n1\n".to_owned(), String::new())
+        );
     }
     let (done, _, said) = run(&["sql", "nobody", "SELECT 1"], &data);
-    assert!(!done && said.contains("there is no object \"nobody\""), "{said}");
+    assert!(
+        !done && said.contains("there is no object \"nobody\""),
+        "{said}"
+    );
 
-    assert_eq!(run(&["verify"], &data), (true, "2 objects, 0 damaged\n".to_owned(), String::new()));
+    assert_eq!(
+        run(&["verify"], &data),
+        (true, "2 objects, 0 damaged\n".to_owned(), String::new())
+    );
     assert!(run(&["checkpoint"], &data).0);
 }
 
@@ -88,9 +136,17 @@ async fn what_was_served_is_listed_queried_and_verified() {
 fn the_tools_do_not_make_a_data_directory() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
-    for command in [&["objects", "list"][..], &["verify"], &["checkpoint"], &["sql", "x", "SELECT 1"]] {
+    for command in [
+        &["objects", "list"][..],
+        &["verify"],
+        &["checkpoint"],
+        &["sql", "x", "SELECT 1"],
+    ] {
         let (done, _, said) = run(command, &missing);
-        assert!(!done && said.contains("there is no data directory"), "{said}");
+        assert!(
+            !done && said.contains("there is no data directory"),
+            "{said}"
+        );
         assert!(!missing.exists());
     }
 }

@@ -28,6 +28,9 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A handler that has not finished after this time resets its object.
 pub const EVENT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// Longer time limits than this count as this: ten years, which nobody waits for.
+pub const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);
+
 /// A single poll (code between two awaits) that runs longer than this blocks every object of its worker;
 /// the watchdog reports it.
 pub const STUCK_POLL: Duration = Duration::from_secs(5);

@@ -22,7 +22,7 @@ use crate::{
     env::Values,
     envelope::{Drain, Mailbox},
     id::IdKey,
-    limits::MAX_WORKERS,
+    limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
     random::{Randomness, SystemRandomness},
     router::{Phase, Router},
@@ -105,7 +105,7 @@ impl Node {
     pub async fn shutdown(&self, grace: Duration) -> Result<()> {
         let router = &self.0.router;
         router.enter(Phase::Draining);
-        let deadline = router.clock.now() + grace;
+        let deadline = router.clock.now() + grace.min(FOR_EVER);
         let mut over = router.clock.sleep_until(deadline);
         // Twice: an event may move to a worker that has been looked at already.
         while !(router.nothing_owed() && router.nothing_owed()) {
@@ -270,6 +270,11 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
             )));
         }
         let no = store.namespace(&unique_key)?;
+        let options = ClassOptions {
+            idle_timeout: options.idle_timeout.min(FOR_EVER),
+            event_timeout: options.event_timeout.min(FOR_EVER),
+            ..options
+        };
         let ids = IdKey::new(&unique_key);
         bindings.push(Arc::new(Binding { index, name, unique_key, no, ids, class, native, options }));
     }

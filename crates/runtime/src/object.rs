@@ -100,8 +100,14 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    pub(crate) fn new(worker: Rc<Worker>, binding: Arc<Binding>, id: ObjectId, name: Option<Arc<str>>) -> Rc<Self> {
-        let floor = worker.lsn_floor();
+    /// An object that has not begun; `floor` is where its output gate starts.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        binding: Arc<Binding>,
+        id: ObjectId,
+        name: Option<Arc<str>>,
+        floor: Lsn,
+    ) -> Rc<Self> {
         Rc::new(Self {
             binding,
             id,

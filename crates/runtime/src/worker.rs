@@ -38,9 +38,9 @@ pub(crate) struct Worker {
     /// Something is due earlier than the loop knows.
     earlier: Notify,
     tokens: Cell<u64>,
-    /// The newest write of an object that has left memory. Another incarnation of it may show that write, so
-    /// its gate starts here.
-    floor: Cell<Lsn>,
+    /// The newest writes of objects that were reset before these were durable. The next incarnation may show
+    /// them, so its output gate starts there.
+    unconfirmed: RefCell<FxHashMap<ObjectKey, Lsn>>,
 }
 
 impl Worker {
@@ -55,7 +55,7 @@ impl Worker {
             timers: RefCell::default(),
             earlier: Notify::new(),
             tokens: Cell::new(0),
-            floor: Cell::new(Lsn::ZERO),
+            unconfirmed: RefCell::default(),
         })
     }
 
@@ -94,7 +94,8 @@ impl Worker {
         let key = binding.key(id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
         let object = known.unwrap_or_else(|| {
-            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name);
+            let floor = self.unconfirmed.borrow_mut().remove(&key).unwrap_or(Lsn::ZERO);
+            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name, floor);
             self.objects.borrow_mut().insert(key, Rc::clone(&object));
             object
         });
@@ -132,11 +133,12 @@ impl Worker {
         if objects.get(&key).is_some_and(|known| Rc::ptr_eq(known, object)) {
             objects.remove(&key);
         }
-        self.floor.set(self.floor.get().max(newest));
-    }
-
-    pub(crate) fn lsn_floor(&self) -> Lsn {
-        self.floor.get()
+        let durable = self.store.durable();
+        if newest > durable {
+            let mut unconfirmed = self.unconfirmed.borrow_mut();
+            unconfirmed.retain(|_, lsn| *lsn > durable);
+            unconfirmed.insert(key, newest);
+        }
     }
 
     pub(crate) fn next_token(&self) -> Token {

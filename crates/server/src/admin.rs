@@ -23,7 +23,10 @@ pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .fallback(async || {
-            ApiError::not_found("not_found", "The admin listener answers /healthz, /readyz and /metrics.")
+            ApiError::not_found(
+                "not_found",
+                "The admin listener answers /healthz, /readyz and /metrics.",
+            )
         })
         .with_state(readiness)
 }
@@ -44,5 +47,12 @@ async fn metrics(State(readiness): State<Arc<Readiness>>) -> Response {
         metric::take_store(&store.stats());
     }
     let text = telemetry::metrics_handle().render();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        text,
+    )
+        .into_response()
 }

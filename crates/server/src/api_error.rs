@@ -51,7 +51,12 @@ struct Told<'a> {
 impl ApiError {
     /// An error with a status, a code for programs (`snake_case`) and a sentence for people.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), retry: Retry::Unsaid }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            retry: Retry::Unsaid,
+        }
     }
 
     /// 400: the request makes no sense; the sentence says what would.
@@ -118,11 +123,15 @@ impl ApiError {
     pub(crate) fn bare(status: StatusCode) -> Self {
         let (code, message) = match status {
             StatusCode::NOT_FOUND => ("not_found", "There is nothing at this address."),
-            StatusCode::METHOD_NOT_ALLOWED => {
-                ("method_not_allowed", "This address does not take this method; the Allow header lists those it takes.")
-            }
+            StatusCode::METHOD_NOT_ALLOWED => (
+                "method_not_allowed",
+                "This address does not take this method; the Allow header lists those it takes.",
+            ),
             _ if status.is_client_error() => ("bad_request", "The request was refused."),
-            _ => ("internal", "The server failed to handle the request; its log has the details."),
+            _ => (
+                "internal",
+                "The server failed to handle the request; its log has the details.",
+            ),
         };
         Self::new(status, code, message)
     }
@@ -156,16 +165,27 @@ impl From<abide_runtime::Error> for ApiError {
             tracing::error!(%error, "an object could not be reached");
         }
         let told = Self::new(status, code, error.message());
-        if error.retryable() { told.retry_soon() } else { told }
+        if error.retryable() {
+            told.retry_soon()
+        } else {
+            told
+        }
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = Json(Envelope { error: Told { code: self.code, message: &self.message } });
+        let body = Json(Envelope {
+            error: Told {
+                code: self.code,
+                message: &self.message,
+            },
+        });
         let mut response = (self.status, body).into_response();
         if self.retry == Retry::Soon {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_SECONDS));
+            response
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_SECONDS));
         }
         response
     }

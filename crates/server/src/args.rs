@@ -31,6 +31,10 @@ pub struct ServeArgs {
 impl ServeArgs {
     /// The settings from the file, the environment and these options.
     pub fn load(self) -> Result<Config, ConfigError> {
-        Config::load(&Sources { file: self.config, listen: self.listen, data: self.data })
+        Config::load(&Sources {
+            file: self.config,
+            listen: self.listen,
+            data: self.data,
+        })
     }
 }

@@ -73,7 +73,9 @@ pub struct AdminConfig {
 
 impl Default for AdminConfig {
     fn default() -> Self {
-        Self { listen: Some(ListenAddress("127.0.0.1:8081".to_owned())) }
+        Self {
+            listen: Some(ListenAddress("127.0.0.1:8081".to_owned())),
+        }
     }
 }
 
@@ -87,7 +89,9 @@ pub struct DataConfig {
 
 impl Default for DataConfig {
     fn default() -> Self {
-        Self { dir: PathBuf::from("data") }
+        Self {
+            dir: PathBuf::from("data"),
+        }
     }
 }
 
@@ -135,7 +139,7 @@ impl Default for ObjectsConfig {
         Self {
             workers: None,
             idle_timeout: Duration::from_secs(10),
-            event_timeout: Duration::from_secs(300),
+            event_timeout: Duration::from_mins(5),
             max_queued: 1_024,
         }
     }
@@ -153,7 +157,10 @@ pub struct LogConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { level: "warn".to_owned(), format: LogFormat::Text }
+        Self {
+            level: "warn".to_owned(),
+            format: LogFormat::Text,
+        }
     }
 }
 

@@ -34,7 +34,9 @@ pub enum HostError {
     Node(#[from] abide_runtime::Error),
 
     /// The commit log could not be written. Nothing that was acknowledged is lost.
-    #[error("the commit log could not be written; nothing acknowledged is lost: mend the disk, then restart to recover")]
+    #[error(
+        "the commit log could not be written; nothing acknowledged is lost: mend the disk, then restart to recover"
+    )]
     LogFailed,
 
     /// A second signal came before the first was done with.

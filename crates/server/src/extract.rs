@@ -1,6 +1,8 @@
 //! Extractors for handlers of a user's router, like axum's own, whose refusals are [`ApiError`]s.
 
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection};
+use axum::extract::{
+    FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection,
+};
 use bytes::Bytes;
 use http::{StatusCode, request::Parts};
 use serde::de::DeserializeOwned;
@@ -16,10 +18,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unreadable(&rejection))?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| unreadable(&rejection))?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let code = if error.is_data() { "invalid_body" } else { "malformed_json" };
-            ApiError::bad_request(code, format!("The request body is not the JSON that is expected here: {error}."))
+            let code = if error.is_data() {
+                "invalid_body"
+            } else {
+                "malformed_json"
+            };
+            ApiError::bad_request(
+                code,
+                format!("The request body is not the JSON that is expected here: {error}."),
+            )
         })
     }
 }
@@ -28,7 +39,10 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         ApiError::body_too_large(None)
     } else {
-        ApiError::bad_request("unreadable_body", "The request body could not be read to its end.")
+        ApiError::bad_request(
+            "unreadable_body",
+            "The request body could not be read to its end.",
+        )
     }
 }
 
@@ -44,7 +58,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
             Ok(Path(value)) => Ok(Self(value)),
             Err(rejection) => Err(ApiError::bad_request(
                 "invalid_path",
-                format!("The address cannot be read: {}.", rejection.body_text().trim_end_matches('.')),
+                format!(
+                    "The address cannot be read: {}.",
+                    rejection.body_text().trim_end_matches('.')
+                ),
             )),
         }
     }
@@ -62,7 +79,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
             Ok(Query(value)) => Ok(Self(value)),
             Err(rejection) => Err(ApiError::bad_request(
                 "invalid_query",
-                format!("The query cannot be read: {}.", rejection.body_text().trim_end_matches('.')),
+                format!(
+                    "The query cannot be read: {}.",
+                    rejection.body_text().trim_end_matches('.')
+                ),
             )),
         }
     }

@@ -1,11 +1,7 @@
 //! Handing HTTP requests to objects' own `fetch`.
 
 use abide_runtime::{Env, Namespace, ObjectClass, Request, Response};
-use axum::{
-    Router,
-    extract::State,
-    routing::any,
-};
+use axum::{Router, extract::State, routing::any};
 use http::{Uri, uri::PathAndQuery};
 use serde::Deserialize;
 

@@ -47,7 +47,10 @@ pub(crate) type StopAfter = Option<Duration>;
 impl Gateway {
     pub(crate) fn new(listener: TcpListener, router: Router, config: &ServerConfig) -> Self {
         let mut protocols = auto::Builder::new(TokioExecutor::new());
-        protocols.http1().timer(TokioTimer::new()).header_read_timeout(config.header_timeout);
+        protocols
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(config.header_timeout);
         protocols
             .http2()
             .timer(TokioTimer::new())
@@ -81,7 +84,10 @@ impl Gateway {
         let mut finished = std::pin::pin!(tokio::time::timeout(grace, graceful.shutdown()));
         if finished.as_mut().await.is_err() {
             while connections.try_join_next().is_some() {}
-            tracing::warn!(connections = connections.len(), "closing connections that did not finish within the grace");
+            tracing::warn!(
+                connections = connections.len(),
+                "closing connections that did not finish within the grace"
+            );
         }
         connections.shutdown().await;
     }
@@ -126,7 +132,9 @@ impl Gateway {
                 router.clone().call(request)
             })
         };
-        let connection = self.protocols.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        let connection = self
+            .protocols
+            .serve_connection_with_upgrades(TokioIo::new(stream), service);
         let connection = graceful.watch(connection.into_owned());
         let silence = self.header_timeout;
         async move {
@@ -145,19 +153,26 @@ impl Gateway {
 }
 
 async fn told_to_stop(stop: &mut watch::Receiver<StopAfter>) -> Duration {
-    stop.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default()
+    stop.wait_for(Option::is_some)
+        .await
+        .ok()
+        .and_then(|grace| *grace)
+        .unwrap_or_default()
 }
 
 /// Ends only if nothing was heard for this long. Hyper's own timer starts after it knows the protocol.
 async fn still_silent_after(silence: Duration, heard: &AtomicBool) {
     tokio::time::sleep(silence).await;
     if heard.load(Ordering::Relaxed) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
 /// True for failures of `accept` that concern the connection, not the listener.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionRefused | ConnectionAborted | ConnectionReset
+    )
 }

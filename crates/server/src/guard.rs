@@ -30,7 +30,10 @@ struct Limits {
 
 /// Puts the guard around a router.
 pub(crate) fn guarded(router: axum::Router, config: &ServerConfig) -> axum::Router {
-    let limits = Limits { timeout: config.request_timeout, body_bytes: config.max_body_bytes };
+    let limits = Limits {
+        timeout: config.request_timeout,
+        body_bytes: config.max_body_bytes,
+    };
     router
         // The guard's limit holds for every body; axum's own smaller one, only for some extractors.
         .layer(DefaultBodyLimit::disable())
@@ -68,12 +71,19 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
 
 /// Refuses a body that says it is too long; stops one that turns out to be.
 fn limit_body(request: Request, limit: u64) -> Result<Request, ApiError> {
-    let told: Option<u64> =
-        request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let told: Option<u64> = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     match told {
         Some(length) if length > limit => Err(ApiError::body_too_large(Some(limit))),
         Some(_) if !request.headers().contains_key(header::TRANSFER_ENCODING) => Ok(request),
-        _ => Ok(request.map(|body| Body::new(Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX))))),
+        _ => Ok(request.map(|body| {
+            Body::new(Limited::new(
+                body,
+                usize::try_from(limit).unwrap_or(usize::MAX),
+            ))
+        })),
     }
 }
 

@@ -51,7 +51,12 @@ pub struct HostBuilder {
 
 impl HostBuilder {
     fn new(config: Config, disk: Arc<dyn Disk>) -> Self {
-        Self { config, disk, registrations: Vec::new(), router: None }
+        Self {
+            config,
+            disk,
+            registrations: Vec::new(),
+            router: None,
+        }
     }
 
     /// Registers a class under a binding, run as `[objects]` of the settings says.
@@ -74,6 +79,12 @@ impl HostBuilder {
     /// Runs the objects by this clock. Requests' time limits stay with the machine's.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         self.register(move |node, _| node.clock(clock))
+    }
+
+    /// Where files are kept; tests hand in a [`SimDisk`] that they can fill or break.
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.disk = disk;
+        self
     }
 
     /// What answers HTTP requests: an axum router made with the host's [`Env`].
@@ -106,7 +117,10 @@ impl HostBuilder {
         LocalHost::start(self).await
     }
 
-    fn register(mut self, add: impl FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send + 'static) -> Self {
+    fn register(
+        mut self,
+        add: impl FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send + 'static,
+    ) -> Self {
         self.registrations.push(Box::new(add));
         self
     }
@@ -126,12 +140,17 @@ impl HostBuilder {
         for add in self.registrations {
             node = add(node, &defaults);
         }
-        (node, self.router.unwrap_or_else(|| Box::new(|_| Router::new())))
+        (
+            node,
+            self.router.unwrap_or_else(|| Box::new(|_| Router::new())),
+        )
     }
 }
 
 impl fmt::Debug for HostBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostBuilder").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("HostBuilder")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
     }
 }

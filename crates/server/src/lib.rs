@@ -28,8 +28,8 @@ pub use api_error::ApiError;
 #[cfg(feature = "clap")]
 pub use args::ServeArgs;
 pub use config::{
-    AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat, ObjectsConfig, ServerConfig,
-    Sources, StorageConfig,
+    AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
+    ObjectsConfig, ServerConfig, Sources, StorageConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};

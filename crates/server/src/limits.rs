@@ -22,7 +22,8 @@ pub(crate) const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// Upper bounds of the buckets of every histogram in seconds: 100 µs to 10 s.
 pub(crate) const SECONDS_BUCKETS: &[f64] = &[
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0,
 ];
 
 /// Largest allowed `server.max_body_bytes`.

@@ -1,9 +1,6 @@
 //! The edge's own metrics, and the figures of the store and the node at the moment of a scrape.
 
-use std::{
-
-    time::Duration,
-};
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 use metrics::{
@@ -17,8 +14,15 @@ const CONNECTIONS: &str = "abide_http_connections_open";
 
 /// Tells the recorder what each metric means (its HELP text).
 pub(crate) fn describe() {
-    describe_counter!(REQUESTS, "Requests answered, by method and by class of status.");
-    describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time from a request's head to its response's head.");
+    describe_counter!(
+        REQUESTS,
+        "Requests answered, by method and by class of status."
+    );
+    describe_histogram!(
+        REQUEST_SECONDS,
+        Unit::Seconds,
+        "Time from a request's head to its response's head."
+    );
     describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
     for figure in STORE_FIGURES {

@@ -89,5 +89,8 @@ impl Readiness {
 }
 
 fn reason(code: &'static str, message: impl Into<String>) -> Reason {
-    Reason { code, message: message.into() }
+    Reason {
+        code,
+        message: message.into(),
+    }
 }

@@ -25,8 +25,11 @@ use tokio::{
 };
 
 use crate::{
-    HostBuilder, HostError, ListenAddress, ServerConfig, admin, gateway::{Gateway, StopAfter}, guard, limits, metric,
-    readiness::Readiness, telemetry,
+    HostBuilder, HostError, ListenAddress, ServerConfig, admin,
+    gateway::{Gateway, StopAfter},
+    guard, limits, metric,
+    readiness::Readiness,
+    telemetry,
 };
 
 /// The objects of a host without listeners.
@@ -41,7 +44,11 @@ impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let core_config = builder.config.server.clone();
         let (core, router) = Core::start(builder).await?;
-        Ok(Self { env: core.node.env().clone(), router: guard::guarded(router, &core_config), core })
+        Ok(Self {
+            env: core.node.env().clone(),
+            router: guard::guarded(router, &core_config),
+            core,
+        })
     }
 
     /// The objects.
@@ -89,16 +96,32 @@ impl RunningHost {
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let router = admin::router(Arc::clone(&readiness));
-                (Some(Service::start(listener, router, &config.server)), Some(addr))
+                (
+                    Some(Service::start(listener, router, &config.server)),
+                    Some(addr),
+                )
             }
         };
         // Before the data directory: a wrong address is told at once, not after a long replay.
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let (core, router) = Core::start(builder).await?;
         let env = core.node.env().clone();
-        let gateway = Service::start(listener, guard::guarded(router, &config.server), &config.server);
+        let gateway = Service::start(
+            listener,
+            guard::guarded(router, &config.server),
+            &config.server,
+        );
         readiness.serving(core.store.clone(), core.node.clone());
-        Ok(Self { addr, admin_addr, env, core, readiness, gateway, admin, upkeep })
+        Ok(Self {
+            addr,
+            admin_addr,
+            env,
+            core,
+            readiness,
+            gateway,
+            admin,
+            upkeep,
+        })
     }
 
     /// Where clients are served.
@@ -124,12 +147,22 @@ impl RunningHost {
     }
 
     async fn stop(self, grace: Duration) -> Result<(), HostError> {
-        let Self { env, core, readiness, gateway, admin, upkeep, .. } = self;
+        let Self {
+            env,
+            core,
+            readiness,
+            gateway,
+            admin,
+            upkeep,
+            ..
+        } = self;
         let deadline = Instant::now() + grace;
         readiness.shutting_down();
         drop(env);
         let gateway = gateway.stop(grace).await;
-        let core = core.stop(deadline.saturating_duration_since(Instant::now())).await;
+        let core = core
+            .stop(deadline.saturating_duration_since(Instant::now()))
+            .await;
         if let Some(admin) = admin {
             admin.stop(Duration::ZERO).await?;
         }
@@ -197,7 +230,14 @@ impl Core {
             let (node, make_router) = builder.outfit(Node::builder(store.clone()));
             let node = node.start()?;
             let router = make_router(node.env().clone());
-            Ok((Self { store, node, grace: config.server.shutdown_grace }, router))
+            Ok((
+                Self {
+                    store,
+                    node,
+                    grace: config.server.shutdown_grace,
+                },
+                router,
+            ))
         })
         .await
     }
@@ -214,7 +254,9 @@ impl Core {
 async fn blocking<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, HostError> + Send + 'static,
 ) -> Result<R, HostError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or(Err(HostError::Panicked))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or(Err(HostError::Panicked))
 }
 
 /// A gateway's task and the way to end it. Dropped without `stop`, it ends at once.
@@ -227,7 +269,10 @@ struct Service {
 impl Service {
     fn start(listener: TcpListener, router: Router, config: &ServerConfig) -> Self {
         let (stop, told) = watch::channel(None);
-        Self { task: tokio::spawn(Gateway::new(listener, router, config).run(told)), stop }
+        Self {
+            task: tokio::spawn(Gateway::new(listener, router, config).run(told)),
+            stop,
+        }
     }
 
     async fn stop(self, grace: Duration) -> Result<(), HostError> {
@@ -236,8 +281,15 @@ impl Service {
     }
 }
 
-async fn listen(setting: &'static str, address: &ListenAddress) -> Result<(TcpListener, SocketAddr), HostError> {
-    let failed = |source| HostError::Listen { setting, address: address.clone(), source };
+async fn listen(
+    setting: &'static str,
+    address: &ListenAddress,
+) -> Result<(TcpListener, SocketAddr), HostError> {
+    let failed = |source| HostError::Listen {
+        setting,
+        address: address.clone(),
+        source,
+    };
     let listener = TcpListener::bind(address.as_str()).await.map_err(failed)?;
     let addr = listener.local_addr().map_err(failed)?;
     Ok((listener, addr))
@@ -274,7 +326,10 @@ struct Signals {
 impl Signals {
     fn listen() -> Result<Self, HostError> {
         let listen = |kind| signal(kind).map_err(HostError::Signals);
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
 
     async fn next(&mut self) {

@@ -17,13 +17,23 @@ use crate::{
 pub(crate) fn start_logs(config: &LogConfig) {
     // The level was checked when it was read; a hand-made one that does not parse falls back to warnings.
     let filter = EnvFilter::try_new(&config.level).unwrap_or_else(|_| EnvFilter::new("warn"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     let set = match config.format {
-        LogFormat::Text => lines.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).try_init(),
+        LogFormat::Text => lines
+            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .try_init(),
+        LogFormat::Json => lines
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .try_init(),
     };
     if set.is_err() {
-        tracing::debug!("the program has its own tracing subscriber; `[log]` settings have no effect");
+        tracing::debug!(
+            "the program has its own tracing subscriber; `[log]` settings have no effect"
+        );
     }
 }
 
@@ -33,7 +43,10 @@ pub(crate) fn metrics_handle() -> &'static PrometheusHandle {
     HANDLE.get_or_init(|| {
         let builder = PrometheusBuilder::new();
         let builder = builder
-            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), limits::SECONDS_BUCKETS)
+            .set_buckets_for_metric(
+                Matcher::Suffix("_seconds".to_owned()),
+                limits::SECONDS_BUCKETS,
+            )
             .unwrap_or_else(|_| PrometheusBuilder::new());
         let recorder = builder.build_recorder();
         let handle = recorder.handle();

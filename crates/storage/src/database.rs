@@ -13,11 +13,10 @@ use crate::limits::{
     MAX_VALUE_BYTES, PAGE_BYTES, STATEMENT_CACHE,
 };
 use crate::pagefile::PageFile;
-use crate::rows::{Row, Rows, owned};
+use crate::rows::{Cells, Row, Rows, Source};
 use crate::vfs::{self, Control};
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator;
-use rusqlite::types::Value;
 use rusqlite::{Batch, Connection, ErrorCode, Params, Statement};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -143,7 +142,7 @@ impl ObjectDb {
         self.step(&mut statement, params, |values| {
             row(Row {
                 columns: &columns,
-                values: &values,
+                source: Source::Live(values),
             })
         })
     }
@@ -180,22 +179,25 @@ impl ObjectDb {
             _ => column_names(statement).into(),
         };
         let before = self.connection.total_changes();
-        let mut values = Vec::new();
-        let mut bytes = 0;
+        let mut cells = Cells::default();
+        let mut count = 0;
         self.step(statement, params, |row| {
-            bytes += size_of(&row);
-            if bytes > MAX_RESULT_BYTES {
+            for column in 0..columns.len() {
+                cells.push(row.get_ref(column).map_err(|e| self.sql_error(&e))?);
+            }
+            count += 1;
+            if cells.size() > MAX_RESULT_BYTES {
+                let most = MAX_RESULT_BYTES >> 20;
                 return Err(Error::limit(format!(
-                    "the result is over {} MiB: read it with for_each, or add a LIMIT",
-                    MAX_RESULT_BYTES >> 20
+                    "the result is over {most} MiB: read it with for_each, or add a LIMIT"
                 )));
             }
-            values.push(row);
             Ok(())
         })?;
         Ok(Rows {
             columns,
-            values,
+            cells,
+            count,
             written: self.connection.total_changes() - before,
         })
     }
@@ -205,16 +207,11 @@ impl ObjectDb {
         &self,
         statement: &mut Statement<'_>,
         params: impl Params,
-        mut take: impl FnMut(Vec<Value>) -> Result<()>,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
     ) -> Result<()> {
-        let width = statement.column_count();
         let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
         while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
-            let mut values = Vec::with_capacity(width);
-            for column in 0..width {
-                values.push(owned(row.get_ref(column).map_err(|e| self.sql_error(&e))?)?);
-            }
-            take(values)?;
+            take(row)?;
         }
         Ok(())
     }
@@ -501,15 +498,4 @@ fn check_text(sql: &str) -> Result<()> {
 
 fn column_names(statement: &Statement<'_>) -> Vec<String> {
     statement.column_names().map(str::to_owned).collect()
-}
-
-fn size_of(row: &[Value]) -> usize {
-    let heap = |value: &Value| match value {
-        Value::Text(text) => text.len(),
-        Value::Blob(blob) => blob.len(),
-        _ => 0,
-    };
-    row.iter()
-        .map(|value| size_of_val(value) + heap(value))
-        .sum()
 }

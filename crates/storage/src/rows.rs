@@ -14,25 +14,25 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     pub(crate) columns: Arc<[String]>,
-    pub(crate) values: Vec<Vec<Value>>,
+    pub(crate) cells: Cells,
+    pub(crate) count: usize,
     pub(crate) written: u64,
 }
 
 impl Rows {
     /// The only row. An error if there is none, or more than one.
     pub fn one<T: DeserializeOwned>(&self) -> Result<T> {
-        match self.values.as_slice() {
-            [row] => decode(&self.columns, row),
-            rows => Err(Error::input(format!(
-                "one row was expected, the statement gave {}",
-                rows.len()
+        match self.count {
+            1 => self.row(0).get(),
+            count => Err(Error::input(format!(
+                "one row was expected, the statement gave {count}"
             ))),
         }
     }
 
     /// The only row, or `None` if there is none. An error if there are more.
     pub fn optional<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        if self.values.is_empty() {
+        if self.count == 0 {
             Ok(None)
         } else {
             self.one().map(Some)
@@ -46,12 +46,22 @@ impl Rows {
 
     /// One row after the other.
     pub fn iter<'a, T: DeserializeOwned + 'a>(&'a self) -> impl Iterator<Item = Result<T>> + 'a {
-        self.values.iter().map(|row| decode(&self.columns, row))
+        (0..self.count).map(|at| self.row(at).get())
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True if there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// The values as SQLite has them.
-    pub fn raw(&self) -> &[Vec<Value>] {
-        &self.values
+    pub fn raw(&self) -> Vec<Vec<Value>> {
+        (0..self.count).map(|at| self.row(at).raw()).collect()
     }
 
     /// The names of the columns.
@@ -63,71 +73,159 @@ impl Rows {
     pub fn rows_written(&self) -> u64 {
         self.written
     }
+
+    fn row(&self, at: usize) -> Row<'_> {
+        Row {
+            columns: &self.columns,
+            source: Source::Gathered(&self.cells, at * self.columns.len()),
+        }
+    }
+}
+
+/// The values of many rows, one behind the other, with all texts and blobs in one buffer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cells {
+    cells: Vec<Cell>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cell {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text { start: usize, end: usize },
+    Blob { start: usize, end: usize },
+}
+
+impl Cells {
+    pub(crate) fn push(&mut self, value: ValueRef<'_>) {
+        let cell = match value {
+            ValueRef::Null => Cell::Null,
+            ValueRef::Integer(i) => Cell::Integer(i),
+            ValueRef::Real(r) => Cell::Real(r),
+            ValueRef::Text(text) => {
+                let (start, end) = self.keep(text);
+                Cell::Text { start, end }
+            }
+            ValueRef::Blob(blob) => {
+                let (start, end) = self.keep(blob);
+                Cell::Blob { start, end }
+            }
+        };
+        self.cells.push(cell);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> (usize, usize) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        (start, self.bytes.len())
+    }
+
+    fn get(&self, at: usize) -> ValueRef<'_> {
+        match self.cells[at] {
+            Cell::Null => ValueRef::Null,
+            Cell::Integer(i) => ValueRef::Integer(i),
+            Cell::Real(r) => ValueRef::Real(r),
+            Cell::Text { start, end } => ValueRef::Text(&self.bytes[start..end]),
+            Cell::Blob { start, end } => ValueRef::Blob(&self.bytes[start..end]),
+        }
+    }
+
+    /// The memory they take.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + size_of_val(&self.cells[..])
+    }
 }
 
 /// One row, as [`crate::ObjectDb::for_each`] hands it over.
-#[derive(Debug)]
 pub struct Row<'a> {
     pub(crate) columns: &'a [String],
-    pub(crate) values: &'a [Value],
+    pub(crate) source: Source<'a>,
+}
+
+/// Where a row's values are.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    /// Gathered, from this cell on.
+    Gathered(&'a Cells, usize),
+    /// In SQLite, until the statement's next step.
+    Live(&'a rusqlite::Row<'a>),
+}
+
+impl<'a> Source<'a> {
+    fn get(self, column: usize) -> ValueRef<'a> {
+        match self {
+            Self::Gathered(cells, first) => cells.get(first + column),
+            // The column exists: rows are as wide as their statement.
+            Self::Live(row) => row.get_ref(column).unwrap_or(ValueRef::Null),
+        }
+    }
 }
 
 impl Row<'_> {
     /// The row as a struct, tuple or scalar; see [`Rows`].
     pub fn get<T: DeserializeOwned>(&self) -> Result<T> {
-        decode(self.columns, self.values)
+        let row = RowDe {
+            columns: self.columns,
+            source: self.source,
+        };
+        T::deserialize(row).map_err(|error| {
+            let name = std::any::type_name::<T>();
+            let columns = self.columns.join(", ");
+            Error::new(
+                ErrorKind::Decode,
+                format!("the row ({columns}) is not a {name}: {error}"),
+            )
+        })
     }
 
-    /// The values as SQLite has them.
-    pub fn raw(&self) -> &[Value] {
-        self.values
+    /// The values as SQLite has them. Text that is not UTF-8 is given as bytes.
+    pub fn raw(&self) -> Vec<Value> {
+        let owned = |value: ValueRef<'_>| match value {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(i) => Value::Integer(i),
+            ValueRef::Real(r) => Value::Real(r),
+            ValueRef::Text(t) => match std::str::from_utf8(t) {
+                Ok(text) => Value::Text(text.to_owned()),
+                Err(_) => Value::Blob(t.to_vec()),
+            },
+            ValueRef::Blob(b) => Value::Blob(b.to_vec()),
+        };
+        (0..self.columns.len())
+            .map(|column| owned(self.source.get(column)))
+            .collect()
     }
 }
 
-pub(crate) fn owned(value: ValueRef<'_>) -> Result<Value> {
-    Ok(match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(i) => Value::Integer(i),
-        ValueRef::Real(r) => Value::Real(r),
-        ValueRef::Text(t) => {
-            let text = std::str::from_utf8(t).map_err(|_| {
-                Error::new(
-                    ErrorKind::Decode,
-                    "a text column is not UTF-8: read it as a BLOB with CAST",
-                )
-            })?;
-            Value::Text(text.to_owned())
-        }
-        ValueRef::Blob(b) => Value::Blob(b.to_vec()),
-    })
-}
-
-fn decode<T: DeserializeOwned>(columns: &[String], values: &[Value]) -> Result<T> {
-    T::deserialize(RowDe { columns, values }).map_err(|error| {
-        let name = std::any::type_name::<T>();
-        Error::new(
-            ErrorKind::Decode,
-            format!("the row ({}) is not a {name}: {error}", columns.join(", ")),
-        )
-    })
+impl std::fmt::Debug for Row<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map()
+            .entries(self.columns.iter().zip(self.raw()))
+            .finish()
+    }
 }
 
 type DeError = serde::de::value::Error;
 
 struct RowDe<'a> {
     columns: &'a [String],
-    values: &'a [Value],
+    source: Source<'a>,
 }
 
 impl<'a> RowDe<'a> {
     fn scalar(&self) -> Result<ValueDe<'a>, DeError> {
-        match self.values {
-            [value] => Ok(ValueDe(value)),
-            values => Err(serde::de::Error::custom(format!(
-                "{} columns for one value",
-                values.len()
+        match self.columns.len() {
+            1 => Ok(ValueDe(self.source.get(0))),
+            count => Err(serde::de::Error::custom(format!(
+                "{count} columns for one value"
             ))),
         }
+    }
+
+    fn values(&self) -> impl Iterator<Item = ValueDe<'a>> + use<'a> {
+        let source = self.source;
+        (0..self.columns.len()).map(move |column| ValueDe(source.get(column)))
     }
 }
 
@@ -147,11 +245,7 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        let pairs = self
-            .columns
-            .iter()
-            .map(String::as_str)
-            .zip(self.values.iter().map(ValueDe));
+        let pairs = self.columns.iter().map(String::as_str).zip(self.values());
         visitor.visit_map(MapDeserializer::new(pairs))
     }
 
@@ -165,7 +259,7 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
-        visitor.visit_seq(SeqDeserializer::new(self.values.iter().map(ValueDe)))
+        visitor.visit_seq(SeqDeserializer::new(self.values()))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(
@@ -173,10 +267,10 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
         len: usize,
         visitor: V,
     ) -> Result<V::Value, DeError> {
-        if len != self.values.len() {
+        if len != self.columns.len() {
             return Err(serde::de::Error::custom(format!(
                 "{} columns for a tuple of {len}",
-                self.values.len()
+                self.columns.len()
             )));
         }
         self.deserialize_seq(visitor)
@@ -233,7 +327,15 @@ impl<'de> Deserializer<'de> for RowDe<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct ValueDe<'a>(&'a Value);
+struct ValueDe<'a>(ValueRef<'a>);
+
+impl<'a> ValueDe<'a> {
+    fn text(self) -> Result<&'a str, DeError> {
+        self.0.as_str().map_err(|_| {
+            serde::de::Error::custom("a text is not UTF-8: read it as a BLOB with CAST")
+        })
+    }
+}
 
 impl IntoDeserializer<'_, DeError> for ValueDe<'_> {
     type Deserializer = Self;
@@ -248,24 +350,24 @@ impl<'de> Deserializer<'de> for ValueDe<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.0 {
-            Value::Null => visitor.visit_unit(),
-            Value::Integer(i) => visitor.visit_i64(*i),
-            Value::Real(r) => visitor.visit_f64(*r),
-            Value::Text(t) => visitor.visit_str(t),
-            Value::Blob(b) => visitor.visit_bytes(b),
+            ValueRef::Null => visitor.visit_unit(),
+            ValueRef::Integer(i) => visitor.visit_i64(i),
+            ValueRef::Real(r) => visitor.visit_f64(r),
+            ValueRef::Text(_) => visitor.visit_str(self.text()?),
+            ValueRef::Blob(b) => visitor.visit_bytes(b),
         }
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.0 {
-            Value::Integer(i @ (0 | 1)) => visitor.visit_bool(*i == 1),
+            ValueRef::Integer(i @ (0 | 1)) => visitor.visit_bool(i == 1),
             _ => self.deserialize_any(visitor),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.0 {
-            Value::Null => visitor.visit_none(),
+            ValueRef::Null => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
@@ -273,7 +375,7 @@ impl<'de> Deserializer<'de> for ValueDe<'_> {
     /// A blob read as a sequence gives its bytes, so that `Vec<u8>` works as well as `serde_bytes`.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.0 {
-            Value::Blob(b) => visitor.visit_seq(SeqDeserializer::new(b.iter().copied())),
+            ValueRef::Blob(b) => visitor.visit_seq(SeqDeserializer::new(b.iter().copied())),
             _ => self.deserialize_any(visitor),
         }
     }
@@ -293,8 +395,8 @@ impl<'de> Deserializer<'de> for ValueDe<'_> {
         visitor: V,
     ) -> Result<V::Value, DeError> {
         match self.0 {
-            Value::Text(t) => t
-                .as_str()
+            ValueRef::Text(_) => self
+                .text()?
                 .into_deserializer()
                 .deserialize_enum(name, variants, visitor),
             _ => self.deserialize_any(visitor),

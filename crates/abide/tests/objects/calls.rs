@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::support::{World, run};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-enum SeatError {
+pub enum SeatError {
     Taken { by: String },
     Unknown(String),
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Seat {
+pub struct Seat {
     row: u32,
     letter: char,
     note: Option<String>,

@@ -251,7 +251,7 @@ fn a_failed_sync_releases_nothing_and_stops_the_node() {
     run(async {
         let world = world();
         let (a, b) = (writer(&world, "a"), writer(&world, "b"));
-        b.write(1).await.unwrap().unwrap();
+        b.write(7).await.unwrap().unwrap();
         world.disk.hold_syncs();
         let (write, read) = (a.write(1), a.read());
         let telling = b.write_and_tell("c".to_owned());

@@ -179,9 +179,9 @@ fn sql_rows_come_out_as_structs_tuples_and_scalars() {
 fn an_sql_error_is_an_answer_and_the_object_lives_on() {
     scenario(|state| {
         let sql = state.storage().sql();
-        let error = sql.exec("SELECT * FROM nothing", ()).unwrap_err();
+        let error = sql.exec("SELECT * FROM missing", ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("no such table: nothing"), "{error}");
+        assert!(error.message().contains("no such table: missing"), "{error}");
         sql.exec("CREATE TABLE one (n INTEGER UNIQUE)", ())?;
         sql.exec("INSERT INTO one VALUES (1)", ())?;
         let error = sql.exec("INSERT INTO one VALUES (1)", ()).unwrap_err();

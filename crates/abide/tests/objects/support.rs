@@ -40,7 +40,7 @@ impl World {
         let clock = TestClock::new();
         let signals = Signals::default();
         let builder = Node::builder(store)
-            .class::<Fence>("FENCE", ClassOptions::default())
+            .class::<Fence>("FENCE", ClassOptions { idle_timeout: Duration::MAX, ..ClassOptions::default() })
             .with(signals.clone())
             .clock(Arc::new(clock.clone()))
             .workers(workers);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-
     path::{Path, PathBuf},
 };
 
@@ -85,14 +84,24 @@ impl Config {
         Ok(config)
     }
 
-    fn apply(&mut self, origin: &Origin<'_>, settings: Map<String, Value>) -> Result<(), ConfigError> {
+    fn apply(
+        &mut self,
+        origin: &Origin<'_>,
+        settings: Map<String, Value>,
+    ) -> Result<(), ConfigError> {
         for (section, value) in settings {
             let ValueKind::Table(entries) = value.kind else {
                 return Err(unknown(&section, origin));
             };
-            if !SETTINGS.iter().any(|setting| setting.key.split('.').next() == Some(section.as_str())) {
+            if !SETTINGS
+                .iter()
+                .any(|setting| setting.key.split('.').next() == Some(section.as_str()))
+            {
                 // An empty section has no key to name.
-                let key = entries.keys().next().map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
+                let key = entries
+                    .keys()
+                    .next()
+                    .map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
                 return Err(unknown(&key, origin));
             }
             for (name, value) in entries {
@@ -109,10 +118,15 @@ impl Config {
     }
 
     fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {
-        let setting =
-            SETTINGS.iter().find(|setting| setting.key == key).ok_or_else(|| unknown(key, origin))?;
+        let setting = SETTINGS
+            .iter()
+            .find(|setting| setting.key == key)
+            .ok_or_else(|| unknown(key, origin))?;
         (setting.set)(self, text).map_err(|expected| {
-            ConfigError(format!("{} is \"{text}\"; expected {expected}", origin.describe(key)))
+            ConfigError(format!(
+                "{} is \"{text}\"; expected {expected}",
+                origin.describe(key)
+            ))
         })
     }
 
@@ -143,9 +157,15 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
 
 fn read_variables(variables: HashMap<String, String>) -> Result<Map<String, Value>, ConfigError> {
     let prefix = format!("{VARIABLE_PREFIX}{SEPARATOR}");
-    let ours = variables.into_iter().filter(|(name, _)| name.starts_with(&prefix)).collect::<HashMap<_, _>>();
+    let ours = variables
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(&prefix))
+        .collect::<HashMap<_, _>>();
     // The `config` crate nests a name with too few parts oddly; such a name is refused here.
-    if let Some(name) = ours.keys().find(|name| name[prefix.len()..].split(SEPARATOR).count() != 2) {
+    if let Some(name) = ours
+        .keys()
+        .find(|name| name[prefix.len()..].split(SEPARATOR).count() != 2)
+    {
         return Err(ConfigError(format!(
             "the environment variable {name} names no setting; expected {prefix}SECTION{SEPARATOR}KEY, such as {}",
             variable("server.listen")
@@ -159,31 +179,49 @@ fn read_variables(variables: HashMap<String, String>) -> Result<Map<String, Valu
     let mut sections: Map<String, Map<String, Value>> = Map::new();
     for (name, value) in flat {
         if let Some((section, key)) = name.split_once(SEPARATOR) {
-            sections.entry(section.to_owned()).or_default().insert(key.to_owned(), value);
+            sections
+                .entry(section.to_owned())
+                .or_default()
+                .insert(key.to_owned(), value);
         }
     }
-    Ok(sections.into_iter().map(|(section, keys)| (section, Value::from(keys))).collect())
+    Ok(sections
+        .into_iter()
+        .map(|(section, keys)| (section, Value::from(keys)))
+        .collect())
 }
 
 /// The environment variable of a setting.
 fn variable(key: &str) -> String {
-    format!("{VARIABLE_PREFIX}{SEPARATOR}{}", key.replace('.', SEPARATOR).to_ascii_uppercase())
+    format!(
+        "{VARIABLE_PREFIX}{SEPARATOR}{}",
+        key.replace('.', SEPARATOR).to_ascii_uppercase()
+    )
 }
 
 fn unknown(key: &str, origin: &Origin<'_>) -> ConfigError {
     let section = key.split('.').next().unwrap_or(key);
-    let near = SETTINGS.iter().map(|setting| setting.key).filter(|known| known.split('.').next() == Some(section));
+    let near = SETTINGS
+        .iter()
+        .map(|setting| setting.key)
+        .filter(|known| known.split('.').next() == Some(section));
     let mut known = near.collect::<Vec<_>>();
     if known.is_empty() {
         known = SETTINGS.iter().map(|setting| setting.key).collect();
     }
     let known = match origin {
-        Origin::Environment => known.into_iter().map(variable).collect::<Vec<_>>().join(", "),
+        Origin::Environment => known
+            .into_iter()
+            .map(variable)
+            .collect::<Vec<_>>()
+            .join(", "),
         Origin::File(_) | Origin::Option(_) => known.join(", "),
     };
-    ConfigError(format!("{} names no setting; expected one of: {known}", origin.describe(key)))
+    ConfigError(format!(
+        "{} names no setting; expected one of: {known}",
+        origin.describe(key)
+    ))
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -195,8 +233,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abide.toml");
         std::fs::write(&path, text).unwrap();
-        Config::gather(Some(&path), HashMap::new(), &Sources::default())
-            .map_err(|error| error.to_string().replace(&path.display().to_string(), "abide.toml"))
+        Config::gather(Some(&path), HashMap::new(), &Sources::default()).map_err(|error| {
+            error
+                .to_string()
+                .replace(&path.display().to_string(), "abide.toml")
+        })
     }
 
     fn from_variable(name: &str, value: &str) -> Result<Config, String> {
@@ -208,7 +249,11 @@ mod tests {
     fn without_any_source_the_defaults_hold() {
         let config = Config::gather(None, HashMap::new(), &Sources::default()).unwrap();
         assert_eq!(config, Config::default());
-        assert_eq!(config.admin.listen.unwrap().as_str(), "127.0.0.1:8081", "the admin listener is private");
+        assert_eq!(
+            config.admin.listen.unwrap().as_str(),
+            "127.0.0.1:8081",
+            "the admin listener is private"
+        );
     }
 
     #[test]
@@ -225,7 +270,11 @@ mod tests {
             ("ABIDE__SERVER__MAX_CONNECTIONS".to_owned(), "8".to_owned()),
             ("HOME".to_owned(), "/root".to_owned()),
         ]);
-        let sources = Sources { listen: Some("0.0.0.0:3".to_owned()), data: Some("b".into()), file: None };
+        let sources = Sources {
+            listen: Some("0.0.0.0:3".to_owned()),
+            data: Some("b".into()),
+            file: None,
+        };
         let config = Config::gather(Some(&path), variables, &sources).unwrap();
         assert_eq!(config.server.listen.as_str(), "0.0.0.0:3");
         assert_eq!(config.server.max_connections, 8);
@@ -239,15 +288,31 @@ mod tests {
             from_file("[admin]\nport = 1\n").unwrap_err(),
             "`admin.port` in abide.toml names no setting; expected one of: admin.listen"
         );
-        assert!(from_file("[sever]\nlisten = \"x\"\n").unwrap_err().starts_with("`sever.listen` in abide.toml"));
-        assert!(from_file("listen = \"x\"\n").unwrap_err().starts_with("`listen` in abide.toml"));
-        assert!(from_file("[server.listen]\nport = 1\n").unwrap_err().contains("`server.listen`"));
+        assert!(
+            from_file("[sever]\nlisten = \"x\"\n")
+                .unwrap_err()
+                .starts_with("`sever.listen` in abide.toml")
+        );
+        assert!(
+            from_file("listen = \"x\"\n")
+                .unwrap_err()
+                .starts_with("`listen` in abide.toml")
+        );
+        assert!(
+            from_file("[server.listen]\nport = 1\n")
+                .unwrap_err()
+                .contains("`server.listen`")
+        );
         assert_eq!(
             from_variable("ABIDE__ADMIN__PORT", "1").unwrap_err(),
             "the environment variable ABIDE__ADMIN__PORT names no setting; \
              expected one of: ABIDE__ADMIN__LISTEN"
         );
-        assert!(from_variable("ABIDE__LISTEN", "1").unwrap_err().contains("ABIDE__SECTION__KEY"));
+        assert!(
+            from_variable("ABIDE__LISTEN", "1")
+                .unwrap_err()
+                .contains("ABIDE__SECTION__KEY")
+        );
     }
 
     #[test]
@@ -261,34 +326,66 @@ mod tests {
             from_file("[log]\nformat = \"xml\"\n").unwrap_err(),
             "`log.format` in abide.toml is \"xml\"; expected \"text\" or \"json\""
         );
-        assert!(from_file("[server]\nmax_connections = [1]\n").unwrap_err().contains("a whole number from 1"));
-        assert!(from_file("[server]\nmax_connections = -1\n").unwrap_err().contains("a whole number from 1"));
+        assert!(
+            from_file("[server]\nmax_connections = [1]\n")
+                .unwrap_err()
+                .contains("a whole number from 1")
+        );
+        assert!(
+            from_file("[server]\nmax_connections = -1\n")
+                .unwrap_err()
+                .contains("a whole number from 1")
+        );
     }
 
     #[test]
     fn text_that_is_not_toml_is_refused_with_its_line() {
         let told = from_file("[server]\nlisten = \n").unwrap_err();
-        assert!(told.starts_with("abide.toml is not valid TOML") && told.contains("line 2"), "{told}");
+        assert!(
+            told.starts_with("abide.toml is not valid TOML") && told.contains("line 2"),
+            "{told}"
+        );
     }
 
     #[test]
     fn a_named_file_that_is_missing_is_refused() {
-        let told = Config::gather(Some(Path::new("/nowhere/abide.toml")), HashMap::new(), &Sources::default());
-        assert!(told.unwrap_err().to_string().contains("cannot read the configuration file /nowhere/abide.toml"));
+        let told = Config::gather(
+            Some(Path::new("/nowhere/abide.toml")),
+            HashMap::new(),
+            &Sources::default(),
+        );
+        assert!(
+            told.unwrap_err()
+                .to_string()
+                .contains("cannot read the configuration file /nowhere/abide.toml")
+        );
     }
 
     #[test]
     fn settings_that_contradict_each_other_are_refused() {
-        let told = from_file("[storage]\nsegment_bytes = \"64MiB\"\ncheckpoint_bytes = \"32MiB\"\n").unwrap_err();
-        assert!(told.contains("raise the first or lower the second"), "{told}");
+        let told =
+            from_file("[storage]\nsegment_bytes = \"64MiB\"\ncheckpoint_bytes = \"32MiB\"\n")
+                .unwrap_err();
+        assert!(
+            told.contains("raise the first or lower the second"),
+            "{told}"
+        );
     }
 
     #[test]
     fn every_setting_is_in_the_manual_with_its_default() {
         let manual = include_str!("../../../../docs/configuration.md");
         for setting in SETTINGS {
-            assert!(manual.contains(&format!("| `{}`", setting.key)), "{} is not in the manual", setting.key);
-            assert!(manual.contains(&variable(setting.key)), "{} is not in the manual", variable(setting.key));
+            assert!(
+                manual.contains(&format!("| `{}`", setting.key)),
+                "{} is not in the manual",
+                setting.key
+            );
+            assert!(
+                manual.contains(&variable(setting.key)),
+                "{} is not in the manual",
+                variable(setting.key)
+            );
         }
     }
 

@@ -27,61 +27,141 @@ const LONGEST: Duration = Duration::from_hours(24);
 
 /// Every setting there is.
 pub(super) const SETTINGS: &[Setting] = &[
-    Setting { key: "server.listen", set: |c, v| put(&mut c.server.listen, value::listen(v)) },
+    Setting {
+        key: "server.listen",
+        set: |c, v| put(&mut c.server.listen, value::listen(v)),
+    },
     Setting {
         key: "server.request_timeout",
-        set: |c, v| put(&mut c.server.request_timeout, value::duration(v, SHORTEST..=LONGEST)),
+        set: |c, v| {
+            put(
+                &mut c.server.request_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
     },
     Setting {
         key: "server.header_timeout",
-        set: |c, v| put(&mut c.server.header_timeout, value::duration(v, SHORTEST..=LONGEST)),
+        set: |c, v| {
+            put(
+                &mut c.server.header_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
     },
     Setting {
         key: "server.max_body_bytes",
-        set: |c, v| put(&mut c.server.max_body_bytes, value::bytes(v, 0..=limits::MAX_BODY_BYTES_CEILING)),
+        set: |c, v| {
+            put(
+                &mut c.server.max_body_bytes,
+                value::bytes(v, 0..=limits::MAX_BODY_BYTES_CEILING),
+            )
+        },
     },
     Setting {
         key: "server.max_connections",
-        set: |c, v| put(&mut c.server.max_connections, value::count(v, 1..=limits::MAX_CONNECTIONS_CEILING)),
+        set: |c, v| {
+            put(
+                &mut c.server.max_connections,
+                value::count(v, 1..=limits::MAX_CONNECTIONS_CEILING),
+            )
+        },
     },
     Setting {
         key: "server.shutdown_grace",
-        set: |c, v| put(&mut c.server.shutdown_grace, value::duration(v, Duration::ZERO..=LONGEST)),
+        set: |c, v| {
+            put(
+                &mut c.server.shutdown_grace,
+                value::duration(v, Duration::ZERO..=LONGEST),
+            )
+        },
     },
-    Setting { key: "admin.listen", set: |c, v| put(&mut c.admin.listen, value::listen_or_off(v)) },
-    Setting { key: "data.dir", set: |c, v| put(&mut c.data.dir, value::directory(v)) },
+    Setting {
+        key: "admin.listen",
+        set: |c, v| put(&mut c.admin.listen, value::listen_or_off(v)),
+    },
+    Setting {
+        key: "data.dir",
+        set: |c, v| put(&mut c.data.dir, value::directory(v)),
+    },
     Setting {
         key: "storage.segment_bytes",
-        set: |c, v| put(&mut c.storage.segment_bytes, value::bytes(v, limits::SEGMENT_BYTES)),
+        set: |c, v| {
+            put(
+                &mut c.storage.segment_bytes,
+                value::bytes(v, limits::SEGMENT_BYTES),
+            )
+        },
     },
     Setting {
         key: "storage.checkpoint_bytes",
-        set: |c, v| put(&mut c.storage.checkpoint_bytes, value::bytes(v, limits::CHECKPOINT_BYTES)),
+        set: |c, v| {
+            put(
+                &mut c.storage.checkpoint_bytes,
+                value::bytes(v, limits::CHECKPOINT_BYTES),
+            )
+        },
     },
     Setting {
         key: "storage.checkpoint_interval",
-        set: |c, v| put(&mut c.storage.checkpoint_interval, value::duration(v, SHORTEST..=LONGEST)),
+        set: |c, v| {
+            put(
+                &mut c.storage.checkpoint_interval,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
     },
     Setting {
         key: "storage.cache_bytes",
-        set: |c, v| put(&mut c.storage.cache_bytes, value::bytes(v, limits::CACHE_BYTES)),
+        set: |c, v| {
+            put(
+                &mut c.storage.cache_bytes,
+                value::bytes(v, limits::CACHE_BYTES),
+            )
+        },
     },
     Setting {
         key: "objects.workers",
-        set: |c, v| put(&mut c.objects.workers, value::count_or_auto(v, 1..=limits::MAX_WORKERS)),
+        set: |c, v| {
+            put(
+                &mut c.objects.workers,
+                value::count_or_auto(v, 1..=limits::MAX_WORKERS),
+            )
+        },
     },
     Setting {
         key: "objects.idle_timeout",
-        set: |c, v| put(&mut c.objects.idle_timeout, value::duration(v, SHORTEST..=LONGEST)),
+        set: |c, v| {
+            put(
+                &mut c.objects.idle_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
     },
     Setting {
         key: "objects.event_timeout",
-        set: |c, v| put(&mut c.objects.event_timeout, value::duration(v, SHORTEST..=LONGEST)),
+        set: |c, v| {
+            put(
+                &mut c.objects.event_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
     },
     Setting {
         key: "objects.max_queued",
-        set: |c, v| put(&mut c.objects.max_queued, value::count(v, 1..=limits::MAX_QUEUED_CEILING)),
+        set: |c, v| {
+            put(
+                &mut c.objects.max_queued,
+                value::count(v, 1..=limits::MAX_QUEUED_CEILING),
+            )
+        },
     },
-    Setting { key: "log.level", set: |c, v| put(&mut c.log.level, value::log_level(v)) },
-    Setting { key: "log.format", set: |c, v| put(&mut c.log.format, value::log_format(v)) },
+    Setting {
+        key: "log.level",
+        set: |c, v| put(&mut c.log.level, value::log_level(v)),
+    },
+    Setting {
+        key: "log.format",
+        set: |c, v| put(&mut c.log.format, value::log_format(v)),
+    },
 ];

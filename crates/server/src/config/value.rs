@@ -11,9 +11,9 @@ use super::{ListenAddress, LogFormat};
 pub(super) type Expected = String;
 
 pub(super) fn listen(text: &str) -> Result<ListenAddress, Expected> {
-    let fits = text
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok());
+    let fits = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
+    });
     if fits {
         Ok(ListenAddress(text.to_owned()))
     } else {
@@ -25,10 +25,15 @@ pub(super) fn listen_or_off(text: &str) -> Result<Option<ListenAddress>, Expecte
     if text == "off" {
         return Ok(None);
     }
-    listen(text).map(Some).map_err(|expected| format!("{expected}, or \"off\""))
+    listen(text)
+        .map(Some)
+        .map_err(|expected| format!("{expected}, or \"off\""))
 }
 
-pub(super) fn duration(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, Expected> {
+pub(super) fn duration(
+    text: &str,
+    allowed: RangeInclusive<Duration>,
+) -> Result<Duration, Expected> {
     let parsed = split_unit(text).and_then(|(number, unit)| {
         let millis = match unit {
             "ms" => 1,
@@ -39,13 +44,15 @@ pub(super) fn duration(text: &str, allowed: RangeInclusive<Duration>) -> Result<
         };
         number.checked_mul(millis).map(Duration::from_millis)
     });
-    parsed.filter(|value| allowed.contains(value)).ok_or_else(|| {
-        format!(
-            "a duration from {} to {}, such as \"500ms\", \"30s\", \"5m\" or \"1h\"",
-            show_duration(*allowed.start()),
-            show_duration(*allowed.end())
-        )
-    })
+    parsed
+        .filter(|value| allowed.contains(value))
+        .ok_or_else(|| {
+            format!(
+                "a duration from {} to {}, such as \"500ms\", \"30s\", \"5m\" or \"1h\"",
+                show_duration(*allowed.start()),
+                show_duration(*allowed.end())
+            )
+        })
 }
 
 pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> {
@@ -59,36 +66,51 @@ pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Exp
         };
         number.checked_mul(factor)
     });
-    parsed.filter(|value| allowed.contains(value)).ok_or_else(|| {
-        format!(
-            "a size from {} to {}, such as 1048576, \"512KiB\", \"64MiB\" or \"1GiB\"",
-            show_bytes(*allowed.start()),
-            show_bytes(*allowed.end())
-        )
-    })
+    parsed
+        .filter(|value| allowed.contains(value))
+        .ok_or_else(|| {
+            format!(
+                "a size from {} to {}, such as 1048576, \"512KiB\", \"64MiB\" or \"1GiB\"",
+                show_bytes(*allowed.start()),
+                show_bytes(*allowed.end())
+            )
+        })
 }
 
 pub(super) fn count(text: &str, allowed: RangeInclusive<usize>) -> Result<usize, Expected> {
     text.parse()
         .ok()
         .filter(|value| allowed.contains(value))
-        .ok_or_else(|| format!("a whole number from {} to {}", allowed.start(), allowed.end()))
+        .ok_or_else(|| {
+            format!(
+                "a whole number from {} to {}",
+                allowed.start(),
+                allowed.end()
+            )
+        })
 }
 
-pub(super) fn count_or_auto(text: &str, allowed: RangeInclusive<usize>) -> Result<Option<usize>, Expected> {
+pub(super) fn count_or_auto(
+    text: &str,
+    allowed: RangeInclusive<usize>,
+) -> Result<Option<usize>, Expected> {
     if text == "auto" {
         return Ok(None);
     }
-    count(text, allowed).map(Some).map_err(|expected| format!("{expected}, or \"auto\""))
+    count(text, allowed)
+        .map(Some)
+        .map_err(|expected| format!("{expected}, or \"auto\""))
 }
 
 pub(super) fn log_level(text: &str) -> Result<String, Expected> {
     if !text.trim().is_empty() && tracing_subscriber::EnvFilter::try_new(text).is_ok() {
         Ok(text.to_owned())
     } else {
-        Err("\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", or directives such as \
+        Err(
+            "\"off\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", or directives such as \
              \"warn,abide_runtime=debug\""
-            .to_owned())
+                .to_owned(),
+        )
     }
 }
 
@@ -101,12 +123,18 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Expected> {
 }
 
 pub(super) fn directory(text: &str) -> Result<std::path::PathBuf, Expected> {
-    if text.is_empty() { Err("the path of a directory".to_owned()) } else { Ok(text.into()) }
+    if text.is_empty() {
+        Err("the path of a directory".to_owned())
+    } else {
+        Ok(text.into())
+    }
 }
 
 fn split_unit(text: &str) -> Option<(u64, &str)> {
     let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     Some((number.parse().ok()?, unit.trim_start()))
 }
@@ -137,9 +165,15 @@ mod tests {
     #[test]
     fn durations_and_sizes_read_their_units() {
         let any_time = Duration::ZERO..=Duration::from_hours(10);
-        assert_eq!(duration("1500ms", any_time.clone()), Ok(Duration::from_millis(1_500)));
+        assert_eq!(
+            duration("1500ms", any_time.clone()),
+            Ok(Duration::from_millis(1_500))
+        );
         assert_eq!(duration("5m", any_time.clone()), Ok(Duration::from_mins(5)));
-        assert!(duration("5", any_time.clone()).is_err(), "a duration without a unit is a guess");
+        assert!(
+            duration("5", any_time.clone()).is_err(),
+            "a duration without a unit is a guess"
+        );
         assert!(duration("99999999999999999999h", any_time).is_err());
         assert_eq!(bytes("64MiB", 0..=1 << 40), Ok(64 << 20));
         assert_eq!(bytes("4096", 0..=1 << 40), Ok(4096));
@@ -151,9 +185,15 @@ mod tests {
         let told = duration("0s", Duration::from_millis(100)..=Duration::from_hours(1));
         assert_eq!(
             told,
-            Err("a duration from 100ms to 1h, such as \"500ms\", \"30s\", \"5m\" or \"1h\"".to_owned())
+            Err(
+                "a duration from 100ms to 1h, such as \"500ms\", \"30s\", \"5m\" or \"1h\""
+                    .to_owned()
+            )
         );
-        assert_eq!(count("0", 1..=8), Err("a whole number from 1 to 8".to_owned()));
+        assert_eq!(
+            count("0", 1..=8),
+            Err("a whole number from 1 to 8".to_owned())
+        );
     }
 
     #[test]
@@ -161,7 +201,15 @@ mod tests {
         for good in ["127.0.0.1:0", "[::1]:8080", "localhost:80"] {
             assert!(listen(good).is_ok(), "{good}");
         }
-        for bad in ["", "8080", ":8080", "localhost", "localhost:http", "http://localhost:80", "127.0.0.1:70000"] {
+        for bad in [
+            "",
+            "8080",
+            ":8080",
+            "localhost",
+            "localhost:http",
+            "http://localhost:80",
+            "127.0.0.1:70000",
+        ] {
             assert!(listen(bad).is_err(), "{bad}");
         }
         assert_eq!(listen_or_off("off"), Ok(None));

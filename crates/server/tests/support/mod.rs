@@ -17,43 +17,60 @@ use tokio::{
 
 /// An answer, its body as text.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
-    pub headers: HeaderMap,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
 }
 
 /// Sends a request without a body.
-pub async fn ask(addr: SocketAddr, method: Method, path: &str) -> Answer {
+pub(crate) async fn ask(addr: SocketAddr, method: Method, path: &str) -> Answer {
     send(addr, method, path, Vec::new()).await
 }
 
 /// Sends a request.
-pub async fn send(addr: SocketAddr, method: Method, path: &str, body: Vec<u8>) -> Answer {
-    let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-    let request = Request::builder().method(method).uri(format!("http://{addr}{path}"));
+pub(crate) async fn send(addr: SocketAddr, method: Method, path: &str, body: Vec<u8>) -> Answer {
+    let client: Client<HttpConnector, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("http://{addr}{path}"));
     let request = request.body(Full::from(body)).expect("a request");
-    let (parts, body) = client.request(request).await.expect("the host answers").into_parts();
+    let (parts, body) = client
+        .request(request)
+        .await
+        .expect("the host answers")
+        .into_parts();
     let bytes = body.collect().await.expect("a whole body").to_bytes();
     let body = String::from_utf8(bytes.to_vec()).expect("text");
-    Answer { status: parts.status, headers: parts.headers, body }
+    Answer {
+        status: parts.status,
+        headers: parts.headers,
+        body,
+    }
 }
 
 /// The code of an error answer.
-pub fn code(answer: &Answer) -> String {
+pub(crate) fn code(answer: &Answer) -> String {
     let body: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
-    body["error"]["code"].as_str().unwrap_or_else(|| panic!("no code in {answer:?}")).to_owned()
+    body["error"]["code"]
+        .as_str()
+        .unwrap_or_else(|| panic!("no code in {answer:?}"))
+        .to_owned()
 }
 
 /// Opens a connection and sends the beginning of something.
-pub async fn connect(addr: SocketAddr, beginning: &str) -> TcpStream {
+pub(crate) async fn connect(addr: SocketAddr, beginning: &str) -> TcpStream {
     let mut stream = TcpStream::connect(addr).await.expect("the host accepts");
-    stream.write_all(beginning.as_bytes()).await.expect("the host reads");
+    stream
+        .write_all(beginning.as_bytes())
+        .await
+        .expect("the host reads");
     stream
 }
 
 /// Whatever comes until the other side closes, or breaks, the connection.
-pub async fn read_to_end(mut stream: TcpStream) -> String {
+pub(crate) async fn read_to_end(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()

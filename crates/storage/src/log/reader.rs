@@ -191,8 +191,15 @@ fn refuse_lost_header(segments: &[Found], end: Lsn, after: Option<(u64, Epoch)>)
         if segment.first().is_some() || after.is_some_and(|(number, _)| segment.number < number) {
             continue;
         }
-        let bytes = read_all(segment)?;
-        if let Some(header) = Header::read(&bytes)
+        let mut head = [0; HEADER_BYTES];
+        let read = segment.file.read_at(&mut head, HEADER_BLOCK);
+        read.map_err(|error| {
+            Error::io(
+                format_args!("reading the log segment {}", segment.path.display()),
+                &error,
+            )
+        })?;
+        if let Some(header) = Header::read(&head)
             && header.lsn == end
             && after.is_none_or(|(_, epoch)| header.epoch >= epoch)
         {

@@ -1,0 +1,256 @@
+//! Objects behind the gateway: what reaches them, and what their trouble looks like from outside.
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use abide::{
+    SimDisk,
+    prelude::*,
+    server::{ApiError, Host, HostBuilder, HostError, object_router},
+};
+use axum::{
+    Router,
+    extract::{Path, State as Shared},
+    routing::{get, post},
+};
+use http::{Method, StatusCode};
+use support::{Answer, ask, code, send};
+use tokio::sync::Notify;
+
+#[durable_object]
+struct Notes {
+    state: State,
+}
+
+impl DurableObject for Notes {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let name = self.state.name().unwrap_or_default();
+        Ok(Response::new(Body::from(format!(
+            "{} {} at {name}",
+            request.method(),
+            request.uri()
+        ))))
+    }
+}
+
+#[allow(
+    unreachable_pub,
+    reason = "the methods that others may call are the `pub` ones"
+)]
+#[rpc]
+impl Notes {
+    pub async fn add(&self, text: String) -> Result<i64> {
+        let sql = self.state.storage().sql();
+        sql.exec("CREATE TABLE IF NOT EXISTS notes (text TEXT)", ())?;
+        sql.exec("INSERT INTO notes VALUES (?)", (text,))?;
+        Ok(sql.exec("SELECT count(*) FROM notes", ())?.one()?)
+    }
+
+    pub async fn count(&self) -> Result<i64> {
+        Ok(self
+            .state
+            .storage()
+            .sql()
+            .exec("SELECT count(*) FROM notes", ())?
+            .one()?)
+    }
+
+    pub async fn panic(&self) -> Result<i64> {
+        panic!("a test's panic")
+    }
+
+    pub async fn wait(&self) -> Result<i64> {
+        if let Some(entered) = self.state.env().get::<Notify>() {
+            entered.notify_one();
+        }
+        std::future::pending().await
+    }
+}
+
+async fn call(
+    Shared(env): Shared<Env>,
+    Path((name, method)): Path<(String, String)>,
+    body: String,
+) -> Result<String, ApiError> {
+    let notes = env.object::<Notes>().get_by_name(&name);
+    let answer = match method.as_str() {
+        "add" => notes.add(body).await?,
+        "count" => notes.count().await?,
+        "panic" => notes.panic().await?,
+        _ => notes.wait().await?,
+    };
+    Ok(answer?.to_string())
+}
+
+fn router(env: Env) -> Router {
+    let notes = object_router::<Notes>(&env);
+    Router::new()
+        .route("/call/{name}/{method}", post(call))
+        .route("/alive", get(async || "yes"))
+        .with_state(env)
+        .nest("/notes", notes)
+}
+
+fn host(disk: &Arc<SimDisk>) -> HostBuilder {
+    Host::open_in_memory()
+        .disk(Arc::<SimDisk>::clone(disk))
+        .object::<Notes>("NOTES")
+        .with(Notify::new())
+        .router(router)
+        .configure(|c| {
+            c.storage.segment_bytes = 1 << 20;
+            c.storage.checkpoint_bytes = 4 << 20;
+        })
+}
+
+fn told(answer: &Answer) -> (u16, String) {
+    (answer.status.as_u16(), code(answer))
+}
+
+#[tokio::test]
+async fn a_request_below_an_object_s_name_reaches_its_fetch() {
+    let host = host(&Arc::new(SimDisk::new())).start().await.unwrap();
+    for (path, seen) in [
+        ("/notes/ada", "GET / at ada"),
+        ("/notes/ada/", "GET / at ada"),
+        ("/notes/ada/a/b?c=%20d", "GET /a/b?c=%20d at ada"),
+        ("/notes/a%2Fb/x", "GET /x at a/b"),
+    ] {
+        assert_eq!(ask(host.addr(), Method::GET, path).await.body, seen);
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_s_trouble_has_a_status_and_a_code() {
+    let host = host(&Arc::new(SimDisk::new())).start().await.unwrap();
+    let call = async |what: &str| {
+        send(
+            host.addr(),
+            Method::POST,
+            &format!("/call/ada/{what}"),
+            b"x".to_vec(),
+        )
+        .await
+    };
+    assert_eq!(
+        told(&call("count").await),
+        (500, "object_error".to_owned()),
+        "there is no such table"
+    );
+    assert_eq!(told(&call("panic").await), (503, "object_reset".to_owned()));
+    assert_eq!(call("add").await.body, "1", "a reset object answers again");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_overloaded_object_is_503_with_a_time_to_come_back() {
+    let options = ClassOptions {
+        max_queued: 0,
+        max_running: 1,
+        ..ClassOptions::default()
+    };
+    let host = Host::open_in_memory()
+        .object_with::<Notes>("NOTES", options)
+        .with(Notify::new())
+        .router(router)
+        .configure(|c| c.server.shutdown_grace = Duration::from_millis(50));
+    let host = host.start().await.unwrap();
+    let addr = host.addr();
+    let busy = tokio::spawn(send(addr, Method::POST, "/call/ada/wait", Vec::new()));
+    host.env().get::<Notify>().unwrap().notified().await;
+    let refused = send(addr, Method::POST, "/call/ada/add", Vec::new()).await;
+    assert_eq!(told(&refused), (503, "overloaded".to_owned()));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(
+        send(addr, Method::POST, "/call/grace/add", Vec::new())
+            .await
+            .status,
+        StatusCode::OK
+    );
+    busy.abort();
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_serves_reads_and_recovers_when_space_returns() {
+    let disk = Arc::new(SimDisk::new());
+    let host = host(&disk).start().await.unwrap();
+    let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
+    let add =
+        async |bytes: usize| send(addr, Method::POST, "/call/ada/add", vec![b'x'; bytes]).await;
+    let mut kept = 0;
+    assert_eq!(add(1).await.status, StatusCode::OK);
+    kept += 1;
+    disk.set_capacity(Some(disk.used()));
+    let refused = loop {
+        let answer = add(200_000).await;
+        if answer.status != StatusCode::OK {
+            break answer;
+        }
+        kept += 1;
+    };
+    assert_eq!(told(&refused), (507, "no_space".to_owned()));
+    let not_ready = ask(admin, Method::GET, "/readyz").await;
+    assert!(
+        not_ready.status == StatusCode::SERVICE_UNAVAILABLE && not_ready.body.contains("no_space"),
+        "{not_ready:?}"
+    );
+    assert_eq!(
+        send(addr, Method::POST, "/call/ada/count", Vec::new())
+            .await
+            .body,
+        kept.to_string()
+    );
+    disk.set_capacity(None);
+    while ask(admin, Method::GET, "/readyz").await.status != StatusCode::OK {
+        let _ = add(1).await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(add(1).await.status, StatusCode::OK);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_log_is_an_error_to_clients_and_ends_the_host() {
+    let disk = Arc::new(SimDisk::new());
+    let host = host(&disk).configure(|c| {
+        // The test must know the address before the host tells it.
+        c.admin.listen = None;
+    });
+    let (send_addr, addr) = tokio::sync::oneshot::channel();
+    let host = host.configure(|c| {
+        let free = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let sources = abide::server::Sources {
+            listen: Some(free.to_string()),
+            ..Default::default()
+        };
+        c.server.listen = abide::server::Config::load(&sources).unwrap().server.listen;
+        send_addr.send(free).unwrap();
+    });
+    let addr = addr.await.unwrap();
+    let serving = tokio::spawn(host.serve());
+    while tokio::net::TcpStream::connect(addr).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        send(addr, Method::POST, "/call/ada/add", Vec::new())
+            .await
+            .status,
+        StatusCode::OK
+    );
+    disk.fail_syncs(true);
+    let lost = send(addr, Method::POST, "/call/ada/add", Vec::new()).await;
+    assert_eq!(told(&lost), (503, "unavailable".to_owned()));
+    let ended = serving.await.unwrap().unwrap_err();
+    assert!(matches!(ended, HostError::LogFailed), "{ended}");
+    assert!(ended.to_string().contains("restart to recover"));
+}
