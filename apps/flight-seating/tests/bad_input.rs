@@ -177,6 +177,15 @@ async fn the_admin_listener_tells_health_and_figures() {
     ] {
         assert!(text.contains(expected), "no {expected:?} in:\n{text}");
     }
+    for line in text.lines() {
+        if let Some(named) = line.strip_prefix("# TYPE ") {
+            let name = named.split(' ').next().unwrap();
+            assert!(
+                text.contains(&format!("# HELP {name} ")),
+                "{name} has no HELP text"
+            );
+        }
+    }
     let elsewhere = admin.get("/").await;
     assert_eq!(
         (elsewhere.status, elsewhere.code()),

@@ -37,18 +37,158 @@
 //! - [`Env`], [`Namespace`], [`Stub`], [`Call`]: how one finds objects and calls them.
 //! - [`Error`]: what went wrong and what to do.
 //! - [`Node`]: runs objects on a [`Store`].
+//!
+//! # What you need not do
+//!
+//! - **Lock.** An object's handlers run on one thread. Another handler may run while one waits at an `await`, and at
+//!   no other time; [`State::block_concurrency_while`] shuts even that.
+//! - **Begin and commit.** What is written between two awaits is one transaction. A panic undoes it and resets the
+//!   object; an `Err` undoes nothing, unless [`Storage::transaction_sync`] is asked.
+//! - **Wait for the disk.** Storage calls return at once; responses, results and calls to other objects leave when
+//!   what was written before them is durable. [`PutOptions::allow_unconfirmed`] exempts a write.
+//! - **Keep objects alive, or let them go.** An object comes to life with its first event and leaves memory when it has
+//!   been idle; what it stored it finds again.
+//!
+//! # Testing
+//!
+//! A node runs on a disk in memory, with a clock that stands still until the test moves it:
+//!
+//! ```
+//! # use abide::prelude::*;
+//! # #[durable_object]
+//! # pub struct Counter { state: State }
+//! # impl DurableObject for Counter {
+//! #     fn new(state: State, _env: Env) -> Result<Self> { Ok(Self { state }) }
+//! # }
+//! # #[rpc]
+//! # impl Counter {
+//! #     pub async fn add(&self, amount: i64) -> Result<i64> {
+//! #         let value = self.state.storage().get("value")?.unwrap_or(0) + amount;
+//! #         self.state.storage().put("value", &value)?;
+//! #         Ok(value)
+//! #     }
+//! # }
+//! use abide::{Node, SimDisk, Store, StoreOptions, clock::TestClock};
+//! use std::{path::Path, sync::Arc, time::Duration};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<()> {
+//! let clock = TestClock::new();
+//! let store = Store::open(Arc::new(SimDisk::new()), Path::new("/data"), StoreOptions::small())?;
+//! let node = Node::builder(store)
+//!     .class::<Counter>("COUNTER", ClassOptions::default())
+//!     .clock(Arc::new(clock.clone()))
+//!     .start()?;
+//!
+//! let counter = node.env().object::<Counter>().get_by_name("visits");
+//! assert_eq!(counter.add(2).await??, 2);
+//! clock.advance(Duration::from_secs(10)); // the object leaves memory …
+//! assert_eq!(counter.add(3).await??, 5); // … and comes back from storage
+//!
+//! node.shutdown(Duration::from_secs(1)).await?;
+//! node.store().close()?;
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
-pub use abide_macros::{durable_object, rpc};
+/// ```
+/// use abide::prelude::*;
+///
+/// #[durable_object]
+/// pub struct Greeter;
+///
+/// impl DurableObject for Greeter {
+///     fn new(_state: State, _env: Env) -> Result<Self> {
+///         Ok(Self)
+///     }
+///
+///     async fn fetch(&self, request: Request) -> Result<Response> {
+///         Ok(Response::new(Body::from(format!("hello from {}", request.uri().path()))))
+///     }
+/// }
+/// ```
+///
+/// A class without `impl DurableObject` does not compile:
+///
+/// ```compile_fail,E0277
+/// #[abide::durable_object]
+/// pub struct Greeter;
+/// ```
+pub use abide_macros::durable_object;
+
+/// ```
+/// use abide::prelude::*;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, Serialize, Deserialize)]
+/// pub enum SeatError {
+///     Taken { by: String },
+/// }
+///
+/// #[durable_object]
+/// pub struct Seats {
+///     state: State,
+/// }
+/// # impl DurableObject for Seats {
+/// #     fn new(state: State, _env: Env) -> Result<Self> { Ok(Self { state }) }
+/// # }
+///
+/// #[rpc]
+/// impl Seats {
+///     /// `stub.assign(…).await` gives `Result<Result<(), SeatError>, abide::Error>`: the inner error is the
+///     /// object's answer, the outer one says that there was none.
+///     pub async fn assign(&self, seat: String, who: String) -> Result<(), SeatError> {
+///         match self.occupant(&seat) {
+///             Some(by) => Err(SeatError::Taken { by }),
+///             None => Ok(()),
+///         }
+///     }
+///
+///     // Not `pub`: for the object's own use.
+///     fn occupant(&self, seat: &str) -> Option<String> {
+///         self.state.storage().get(seat).ok().flatten()
+///     }
+/// }
+/// ```
+///
+/// What cannot be called from elsewhere is refused when it is compiled:
+///
+/// ```compile_fail
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     pub fn count(&self) -> u32 { 0 } // not `async`
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     pub async fn assign(&self, seat: &str) {} // borrowed: use `String`
+/// }
+/// ```
+pub use abide_macros::rpc;
 pub use abide_runtime::{
-    AnyNamespace, AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Env, Error, ErrorKind, Event,
-    Instance, LocalFuture, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, PutOptions, Released, Remote,
-    Reply, Request, Response, Result, Sql, State, Storage, Stub, clock, limits, random,
+    AnyNamespace, AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Env,
+    Error, ErrorKind, Event, Instance, LocalFuture, Namespace, Native, Node, NodeBuilder,
+    NodeStats, ObjectClass, ObjectId, PutOptions, Released, Remote, Reply, Request, Response,
+    Result, Sql, State, Storage, Stub, clock, limits, random,
 };
 pub use abide_storage::{
-    Disk, ListOptions, Lsn, Params, RealDisk, Row, Rows, SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
+    Disk, ListOptions, Lsn, Params, RealDisk, Row, Rows, SimDisk, Store, StoreOptions, StoreStats,
+    ToSql, Value, params,
 };
+
+pub use http;
 
 /// The host: HTTP gateway, admin listener, settings, logs and metrics around a [`Node`].
 #[cfg(feature = "server")]
@@ -59,8 +199,9 @@ pub use abide_server::Host;
 pub mod prelude {
     //! What nearly every file with an object needs: `use abide::prelude::*;`
     pub use crate::{
-        Body, ClassOptions, DurableObject, Env, Error, ListOptions, Namespace, ObjectId, PutOptions, Request, Response, Result,
-        Sql, State, Storage, Stub, durable_object, params, rpc,
+        Body, ClassOptions, DurableObject, Env, Error, ListOptions, Namespace, ObjectId,
+        PutOptions, Request, Response, Result, Sql, State, Storage, Stub, durable_object, params,
+        rpc,
     };
 }
 

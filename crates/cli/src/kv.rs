@@ -19,8 +19,6 @@ use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::ge
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::json::Json as Stored;
-
 /// The name under which the class is registered.
 pub(crate) const BINDING: &str = "KV";
 
@@ -41,7 +39,7 @@ pub(crate) struct Kv {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     key: String,
-    value: Stored,
+    value: Value,
 }
 
 /// Entries in key order, and where the next page starts.
@@ -73,13 +71,14 @@ impl DurableObject for Kv {
 #[rpc]
 impl Kv {
     /// Sets a key.
-    pub async fn put(&self, key: String, value: Stored) -> Result<()> {
+    pub async fn put(&self, key: String, value: Value) -> Result<()> {
         self.state.storage().put(&key, &value)
     }
 
-    /// The value of a key.
-    pub async fn get(&self, key: String) -> Result<Option<Stored>> {
-        self.state.storage().get(&key)
+    /// A key with its value. The value alone would not do: a null is not a missing key.
+    pub async fn get(&self, key: String) -> Result<Option<Entry>> {
+        let value = self.state.storage().get(&key)?;
+        Ok(value.map(|value| Entry { key, value }))
     }
 
     /// Removes a key. True if it existed.
@@ -132,7 +131,7 @@ async fn write(
     JsonBody(value): JsonBody<Value>,
 ) -> Result<StatusCode, ApiError> {
     object(&env, &path.object)?
-        .put(path.key, Stored(value))
+        .put(path.key, value)
         .await?
         .map_err(refused)?;
     Ok(StatusCode::NO_CONTENT)
@@ -147,7 +146,7 @@ async fn read(
         .await?
         .map_err(refused)?
     {
-        Some(Stored(value)) => Ok(Json(value)),
+        Some(entry) => Ok(Json(entry.value)),
         None => Err(no_such_key()),
     }
 }
@@ -260,6 +259,12 @@ mod tests {
         assert_eq!(
             ask(&router, Method::GET, "/kv/ada/notes/first", "").await,
             (StatusCode::OK, value)
+        );
+        let null = ask(&router, Method::PUT, "/kv/ada/nothing", "null").await;
+        assert_eq!(null.0, StatusCode::NO_CONTENT);
+        assert_eq!(
+            ask(&router, Method::GET, "/kv/ada/nothing", "").await,
+            (StatusCode::OK, Value::Null)
         );
         assert_eq!(
             ask(&router, Method::GET, "/kv/grace/notes/first", "")

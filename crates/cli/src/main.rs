@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod data;
-mod json;
 mod kv;
 mod objects;
 mod sql;

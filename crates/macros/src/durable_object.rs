@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::{Attribute, Error, Generics, Item, Result, Visibility, spanned::Spanned};
 
-pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
         return Err(Error::new(
             arguments.span(),
@@ -37,12 +37,23 @@ impl<'a> Class<'a> {
             }
         };
         refuse_generics(generics)?;
-        let conditions = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
-        Ok(Self { name, visibility, conditions })
+        let conditions = attributes
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("cfg"))
+            .collect();
+        Ok(Self {
+            name,
+            visibility,
+            conditions,
+        })
     }
 
     fn generate(&self) -> TokenStream {
-        let Self { name, visibility, conditions } = self;
+        let Self {
+            name,
+            visibility,
+            conditions,
+        } = self;
         let stub = stub_name(name);
         let text = name.to_string();
         let doc = format!("The remote methods of [`{name}`]: what `Stub<{name}>` dereferences to.");
@@ -108,12 +119,15 @@ mod tests {
     use super::*;
 
     fn error(item: TokenStream) -> String {
-        expand(TokenStream::new(), item).unwrap_err().to_string()
+        expand(&TokenStream::new(), item).unwrap_err().to_string()
     }
 
     #[test]
     fn a_class_gets_a_stub_of_its_visibility_and_conditions() {
-        let out = expand(TokenStream::new(), quote! { #[cfg(unix)] pub(crate) struct Seats { state: State } });
+        let out = expand(
+            &TokenStream::new(),
+            quote! { #[cfg(unix)] pub(crate) struct Seats { state: State } },
+        );
         let out = out.unwrap().to_string();
         assert!(out.contains("pub (crate) struct SeatsStub"), "{out}");
         assert_eq!(out.matches("# [cfg (unix)]").count(), 4, "{out}");
@@ -121,10 +135,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_class_is_refused_with_the_reason() {
-        assert!(error(quote! { struct Seats<T> { t: T } }).contains("no type or lifetime parameters"));
-        assert!(error(quote! { struct Seats<'a> { t: &'a str } }).contains("no type or lifetime parameters"));
+        assert!(
+            error(quote! { struct Seats<T> { t: T } }).contains("no type or lifetime parameters")
+        );
+        assert!(
+            error(quote! { struct Seats<'a> { t: &'a str } })
+                .contains("no type or lifetime parameters")
+        );
         assert!(error(quote! { fn seats() {} }).contains("goes on the struct"));
-        let arguments = expand(quote! { unique_key = "x" }, quote! { struct Seats; }).unwrap_err();
+        let arguments = expand(&quote! { unique_key = "x" }, quote! { struct Seats; }).unwrap_err();
         assert!(arguments.to_string().contains("ClassOptions"));
     }
 }

@@ -1,5 +1,4 @@
-//! The attribute macros of `abide`. Programs use them through the crate `abide`, where they are documented
-//! with examples.
+//! The attribute macros of `abide`. Programs use them through the crate `abide`, where their examples are.
 //!
 //! - `#[durable_object]` declares a struct as a class of objects and generates its stub.
 //! - `#[rpc]` makes the public methods of an `impl` block callable through that stub.
@@ -19,7 +18,9 @@ use proc_macro::TokenStream;
 /// which `Stub<Seats>` dereferences.
 #[proc_macro_attribute]
 pub fn durable_object(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    durable_object::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    durable_object::expand(&arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }
 
 /// Makes the methods of an `impl` block callable from outside the object.
@@ -30,5 +31,7 @@ pub fn durable_object(arguments: TokenStream, item: TokenStream) -> TokenStream 
 /// what they are. A class has one such block.
 #[proc_macro_attribute]
 pub fn rpc(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    rpc::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+    rpc::expand(&arguments.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
 }

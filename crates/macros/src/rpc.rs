@@ -3,7 +3,8 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{
-    Attribute, Error, FnArg, ImplItem, ImplItemFn, ItemImpl, Pat, Path, ReceiverKind, Result, ReturnType, Type, Visibility,
+    Attribute, Error, FnArg, ImplItem, ImplItemFn, ItemImpl, Pat, Path, ReceiverKind, Result,
+    ReturnType, Type, Visibility,
     spanned::Spanned,
     visit::{self, Visit},
 };
@@ -16,12 +17,15 @@ const RESERVED: &[&str] = &["id", "name", "fetch", "untyped", "clone"];
 /// Tuples, which arguments travel as, are serde values up to this length.
 const MAX_PARAMETERS: usize = 16;
 
-pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
+pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
         return Err(Error::new(arguments.span(), "`#[rpc]` takes no arguments"));
     }
     let block: ItemImpl = syn::parse2(item).map_err(|error| {
-        Error::new(error.span(), format!("`#[rpc]` goes on an `impl` block of a durable object: {error}"))
+        Error::new(
+            error.span(),
+            format!("`#[rpc]` goes on an `impl` block of a durable object: {error}"),
+        )
     })?;
     let class = class_of(&block)?;
     let stub = stub_of(class);
@@ -49,9 +53,12 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
     let arms = methods.iter().map(Method::arm);
     let remotes = methods.iter().map(Method::remote);
+    // In this block `pub` says that callers elsewhere may call the method, whoever can name the class.
     Ok(quote! {
+        #[allow(unreachable_pub)]
         #block
 
+        #[allow(unreachable_pub, clippy::all, clippy::pedantic)]
         impl #class {
             #[doc(hidden)]
             pub fn __a_class_has_one_rpc_block(
@@ -70,6 +77,7 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
             }
         }
 
+        #[allow(unreachable_pub, clippy::all, clippy::pedantic)]
         impl #stub {
             #(#remotes)*
         }
@@ -78,14 +86,23 @@ pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenS
 
 fn class_of(block: &ItemImpl) -> Result<&Path> {
     if let Some((path, _)) = &block.trait_ {
-        return Err(Error::new(path.span(), "`#[rpc]` goes on an inherent `impl` block, not on a trait's"));
+        return Err(Error::new(
+            path.span(),
+            "`#[rpc]` goes on an inherent `impl` block, not on a trait's",
+        ));
     }
     if !block.generics.params.is_empty() {
-        return Err(Error::new(block.generics.span(), "an `#[rpc]` block has no parameters: a class has none"));
+        return Err(Error::new(
+            block.generics.span(),
+            "an `#[rpc]` block has no parameters: a class has none",
+        ));
     }
     match &*block.self_ty {
         Type::Path(path) if path.qself.is_none() => Ok(&path.path),
-        other => Err(Error::new(other.span(), "`#[rpc]` goes on the `impl` block of a durable object's struct")),
+        other => Err(Error::new(
+            other.span(),
+            "`#[rpc]` goes on the `impl` block of a durable object's struct",
+        )),
     }
 }
 
@@ -123,7 +140,10 @@ impl<'a> Method<'a> {
             );
         }
         if let Some(constness) = &signature.constness {
-            return refuse(constness, format!("the RPC method `{name}` cannot be `const`"));
+            return refuse(
+                constness,
+                format!("the RPC method `{name}` cannot be `const`"),
+            );
         }
         if let Some(abi) = &signature.abi {
             return refuse(abi, format!("the RPC method `{name}` cannot be `extern`"));
@@ -131,11 +151,16 @@ impl<'a> Method<'a> {
         if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
             return refuse(
                 &signature.generics,
-                format!("the RPC method `{name}` has type parameters: callers elsewhere need concrete types"),
+                format!(
+                    "the RPC method `{name}` has type parameters: callers elsewhere need concrete types"
+                ),
             );
         }
         if RESERVED.contains(&name.to_string().as_str()) {
-            return refuse(name, format!("`{name}` is a method of every stub: give the RPC method another name"));
+            return refuse(
+                name,
+                format!("`{name}` is a method of every stub: give the RPC method another name"),
+            );
         }
 
         let mut inputs = signature.inputs.iter();
@@ -154,13 +179,20 @@ impl<'a> Method<'a> {
             _ => {
                 return refuse(
                     name,
-                    format!("the RPC method `{name}` has no `&self`: it is called on an object, so write `{name}(&self, …)`"),
+                    format!(
+                        "the RPC method `{name}` has no `&self`: it is called on an object, so write `{name}(&self, …)`"
+                    ),
                 );
             }
         }
-        let parameters = inputs.map(|input| parameter(name, input)).collect::<Result<Vec<_>>>()?;
+        let parameters = inputs
+            .map(|input| parameter(name, input))
+            .collect::<Result<Vec<_>>>()?;
         if parameters.len() > MAX_PARAMETERS {
-            return refuse(name, format!("`{name}` has more than {MAX_PARAMETERS} parameters: pass a struct"));
+            return refuse(
+                name,
+                format!("`{name}` has more than {MAX_PARAMETERS} parameters: pass a struct"),
+            );
         }
         let output = match &signature.output {
             ReturnType::Default => None,
@@ -169,20 +201,40 @@ impl<'a> Method<'a> {
                 Some(&**output)
             }
         };
-        let copied = ["doc", "cfg", "allow", "expect", "warn", "deny", "deprecated", "must_use"];
+        let copied = [
+            "doc",
+            "cfg",
+            "allow",
+            "expect",
+            "warn",
+            "deny",
+            "deprecated",
+            "must_use",
+        ];
         let attributes = function
             .attrs
             .iter()
             .filter(|attribute| copied.iter().any(|name| attribute.path().is_ident(name)))
             .collect();
-        Ok(Self { name, visibility: &function.vis, attributes, parameters, output })
+        Ok(Self {
+            name,
+            visibility: &function.vis,
+            attributes,
+            parameters,
+            output,
+        })
     }
 
     /// The branch that decodes the arguments, runs the method and encodes its result.
     fn arm(&self) -> TokenStream {
-        let Self { name, parameters, .. } = self;
+        let Self {
+            name, parameters, ..
+        } = self;
         let text = name_text(name);
-        let conditions = self.attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+        let conditions = self
+            .attributes
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("cfg"));
         let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
         let types = parameters.iter().map(|(_, ty)| ty);
         let output = self.output();
@@ -201,7 +253,13 @@ impl<'a> Method<'a> {
 
     /// The stub's method.
     fn remote(&self) -> TokenStream {
-        let Self { name, visibility, attributes, parameters, .. } = self;
+        let Self {
+            name,
+            visibility,
+            attributes,
+            parameters,
+            ..
+        } = self;
         let text = name_text(name);
         let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
         let types = parameters.iter().map(|(_, ty)| ty);
@@ -218,7 +276,8 @@ impl<'a> Method<'a> {
     }
 
     fn output(&self) -> TokenStream {
-        self.output.map_or_else(|| quote! { () }, |output| quote! { #output })
+        self.output
+            .map_or_else(|| quote! { () }, |output| quote! { #output })
     }
 }
 
@@ -235,13 +294,21 @@ fn parameter<'a>(method: &Ident, input: &'a FnArg) -> Result<(&'a Ident, &'a Typ
     let Pat::Ident(pattern) = &*input.pat else {
         return Err(Error::new(
             input.pat.span(),
-            format!("a parameter of the RPC method `{method}` is a plain name: take it apart inside the method"),
+            format!(
+                "a parameter of the RPC method `{method}` is a plain name: take it apart inside the method"
+            ),
         ));
     };
     if let Some((at, _)) = &pattern.subpat {
-        return Err(Error::new(at.span(), format!("a parameter of the RPC method `{method}` is a plain name")));
+        return Err(Error::new(
+            at.span(),
+            format!("a parameter of the RPC method `{method}` is a plain name"),
+        ));
     }
-    owned(&input.ty, &format!("a parameter of the RPC method `{method}`"))?;
+    owned(
+        &input.ty,
+        &format!("a parameter of the RPC method `{method}`"),
+    )?;
     Ok((&pattern.ident, &input.ty))
 }
 
@@ -254,12 +321,16 @@ fn owned(ty: &Type, what: &str) -> Result<()> {
     impl<'ast> Visit<'ast> for Search<'_> {
         fn visit_type(&mut self, ty: &'ast Type) {
             let text = match ty {
-                Type::Reference(_) => "a reference cannot cross to another object: use an owned type (`String` for `&str`, `Vec<T>` for `&[T]`)",
+                Type::Reference(_) => {
+                    "a reference cannot cross to another object: use an owned type (`String` for `&str`, `Vec<T>` for `&[T]`)"
+                }
                 Type::ImplTrait(_) => "`impl Trait` cannot cross to another object: name the type",
                 Type::Infer(_) => "the type must be written out",
                 _ => return visit::visit_type(self, ty),
             };
-            self.found.get_or_insert_with(|| Error::new(ty.span(), format!("{} must be owned: {text}", self.what)));
+            self.found.get_or_insert_with(|| {
+                Error::new(ty.span(), format!("{} must be owned: {text}", self.what))
+            });
         }
     }
     let mut search = Search { what, found: None };
@@ -279,84 +350,4 @@ impl<T: Spanned> Spanned2 for T {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn expanded(block: TokenStream) -> String {
-        expand(TokenStream::new(), block).map_or_else(|error| error.into_compile_error(), |out| out).to_string()
-    }
-
-    #[track_caller]
-    fn assert_refused(method: TokenStream, reason: &str) {
-        let out = expanded(quote! { impl Seats { #method } });
-        assert!(out.contains("compile_error"), "nothing was refused: {out}");
-        assert!(out.contains(reason), "no {reason:?} in {out}");
-    }
-
-    #[test]
-    fn a_public_method_gets_a_stub_method_with_its_documentation() {
-        let out = expanded(quote! {
-            impl Seats {
-                /// Takes a seat.
-                pub async fn take(&self, mut seat: String, row: u32) -> Result<(), Taken> { todo!() }
-                fn helper(&mut self) {}
-            }
-        });
-        assert!(out.contains("impl SeatsStub"), "{out}");
-        assert!(out.contains("pub fn take (& self , seat : String , row : u32) -> :: abide :: Call < Result < () , Taken > >"), "{out}");
-        assert_eq!(out.matches(" Takes a seat.").count(), 2, "{out}");
-        assert_eq!(out.matches("helper").count(), 1, "{out}");
-    }
-
-    #[test]
-    fn a_block_in_another_module_finds_the_stub_beside_the_class() {
-        assert!(expanded(quote! { impl super::Seats {} }).contains("impl super :: SeatsStub"));
-    }
-
-    #[test]
-    fn a_public_method_that_is_not_async_is_refused() {
-        assert_refused(quote! { pub fn take(&self) {} }, "make it `async fn`, or take away `pub`");
-    }
-
-    #[test]
-    fn a_method_without_a_shared_self_is_refused() {
-        assert_refused(quote! { pub async fn take() {} }, "has no `&self`");
-        assert_refused(quote! { pub async fn take(seat: String) {} }, "has no `&self`");
-        assert_refused(quote! { pub async fn take(&mut self) {} }, "takes `&self`");
-        assert_refused(quote! { pub async fn take(self) {} }, "takes `&self`");
-        assert_refused(quote! { pub async fn take(self: Rc<Self>) {} }, "takes `&self`");
-    }
-
-    #[test]
-    fn generic_methods_are_refused() {
-        assert_refused(quote! { pub async fn take<T>(&self, seat: T) {} }, "has type parameters");
-        assert_refused(quote! { pub async fn take(&self, seat: impl Into<String>) {} }, "`impl Trait` cannot cross");
-    }
-
-    #[test]
-    fn parameters_and_results_must_be_plain_and_owned() {
-        assert_refused(quote! { pub async fn take(&self, (row, seat): (u32, char)) {} }, "is a plain name");
-        assert_refused(quote! { pub async fn take(&self, _: u32) {} }, "is a plain name");
-        assert_refused(quote! { pub async fn take(&self, seat: &str) {} }, "use an owned type");
-        assert_refused(quote! { pub async fn take(&self, seats: Vec<Option<&str>>) {} }, "use an owned type");
-        assert_refused(quote! { pub async fn take(&self) -> &str { "" } }, "use an owned type");
-    }
-
-    #[test]
-    fn names_that_every_stub_has_are_refused() {
-        assert_refused(quote! { pub async fn fetch(&self) {} }, "is a method of every stub");
-    }
-
-    #[test]
-    fn every_wrong_method_of_a_block_is_reported() {
-        let out = expanded(quote! { impl Seats { pub fn one(&self) {} pub async fn two() {} } });
-        assert_eq!(out.matches("compile_error").count(), 2, "{out}");
-    }
-
-    #[test]
-    fn blocks_that_cannot_be_rpc_are_refused() {
-        assert!(expanded(quote! { impl Trait for Seats {} }).contains("not on a trait's"));
-        assert!(expanded(quote! { impl<T> Seats<T> {} }).contains("has no parameters"));
-        assert!(expanded(quote! { struct Seats; }).contains("goes on an `impl` block"));
-    }
-}
+mod tests;

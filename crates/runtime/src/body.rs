@@ -42,10 +42,19 @@ pub(crate) fn answer(object: &Rc<Object>, replier: Replier, response: Response) 
         Some(tail) => (whole(ready, tail), None),
         None => {
             let (sender, receiver) = mpsc::channel(BODY_CHANNEL_FRAMES);
-            (Body::new(ReplyBody { ready, tail: Tail::Stream(receiver) }), Some((body, sender)))
+            (
+                Body::new(ReplyBody {
+                    ready,
+                    tail: Tail::Stream(receiver),
+                }),
+                Some((body, sender)),
+            )
         }
     };
-    object.push(Departure::Reply(replier, Ok(Reply::Fetch(Response::from_parts(parts, body)))));
+    object.push(Departure::Reply(
+        replier,
+        Ok(Reply::Fetch(Response::from_parts(parts, body))),
+    ));
     if let Some((body, sender)) = rest {
         let pump = pump(Rc::clone(object), body, sender);
         object.spawn_later(object.worker.next_token(), Box::pin(pump));
@@ -77,15 +86,22 @@ fn take_ready(body: &mut Body) -> (VecDeque<Frame<Bytes>>, Option<Tail>) {
 fn whole(mut ready: VecDeque<Frame<Bytes>>, tail: Tail) -> Body {
     match (ready.len(), &tail) {
         (0, Tail::End) => Body::empty(),
-        (1, Tail::End) if ready[0].is_data() => {
-            Body::from(ready.pop_front().and_then(|frame| frame.into_data().ok()).unwrap_or_default())
-        }
+        (1, Tail::End) if ready[0].is_data() => Body::from(
+            ready
+                .pop_front()
+                .and_then(|frame| frame.into_data().ok())
+                .unwrap_or_default(),
+        ),
         _ => Body::new(ReplyBody { ready, tail }),
     }
 }
 
 /// Polls the rest of a body, frame by frame, as fast as the caller takes them.
-async fn pump(object: Rc<Object>, mut body: Body, sender: mpsc::Sender<Released<BodyMessage>>) -> Result<()> {
+async fn pump(
+    object: Rc<Object>,
+    mut body: Body,
+    sender: mpsc::Sender<Released<BodyMessage>>,
+) -> Result<()> {
     // An error of the channel means that the caller is gone.
     while let Ok(permit) = sender.clone().reserve_owned().await {
         let frame = tokio::select! {
@@ -121,7 +137,10 @@ impl HttpBody for ReplyBody {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>>>> {
         if let Some(frame) = self.ready.pop_front() {
             return Poll::Ready(Some(Ok(frame)));
         }
@@ -155,7 +174,12 @@ impl HttpBody for ReplyBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let ready = self.ready.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+        let ready = self
+            .ready
+            .iter()
+            .filter_map(Frame::data_ref)
+            .map(|data| data.len() as u64)
+            .sum();
         let mut hint = SizeHint::new();
         hint.set_lower(ready);
         if matches!(self.tail, Tail::End) {

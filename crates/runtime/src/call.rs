@@ -32,12 +32,21 @@ enum State {
 }
 
 impl<R> Call<R> {
-    pub(crate) fn waiting(answer: oneshot::Receiver<Answer>, decode: fn(Reply) -> Result<R>) -> Self {
-        Self { state: State::Waiting(answer), decode }
+    pub(crate) fn waiting(
+        answer: oneshot::Receiver<Answer>,
+        decode: fn(Reply) -> Result<R>,
+    ) -> Self {
+        Self {
+            state: State::Waiting(answer),
+            decode,
+        }
     }
 
     pub(crate) fn failed(error: Error, decode: fn(Reply) -> Result<R>) -> Self {
-        Self { state: State::Failed(error), decode }
+        Self {
+            state: State::Failed(error),
+            decode,
+        }
     }
 }
 
@@ -51,7 +60,8 @@ impl<R> Future for Call<R> {
                 Poll::Ready(Ok(answer)) => answer.into_inner(),
                 Poll::Ready(Err(_)) => Err(Error::stopping().into_maybe_ran()),
             },
-            State::Failed(_) | State::Done => match std::mem::replace(&mut self.state, State::Done) {
+            State::Failed(_) | State::Done => match std::mem::replace(&mut self.state, State::Done)
+            {
                 State::Failed(error) => Err(error),
                 _ => panic!("a call was polled after it had been answered"),
             },

@@ -4,9 +4,7 @@
 //! both are object-safe and speak the language-neutral [`Event`] and [`Reply`]. A Rust class implements
 //! [`DurableObject`], `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to the seam.
 
-use std::{
-    borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration,
-};
+use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{
     AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result, State, limits,
@@ -71,7 +69,11 @@ pub trait ObjectClass: DurableObject {
 
     /// Runs the RPC method of this name.
     #[doc(hidden)]
-    fn dispatch(this: Rc<Self>, method: Cow<'static, str>, args: Vec<u8>) -> LocalFuture<Result<Vec<u8>>>;
+    fn dispatch(
+        this: Rc<Self>,
+        method: Cow<'static, str>,
+        args: Vec<u8>,
+    ) -> LocalFuture<Result<Vec<u8>>>;
 }
 
 /// A generated stub type.
@@ -117,7 +119,9 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
     fn deliver(&self, event: Event) -> LocalFuture<Result<Reply>> {
         let object = Rc::clone(&self.0);
         match event {
-            Event::Fetch(request) => Box::pin(async move { object.fetch(request).await.map(Reply::Fetch) }),
+            Event::Fetch(request) => {
+                Box::pin(async move { object.fetch(*request).await.map(Reply::Fetch) })
+            }
             Event::Rpc { method, args } => {
                 let result = T::dispatch(object, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
@@ -157,6 +161,9 @@ impl Default for ClassOptions {
 impl ClassOptions {
     /// The default options with this unique key.
     pub fn with_unique_key(unique_key: impl Into<String>) -> Self {
-        Self { unique_key: Some(unique_key.into()), ..Self::default() }
+        Self {
+            unique_key: Some(unique_key.into()),
+            ..Self::default()
+        }
     }
 }

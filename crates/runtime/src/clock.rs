@@ -36,7 +36,9 @@ pub struct SystemClock {
 impl SystemClock {
     /// A clock that starts now.
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        Self {
+            start: Instant::now(),
+        }
     }
 }
 
@@ -54,7 +56,9 @@ impl Clock for SystemClock {
     fn unix_millis(&self) -> u64 {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+            .map_or(0, |since| {
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            })
     }
 
     fn sleep_until(&self, deadline: Duration) -> Sleep {
@@ -115,7 +119,11 @@ impl Clock for TestClock {
     }
 
     fn sleep_until(&self, deadline: Duration) -> Sleep {
-        Box::pin(TestSleep { clock: self.clone(), deadline, key: None })
+        Box::pin(TestSleep {
+            clock: self.clone(),
+            deadline,
+            key: None,
+        })
     }
 }
 

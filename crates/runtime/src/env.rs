@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::{AnyNamespace, Error, ErrorKind, Namespace, ObjectClass, Result, clock::Clock, namespace::Binding, router::Router};
+use crate::{
+    AnyNamespace, Error, ErrorKind, Namespace, ObjectClass, Result, clock::Clock,
+    namespace::Binding, router::Router,
+};
 
 /// The typed values that a program shares with its objects.
 pub(crate) type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -24,7 +27,11 @@ struct Inner {
 
 impl Env {
     pub(crate) fn new(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>, values: Values) -> Self {
-        Self(Arc::new(Inner { router, bindings, values }))
+        Self(Arc::new(Inner {
+            router,
+            bindings,
+            values,
+        }))
     }
 
     /// The namespace of a class that is registered once.
@@ -57,7 +64,11 @@ impl Env {
         if found.native != Some(TypeId::of::<T>()) {
             return Err(Error::with_kind(
                 ErrorKind::NotFound,
-                format!("binding `{binding}` is of class {}, not {}", found.class.name(), T::NAME),
+                format!(
+                    "binding `{binding}` is of class {}, not {}",
+                    found.class.name(),
+                    T::NAME
+                ),
             ));
         }
         Ok(self.wrap(found))
@@ -66,12 +77,17 @@ impl Env {
     /// The namespace under a binding, whatever its class.
     pub fn any_namespace(&self, binding: &str) -> Result<AnyNamespace> {
         let found = self.find(binding)?;
-        Ok(AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(found)))
+        Ok(AnyNamespace::new(
+            Arc::clone(&self.0.router),
+            Arc::clone(found),
+        ))
     }
 
     /// All namespaces, in the order in which they were registered.
     pub fn namespaces(&self) -> Vec<AnyNamespace> {
-        let wrap = |binding: &Arc<Binding>| AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(binding));
+        let wrap = |binding: &Arc<Binding>| {
+            AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(binding))
+        };
         self.0.bindings.iter().map(wrap).collect()
     }
 
@@ -85,7 +101,10 @@ impl Env {
     pub fn require<C: Send + Sync + 'static>(&self) -> Result<Arc<C>> {
         self.get().ok_or_else(|| {
             let name = type_name::<C>();
-            Error::with_kind(ErrorKind::NotFound, format!("the environment has no {name}: add it with `.with(…)`"))
+            Error::with_kind(
+                ErrorKind::NotFound,
+                format!("the environment has no {name}: add it with `.with(…)`"),
+            )
         })
     }
 
@@ -95,29 +114,52 @@ impl Env {
     }
 
     fn of_class<T: ObjectClass>(&self) -> impl Iterator<Item = &Arc<Binding>> {
-        self.0.bindings.iter().filter(|binding| binding.native == Some(TypeId::of::<T>()))
+        self.0
+            .bindings
+            .iter()
+            .filter(|binding| binding.native == Some(TypeId::of::<T>()))
     }
 
     fn find(&self, binding: &str) -> Result<&Arc<Binding>> {
-        self.0.bindings.iter().find(|known| known.name == binding).ok_or_else(|| {
-            Error::with_kind(ErrorKind::NotFound, format!("there is no binding `{binding}`; this node has {}", self.known()))
-        })
+        self.0
+            .bindings
+            .iter()
+            .find(|known| known.name == binding)
+            .ok_or_else(|| {
+                Error::with_kind(
+                    ErrorKind::NotFound,
+                    format!(
+                        "there is no binding `{binding}`; this node has {}",
+                        self.known()
+                    ),
+                )
+            })
     }
 
     fn known(&self) -> String {
         if self.0.bindings.is_empty() {
             return "none".to_owned();
         }
-        self.0.bindings.iter().map(|known| format!("`{}`", known.name)).collect::<Vec<_>>().join(", ")
+        self.0
+            .bindings
+            .iter()
+            .map(|known| format!("`{}`", known.name))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn wrap<T: ObjectClass>(&self, binding: &Arc<Binding>) -> Namespace<T> {
-        Namespace::new(AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(binding)))
+        Namespace::new(AnyNamespace::new(
+            Arc::clone(&self.0.router),
+            Arc::clone(binding),
+        ))
     }
 }
 
 impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Env").field("bindings", &self.known()).finish_non_exhaustive()
+        f.debug_struct("Env")
+            .field("bindings", &self.known())
+            .finish_non_exhaustive()
     }
 }

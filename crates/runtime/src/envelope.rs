@@ -63,16 +63,18 @@ impl Mailbox {
         }
     }
 
-    /// Hands an event to the worker.
-    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Envelope, Error)> {
+    /// Hands an event to the worker, or gives back the way to tell why not.
+    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Replier, Error)> {
         if self.outstanding() > MAX_QUEUED_PER_WORKER {
             self.counters.overloaded.add();
-            return Err((envelope, Error::overloaded_object()));
+            return Err((envelope.replier, Error::overloaded_object()));
         }
-        self.channel.send(Message::Event(envelope)).map_err(|refused| match refused.0 {
-            Message::Event(envelope) => (envelope, Error::stopping()),
-            Message::Stop => unreachable!("an event was sent"),
-        })
+        self.channel
+            .send(Message::Event(envelope))
+            .map_err(|refused| match refused.0 {
+                Message::Event(envelope) => (envelope.replier, Error::stopping()),
+                Message::Stop => unreachable!("an event was sent"),
+            })
     }
 
     /// Tells the worker to end; it may have ended already.
@@ -93,7 +95,10 @@ pub(crate) struct Replier {
 
 impl Replier {
     pub(crate) fn new(answer: oneshot::Sender<Answer>, mailbox: &Arc<Mailbox>) -> Self {
-        Self { answer, ticket: Ticket::new(mailbox) }
+        Self {
+            answer,
+            ticket: Ticket::new(mailbox),
+        }
     }
 
     /// Answers; a caller that is gone does not mind.
@@ -119,7 +124,9 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.0.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 && self.0.drain.wanted.load(Ordering::Acquire) {
+        if self.0.outstanding.fetch_sub(1, Ordering::AcqRel) == 1
+            && self.0.drain.wanted.load(Ordering::Acquire)
+        {
             self.0.drain.nothing_owed.notify_one();
         }
     }

@@ -73,7 +73,10 @@ impl Error {
             kind,
             message: message.into(),
             retryable: matches!(kind, ErrorKind::Overloaded | ErrorKind::Unavailable),
-            object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::Timeout | ErrorKind::NoSpace),
+            object_reset: matches!(
+                kind,
+                ErrorKind::Reset | ErrorKind::Timeout | ErrorKind::NoSpace
+            ),
             remote: false,
         }))
     }
@@ -130,11 +133,17 @@ impl Error {
     }
 
     pub(crate) fn overloaded_object() -> Self {
-        Self::with_kind(ErrorKind::Overloaded, "Durable Object is overloaded. Too many requests queued.")
+        Self::with_kind(
+            ErrorKind::Overloaded,
+            "Durable Object is overloaded. Too many requests queued.",
+        )
     }
 
     pub(crate) fn stopping() -> Self {
-        Self::with_kind(ErrorKind::Unavailable, "the node is stopping; call again when it is back")
+        Self::with_kind(
+            ErrorKind::Unavailable,
+            "the node is stopping; call again when it is back",
+        )
     }
 
     pub(crate) fn log_failed() -> Self {
@@ -157,10 +166,13 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Error");
-        out.field("kind", &self.0.kind).field("message", &self.0.message);
-        for (name, set) in
-            [("retryable", self.0.retryable), ("object_reset", self.0.object_reset), ("remote", self.0.remote)]
-        {
+        out.field("kind", &self.0.kind)
+            .field("message", &self.0.message);
+        for (name, set) in [
+            ("retryable", self.0.retryable),
+            ("object_reset", self.0.object_reset),
+            ("remote", self.0.remote),
+        ] {
             if set {
                 out.field(name, &true);
             }
@@ -249,8 +261,13 @@ mod tests {
     #[test]
     fn an_overloaded_error_has_the_documented_text_and_may_be_retried() {
         let error = Error::overloaded_object();
-        assert_eq!(error.to_string(), "Durable Object is overloaded. Too many requests queued.");
-        assert!(error.overloaded() && error.retryable() && !error.object_reset() && !error.remote());
+        assert_eq!(
+            error.to_string(),
+            "Durable Object is overloaded. Too many requests queued."
+        );
+        assert!(
+            error.overloaded() && error.retryable() && !error.object_reset() && !error.remote()
+        );
     }
 
     #[test]

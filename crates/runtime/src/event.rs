@@ -17,7 +17,7 @@ pub type Response<T = Body> = http::Response<T>;
 #[derive(Debug)]
 pub enum Event {
     /// An HTTP request.
-    Fetch(Request),
+    Fetch(Box<Request>),
     /// A call of a method by name.
     Rpc {
         /// The method's name.

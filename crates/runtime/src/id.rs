@@ -68,7 +68,10 @@ impl FromStr for ObjectId {
     fn from_str(text: &str) -> Result<Self> {
         let digits = text.as_bytes();
         if digits.len() != 4 * HALF {
-            return Err(invalid(text, &format!("it has {} characters", text.chars().count())));
+            return Err(invalid(
+                text,
+                &format!("it has {} characters", text.chars().count()),
+            ));
         }
         let mut bytes = [0; 2 * HALF];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -86,7 +89,10 @@ fn invalid(text: &str, why: &str) -> Error {
     let shown: String = text.chars().take(80).collect();
     Error::with_kind(
         ErrorKind::Input,
-        format!("`{}` is not an object id: an id is 64 hex digits and {why}", shown.escape_debug()),
+        format!(
+            "`{}` is not an object id: an id is 64 hex digits and {why}",
+            shown.escape_debug()
+        ),
     )
 }
 
@@ -138,7 +144,10 @@ mod tests {
     #[test]
     fn the_derivation_matches_its_published_vector() {
         let id = IdKey::new("mykey").named("http://foo/");
-        assert_eq!(id.to_string(), "59002eb8cf872e541722977a258a12d6a93bbe8192b502e1c0cb250aa91af234");
+        assert_eq!(
+            id.to_string(),
+            "59002eb8cf872e541722977a258a12d6a93bbe8192b502e1c0cb250aa91af234"
+        );
     }
 
     #[test]
@@ -153,12 +162,19 @@ mod tests {
     fn an_id_survives_its_text_form_in_either_case() {
         let id = IdKey::new("k").named("n");
         assert_eq!(id.to_string().parse::<ObjectId>().unwrap(), id);
-        assert_eq!(id.to_string().to_uppercase().parse::<ObjectId>().unwrap(), id);
+        assert_eq!(
+            id.to_string().to_uppercase().parse::<ObjectId>().unwrap(),
+            id
+        );
     }
 
     #[test]
     fn bad_text_is_refused_with_the_reason() {
-        for (text, reason) in [("", "has 0 characters"), ("abc", "has 3 characters"), (&"g".repeat(64), "something else")] {
+        for (text, reason) in [
+            ("", "has 0 characters"),
+            ("abc", "has 3 characters"),
+            (&"g".repeat(64), "something else"),
+        ] {
             let error = text.parse::<ObjectId>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Input);
             assert!(error.to_string().contains(reason), "{error}");

@@ -61,7 +61,9 @@ pub use axum_core::body::Body;
 
 pub use crate::{
     call::Call,
-    class::{Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote},
+    class::{
+        Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,
+    },
     env::Env,
     error::{Error, ErrorKind, Result},
     event::{Event, Reply, Request, Response},

@@ -26,7 +26,7 @@ pub const BLOCK_CONCURRENCY_LIMIT: Duration = Duration::from_secs(30);
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A handler that has not finished after this time resets its object.
-pub const EVENT_TIMEOUT: Duration = Duration::from_secs(300);
+pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Longer time limits than this count as this: ten years, which nobody waits for.
 pub const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);
@@ -44,7 +44,7 @@ pub const MAX_BUFFERED_BODY: usize = 1 << 20;
 /// Frames of a streamed response body between the object and a slow reader.
 pub const BODY_CHANNEL_FRAMES: usize = 16;
 
-/// Messages that a worker takes from its channel before it lets suspended handlers run.
+/// Events that a worker takes from its channel before it lets suspended handlers run.
 pub const WORKER_BATCH: usize = 64;
 
 /// Worker threads that a node may have.

@@ -5,7 +5,8 @@ use std::{any::TypeId, fmt, marker::PhantomData, sync::Arc};
 use abide_storage::{NamespaceNo, ObjectKey};
 
 use crate::{
-    AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, id::IdKey, router::Router,
+    AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, id::IdKey,
+    router::Router,
 };
 
 /// What a node knows about one binding.
@@ -24,7 +25,10 @@ pub(crate) struct Binding {
 
 impl Binding {
     pub(crate) fn key(&self, id: ObjectId) -> ObjectKey {
-        ObjectKey { namespace: self.no, id: *id.as_bytes() }
+        ObjectKey {
+            namespace: self.no,
+            id: *id.as_bytes(),
+        }
     }
 }
 
@@ -79,13 +83,23 @@ impl AnyNamespace {
 
     /// The stub of the object with this id. A foreign id is refused when the stub is called.
     pub fn get(&self, id: ObjectId) -> AnyStub {
-        AnyStub::new(Arc::clone(&self.router), Arc::clone(&self.binding), id, None)
+        AnyStub::new(
+            Arc::clone(&self.router),
+            Arc::clone(&self.binding),
+            id,
+            None,
+        )
     }
 
     /// The stub of the object with this name.
     pub fn get_by_name(&self, name: &str) -> AnyStub {
         let id = self.id_from_name(name);
-        AnyStub::new(Arc::clone(&self.router), Arc::clone(&self.binding), id, Some(name.into()))
+        AnyStub::new(
+            Arc::clone(&self.router),
+            Arc::clone(&self.binding),
+            id,
+            Some(name.into()),
+        )
     }
 
     fn check(&self, id: &ObjectId) -> Result<()> {
@@ -104,7 +118,10 @@ impl AnyNamespace {
 
 impl fmt::Debug for AnyNamespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Namespace").field("binding", &self.binding()).field("class", &self.class()).finish()
+        f.debug_struct("Namespace")
+            .field("binding", &self.binding())
+            .field("class", &self.class())
+            .finish()
     }
 }
 
@@ -116,7 +133,10 @@ pub struct Namespace<T> {
 
 impl<T: ObjectClass> Namespace<T> {
     pub(crate) fn new(any: AnyNamespace) -> Self {
-        Self { any, class: PhantomData }
+        Self {
+            any,
+            class: PhantomData,
+        }
     }
 
     /// The binding's name.
@@ -157,7 +177,10 @@ impl<T: ObjectClass> Namespace<T> {
 
 impl<T> Clone for Namespace<T> {
     fn clone(&self) -> Self {
-        Self { any: self.any.clone(), class: PhantomData }
+        Self {
+            any: self.any.clone(),
+            class: PhantomData,
+        }
     }
 }
 

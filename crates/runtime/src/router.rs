@@ -61,6 +61,10 @@ impl Router {
                 router.log_moved(progress);
             }
         }));
+        // It may have failed before anybody listened.
+        if router.store.failed() {
+            router.log_moved(Progress::Failed);
+        }
         router
     }
 
@@ -109,7 +113,10 @@ impl Router {
     /// The log's writer thread reports here.
     fn log_moved(&self, progress: Progress) {
         match progress {
-            Progress::Durable(lsn) => self.workers.iter().for_each(|worker| worker.lane.release_through(lsn)),
+            Progress::Durable(lsn) => self
+                .workers
+                .iter()
+                .for_each(|worker| worker.lane.release_through(lsn)),
             Progress::Failed => {
                 self.workers.iter().for_each(|worker| worker.lane.fail());
                 self.failed.send_replace(true);

@@ -25,12 +25,18 @@ impl Sql {
     /// Transactions need no statement: what is written between two awaits is one. `BEGIN` and its kin are
     /// refused; [`Storage::transaction_sync`](crate::Storage::transaction_sync) rolls back on errors.
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
-        self.object.write(Confirmation::Confirmed, |db| db.exec(sql, params))
+        self.object
+            .write(Confirmation::Confirmed, |db| db.exec(sql, params))
     }
 
     /// Runs one statement and hands over row after row, without gathering them. After an error of `row` no
     /// further row is handed over.
-    pub fn for_each(&self, sql: &str, params: impl Params, mut row: impl FnMut(Row<'_>) -> Result<()>) -> Result<()> {
+    pub fn for_each(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut row: impl FnMut(Row<'_>) -> Result<()>,
+    ) -> Result<()> {
         let mut failed = None;
         self.object.write(Confirmation::Confirmed, |db| {
             db.for_each(sql, params, |next| {
@@ -51,7 +57,8 @@ impl Sql {
 
 impl fmt::Debug for Sql {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sql").field("object", &self.object.id).finish_non_exhaustive()
+        f.debug_struct("Sql")
+            .field("object", &self.object.id)
+            .finish_non_exhaustive()
     }
 }
-

@@ -20,7 +20,9 @@ pub struct State {
 
 impl State {
     pub(crate) fn new(object: Rc<Object>) -> Self {
-        Self { storage: Storage::new(object) }
+        Self {
+            storage: Storage::new(object),
+        }
     }
 
     /// The object's id.
@@ -61,7 +63,9 @@ impl State {
             let _ = done.send(value);
             Ok(())
         }));
-        BlockConcurrency { result: started.map(|()| result) }
+        BlockConcurrency {
+            result: started.map(|()| result),
+        }
     }
 
     /// Runs a future beside the handlers, in the object's gates. While it runs the object stays in memory.
@@ -75,7 +79,8 @@ impl State {
     /// Resets the object when the current poll ends: what this poll wrote is rolled back, everything that
     /// runs or waits answers with this reason, and the next event starts the object anew.
     pub fn abort(&self, reason: impl Into<String>) {
-        self.object().doom(Error::with_kind(ErrorKind::Reset, reason.into()));
+        self.object()
+            .doom(Error::with_kind(ErrorKind::Reset, reason.into()));
     }
 
     fn object(&self) -> &Rc<Object> {
@@ -85,7 +90,9 @@ impl State {
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("id", &self.id()).finish_non_exhaustive()
+        f.debug_struct("State")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
     }
 }
 
@@ -101,7 +108,10 @@ impl<R> Future for BlockConcurrency<R> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R>> {
         match &mut self.result {
             Ok(result) => Pin::new(result).poll(cx).map_err(|_| {
-                Error::with_kind(ErrorKind::Reset, "the object was reset while it blocked concurrency")
+                Error::with_kind(
+                    ErrorKind::Reset,
+                    "the object was reset while it blocked concurrency",
+                )
             }),
             Err(error) => Poll::Ready(Err(error.clone())),
         }

@@ -5,11 +5,11 @@
 
 use std::{collections::BTreeMap, fmt, rc::Rc};
 
-use abide_storage::{ListOptions, cbor};
+use abide_storage::{ListOptions, cbor, limits::MAX_KEYS_PER_CALL};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Error, Result, Sql,
+    Error, ErrorKind, Result, Sql,
     object::{Confirmation, Object},
 };
 
@@ -49,13 +49,14 @@ impl Storage {
         }
     }
 
-    /// The values of those of the keys that exist.
+    /// The values of those of the keys that exist. At most 128 keys a call, as for the other multi-key forms.
     pub fn get_multiple<T: DeserializeOwned, K: AsRef<str>>(
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<BTreeMap<String, T>> {
         let mut found = BTreeMap::new();
-        for key in keys {
+        for (index, key) in keys.into_iter().enumerate() {
+            check_count(index)?;
             let key = key.as_ref();
             if let Some(value) = self.get(key)? {
                 found.insert(key.to_owned(), value);
@@ -70,17 +71,29 @@ impl Storage {
     }
 
     /// Sets a key, with options.
-    pub fn put_with<T: Serialize + ?Sized>(&self, key: &str, value: &T, options: PutOptions) -> Result<()> {
+    pub fn put_with<T: Serialize + ?Sized>(
+        &self,
+        key: &str,
+        value: &T,
+        options: PutOptions,
+    ) -> Result<()> {
         let bytes = cbor::to_vec(value)?;
-        let confirmation =
-            if options.allow_unconfirmed { Confirmation::Unconfirmed } else { Confirmation::Confirmed };
+        let confirmation = if options.allow_unconfirmed {
+            Confirmation::Unconfirmed
+        } else {
+            Confirmation::Confirmed
+        };
         self.object.write(confirmation, |db| db.kv_put(key, &bytes))
     }
 
     /// Sets several keys: all of them or, if one is refused, none.
-    pub fn put_multiple<T: Serialize, K: AsRef<str>>(&self, entries: impl IntoIterator<Item = (K, T)>) -> Result<()> {
+    pub fn put_multiple<T: Serialize, K: AsRef<str>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, T)>,
+    ) -> Result<()> {
         self.transaction_sync(|| {
-            for (key, value) in entries {
+            for (index, (key, value)) in entries.into_iter().enumerate() {
+                check_count(index)?;
                 self.put(key.as_ref(), &value)?;
             }
             Ok(())
@@ -89,14 +102,19 @@ impl Storage {
 
     /// Removes a key. True if it existed.
     pub fn delete(&self, key: &str) -> Result<bool> {
-        self.object.write(Confirmation::Confirmed, |db| db.kv_delete(key))
+        self.object
+            .write(Confirmation::Confirmed, |db| db.kv_delete(key))
     }
 
     /// Removes several keys: all of them or, if one is refused, none. Returns how many existed.
-    pub fn delete_multiple<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> Result<usize> {
+    pub fn delete_multiple<K: AsRef<str>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<usize> {
         self.transaction_sync(|| {
             let mut count = 0;
-            for key in keys {
+            for (index, key) in keys.into_iter().enumerate() {
+                check_count(index)?;
                 count += usize::from(self.delete(key.as_ref())?);
             }
             Ok(count)
@@ -106,16 +124,22 @@ impl Storage {
     /// Keys and values in key order (of UTF-8 bytes), or in reverse.
     pub fn list<T: DeserializeOwned>(&self, options: &ListOptions) -> Result<Vec<(String, T)>> {
         let rows = self.object.read(|db| db.kv_list(options))?;
-        rows.into_iter().map(|(key, bytes)| decode(&key, &bytes).map(|value| (key, value))).collect()
+        rows.into_iter()
+            .map(|(key, bytes)| decode(&key, &bytes).map(|value| (key, value)))
+            .collect()
     }
 
     /// Removes everything: every key, every table.
     pub fn delete_all(&self) -> Result<()> {
-        self.object.write(Confirmation::Confirmed, abide_storage::ObjectDb::delete_all)
+        self.object
+            .write(Confirmation::Confirmed, abide_storage::ObjectDb::delete_all)
     }
 
     /// Runs a closure whose writes are undone if it returns an error or panics. May be nested.
-    pub fn transaction_sync<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+    pub fn transaction_sync<R, E: From<Error>>(
+        &self,
+        f: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
         struct Outer<E>(E);
         impl<E: From<Error>> From<abide_storage::Error> for Outer<E> {
             fn from(error: abide_storage::Error) -> Self {
@@ -123,7 +147,10 @@ impl Storage {
             }
         }
         self.object
-            .with_db(Confirmation::Confirmed, |db| db.transaction(|| f().map_err(Outer)).map_err(|Outer(error)| error))
+            .with_db(Confirmation::Confirmed, |db| {
+                db.transaction(|| f().map_err(Outer))
+                    .map_err(|Outer(error)| error)
+            })
             .unwrap_or_else(|error| Err(error.into()))
     }
 
@@ -132,6 +159,18 @@ impl Storage {
     pub async fn sync(&self) -> Result<()> {
         self.object.synced().await
     }
+}
+
+fn check_count(index: usize) -> Result<()> {
+    if index < MAX_KEYS_PER_CALL {
+        return Ok(());
+    }
+    Err(Error::with_kind(
+        ErrorKind::Limit,
+        format!(
+            "a call takes {MAX_KEYS_PER_CALL} keys at most: make several, they are one transaction all the same"
+        ),
+    ))
 }
 
 fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
@@ -143,6 +182,8 @@ fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
 
 impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Storage").field("object", &self.object.id).finish_non_exhaustive()
+        f.debug_struct("Storage")
+            .field("object", &self.object.id)
+            .finish_non_exhaustive()
     }
 }

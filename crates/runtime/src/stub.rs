@@ -27,8 +27,18 @@ pub struct AnyStub {
 }
 
 impl AnyStub {
-    pub(crate) fn new(router: Arc<Router>, binding: Arc<Binding>, id: ObjectId, name: Option<Arc<str>>) -> Self {
-        Self { router, binding, id, name }
+    pub(crate) fn new(
+        router: Arc<Router>,
+        binding: Arc<Binding>,
+        id: ObjectId,
+        name: Option<Arc<str>>,
+    ) -> Self {
+        Self {
+            router,
+            binding,
+            id,
+            name,
+        }
     }
 
     /// The object's id.
@@ -43,7 +53,7 @@ impl AnyStub {
 
     /// Sends an HTTP request to the object. Its URI reaches the object as it is.
     pub fn fetch(&self, request: Request) -> Call<Response> {
-        self.send(Event::Fetch(request), |reply| match reply {
+        self.send(Event::Fetch(Box::new(request)), |reply| match reply {
             Reply::Fetch(response) => Ok(response),
             Reply::Rpc(_) => Err(wrong_reply()),
         })
@@ -60,7 +70,13 @@ impl AnyStub {
             Reply::Fetch(_) => Err(wrong_reply()),
         };
         match rpc::encode("the arguments", args) {
-            Ok(args) => self.send(Event::Rpc { method: method.into(), args }, decode),
+            Ok(args) => self.send(
+                Event::Rpc {
+                    method: method.into(),
+                    args,
+                },
+                decode,
+            ),
             Err(error) => Call::failed(error, decode),
         }
     }
@@ -68,7 +84,10 @@ impl AnyStub {
     fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
         // A name proves the id; a bare id may come from anywhere.
         if self.name.is_none() && !self.binding.ids.owns(&self.id) {
-            let error = format!("object id {} is not of namespace `{}`", self.id, self.binding.name);
+            let error = format!(
+                "object id {} is not of namespace `{}`",
+                self.id, self.binding.name
+            );
             return Call::failed(Error::with_kind(ErrorKind::Input, error), decode);
         }
         let worker = self.router.worker_of(&self.id);
@@ -88,12 +107,19 @@ impl AnyStub {
 }
 
 fn wrong_reply() -> Error {
-    Error::with_kind(ErrorKind::Decode, "the object's class answered with a reply of another kind")
+    Error::with_kind(
+        ErrorKind::Decode,
+        "the object's class answered with a reply of another kind",
+    )
 }
 
 impl fmt::Debug for AnyStub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stub").field("binding", &self.binding.name).field("id", &self.id).field("name", &self.name).finish()
+        f.debug_struct("Stub")
+            .field("binding", &self.binding.name)
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,7 +131,10 @@ pub struct Stub<T: ObjectClass> {
 
 impl<T: ObjectClass> Stub<T> {
     pub(crate) fn new(stub: AnyStub) -> Self {
-        Self { remote: T::Remote::wrap(stub), class: PhantomData }
+        Self {
+            remote: T::Remote::wrap(stub),
+            class: PhantomData,
+        }
     }
 
     /// The object's id.
@@ -139,7 +168,10 @@ impl<T: ObjectClass> Deref for Stub<T> {
 
 impl<T: ObjectClass> Clone for Stub<T> {
     fn clone(&self) -> Self {
-        Self { remote: self.remote.clone(), class: PhantomData }
+        Self {
+            remote: self.remote.clone(),
+            class: PhantomData,
+        }
     }
 }
 

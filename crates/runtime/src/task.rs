@@ -20,10 +20,16 @@ use crate::{
 /// What a task does.
 pub(crate) enum Work {
     /// A handler that somebody waits for.
-    Event { future: LocalFuture<Result<Reply>>, replier: Replier },
+    Event {
+        future: LocalFuture<Result<Reply>>,
+        replier: Replier,
+    },
     /// Something the object does for itself: hold the gate, stream a body, work in the background. An error
     /// resets the object.
-    Inner { future: LocalFuture<Result<()>>, _ticket: Ticket },
+    Inner {
+        future: LocalFuture<Result<()>>,
+        _ticket: Ticket,
+    },
 }
 
 pub(crate) struct Task {
@@ -35,7 +41,11 @@ pub(crate) struct Task {
 
 impl Task {
     pub(crate) fn new(object: Rc<Object>, token: Token, work: Work) -> Self {
-        Self { object, token, work: Some(work) }
+        Self {
+            object,
+            token,
+            work: Some(work),
+        }
     }
 
     /// Polls the work, inside a turn. If the poll panics, the work stays for the caller to be told.
@@ -45,10 +55,14 @@ impl Task {
             Some(Work::Inner { future, .. }) => future.as_mut().poll(cx).map(Step::End),
             None => return Ok(Poll::Ready(())),
         };
-        let Poll::Ready(step) = result else { return Ok(Poll::Pending) };
+        let Poll::Ready(step) = result else {
+            return Ok(Poll::Pending);
+        };
         // The future is dropped here, while its object is still current.
         match (step, self.work.take()) {
-            (Step::Answer(result), Some(Work::Event { replier, .. })) => self.object.answer(replier, result),
+            (Step::Answer(result), Some(Work::Event { replier, .. })) => {
+                self.object.answer(replier, result);
+            }
             (Step::End(result), _) => {
                 result?;
                 self.object.open_gate(self.token);

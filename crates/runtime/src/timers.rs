@@ -85,8 +85,14 @@ mod tests {
         assert!(timers.add(second(1), Weak::new(), Due::Gate(Token(7))));
         assert_eq!(timers.next(), Some(second(1)));
         assert!(timers.pop_due(Duration::ZERO).is_none());
-        assert_eq!(timers.pop_due(second(4)).map(|timer| timer.due), Some(Due::Gate(Token(7))));
-        assert_eq!(timers.pop_due(second(4)).map(|timer| timer.due), Some(Due::Check));
+        assert_eq!(
+            timers.pop_due(second(4)).map(|timer| timer.due),
+            Some(Due::Gate(Token(7)))
+        );
+        assert_eq!(
+            timers.pop_due(second(4)).map(|timer| timer.due),
+            Some(Due::Check)
+        );
         assert!(timers.pop_due(second(4)).is_none());
     }
 }

@@ -35,9 +35,13 @@ impl PollWatch {
     pub(crate) fn begin(&self, now: Duration, binding: usize, id: ObjectId) -> Watched<'_> {
         self.binding.store(binding as u64, Ordering::Relaxed);
         for (word, bytes) in self.id.iter().zip(id.as_bytes().chunks_exact(8)) {
-            word.store(bytes.try_into().map_or(0, u64::from_le_bytes), Ordering::Relaxed);
+            word.store(
+                bytes.try_into().map_or(0, u64::from_le_bytes),
+                Ordering::Relaxed,
+            );
         }
-        self.began.store(now.as_nanos() as u64 + 1, Ordering::Release);
+        self.began
+            .store(now.as_nanos() as u64 + 1, Ordering::Release);
         Watched(self)
     }
 
@@ -59,7 +63,10 @@ impl PollWatch {
         for (word, bytes) in self.id.iter().zip(id.chunks_exact_mut(8)) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        (self.binding.load(Ordering::Relaxed) as usize, ObjectId::from_bytes(id))
+        (
+            self.binding.load(Ordering::Relaxed) as usize,
+            ObjectId::from_bytes(id),
+        )
     }
 }
 
@@ -91,14 +98,22 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
     }
 }
 
-fn inspect(index: usize, worker: &Mailbox, bindings: &[Arc<Binding>], now: Duration, reported: &mut u64) {
+fn inspect(
+    index: usize,
+    worker: &Mailbox,
+    bindings: &[Arc<Binding>],
+    now: Duration,
+    reported: &mut u64,
+) {
     let stuck = worker.watch.age(now).filter(|(_, age)| *age >= STUCK_POLL);
     worker.watch.stuck.store(stuck.is_some(), Ordering::Relaxed);
     match stuck {
         Some((began, age)) if began != *reported => {
             *reported = began;
             let (binding, id) = worker.watch.object();
-            let class = bindings.get(binding).map_or("?", |binding| binding.class.name());
+            let class = bindings
+                .get(binding)
+                .map_or("?", |binding| binding.class.name());
             tracing::error!(
                 worker = index, class, %id, seconds = age.as_secs_f64(),
                 "a handler runs without awaiting and blocks its worker; other objects on it wait"

@@ -44,7 +44,12 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(mailbox: Arc<Mailbox>, store: Store, env: Env, bindings: Arc<[Arc<Binding>]>) -> Rc<Self> {
+    pub(crate) fn new(
+        mailbox: Arc<Mailbox>,
+        store: Store,
+        env: Env,
+        bindings: Arc<[Arc<Binding>]>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             mailbox,
             store,
@@ -63,6 +68,7 @@ impl Worker {
     pub(crate) async fn run(self: Rc<Self>, mut channel: mpsc::UnboundedReceiver<Message>) {
         let mut batch = Vec::with_capacity(WORKER_BATCH);
         let mut sleep: Option<(Duration, Sleep)> = None;
+        let mut since_yield = 0;
         loop {
             let next = self.timers.borrow().next();
             if sleep.as_ref().map(|(at, _)| *at) != next {
@@ -74,6 +80,7 @@ impl Worker {
                     if received == 0 {
                         break;
                     }
+                    since_yield += received;
                 }
                 () = elapsed(&mut sleep) => self.look_after(),
                 () = self.earlier.notified() => {}
@@ -84,17 +91,35 @@ impl Worker {
                     Message::Stop => return self.end(),
                 }
             }
+            // However fast events come, suspended handlers get their turn.
+            if since_yield >= WORKER_BATCH {
+                since_yield = 0;
+                tokio::task::yield_now().await;
+            }
         }
         self.end();
     }
 
     fn deliver(self: &Rc<Self>, envelope: Envelope) {
-        let Envelope { binding, id, name, event, replier } = envelope;
+        let Envelope {
+            binding,
+            id,
+            name,
+            event,
+            replier,
+        } = envelope;
         let binding = &self.bindings[binding];
         let key = binding.key(id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
+        if let (Some(object), Some(name)) = (&known, &name) {
+            object.learn_name(name);
+        }
         let object = known.unwrap_or_else(|| {
-            let floor = self.unconfirmed.borrow_mut().remove(&key).unwrap_or(Lsn::ZERO);
+            let floor = self
+                .unconfirmed
+                .borrow_mut()
+                .remove(&key)
+                .unwrap_or(Lsn::ZERO);
             let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name, floor);
             self.objects.borrow_mut().insert(key, Rc::clone(&object));
             object
@@ -105,8 +130,12 @@ impl Worker {
     fn look_after(&self) {
         let now = self.now();
         loop {
-            let Some(timer) = self.timers.borrow_mut().pop_due(now) else { break };
-            let Some(object) = timer.object.upgrade() else { continue };
+            let Some(timer) = self.timers.borrow_mut().pop_due(now) else {
+                break;
+            };
+            let Some(object) = timer.object.upgrade() else {
+                continue;
+            };
             match timer.due {
                 Due::Check => object.check(now),
                 Due::Gate(token) => object.check_gate(token),
@@ -116,7 +145,9 @@ impl Worker {
 
     fn end(&self) {
         let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
-        objects.into_iter().for_each(|object| object.kill(Error::stopping().into_maybe_ran()));
+        for object in objects {
+            object.kill(Error::stopping().into_maybe_ran());
+        }
     }
 
     /// Remembers to look at an object.
@@ -130,7 +161,10 @@ impl Worker {
     pub(crate) fn forget(&self, object: &Rc<Object>, newest: Lsn) {
         let key = object.binding.key(object.id);
         let mut objects = self.objects.borrow_mut();
-        if objects.get(&key).is_some_and(|known| Rc::ptr_eq(known, object)) {
+        if objects
+            .get(&key)
+            .is_some_and(|known| Rc::ptr_eq(known, object))
+        {
             objects.remove(&key);
         }
         let durable = self.store.durable();

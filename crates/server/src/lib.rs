@@ -36,3 +36,8 @@ pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use host::{Host, HostBuilder};
 pub use running::{LocalHost, RunningHost};
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

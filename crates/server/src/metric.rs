@@ -12,6 +12,45 @@ const REQUEST_SECONDS: &str = "abide_http_request_seconds";
 const IN_FLIGHT: &str = "abide_http_requests_in_flight";
 const CONNECTIONS: &str = "abide_http_connections_open";
 
+/// What the node publishes by itself, which the recorder is told here.
+const NODE_COUNTERS: &[(&str, &str)] = &[
+    ("abide_events_total", "Events that objects began to handle."),
+    (
+        "abide_event_errors_total",
+        "Events whose handler returned an error.",
+    ),
+    (
+        "abide_overloaded_total",
+        "Events refused because too much waited.",
+    ),
+    ("abide_objects_started_total", "Objects that came to life."),
+    (
+        "abide_objects_evicted_total",
+        "Objects that left memory after being idle.",
+    ),
+    (
+        "abide_object_resets_total",
+        "Objects reset by a panic, an abort, a time limit or a failed commit.",
+    ),
+    ("abide_panics_total", "Panics in objects' code."),
+];
+
+const NODE_GAUGES: &[(&str, &str)] = &[
+    ("abide_objects_resident", "Objects in memory."),
+    (
+        "abide_events_outstanding",
+        "Events sent to objects and not answered yet.",
+    ),
+    (
+        "abide_messages_held",
+        "Messages that wait at an output gate for the log.",
+    ),
+    (
+        "abide_workers_stuck",
+        "Workers blocked by a handler that does not yield.",
+    ),
+];
+
 /// Tells the recorder what each metric means (its HELP text).
 pub(crate) fn describe() {
     describe_counter!(
@@ -25,6 +64,12 @@ pub(crate) fn describe() {
     );
     describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
+    for (name, help) in NODE_COUNTERS {
+        describe_counter!(*name, *help);
+    }
+    for (name, help) in NODE_GAUGES {
+        describe_gauge!(*name, *help);
+    }
     for figure in STORE_FIGURES {
         match figure.read {
             Read::Counter(_) => describe_counter!(figure.name, figure.help),
@@ -111,7 +156,7 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Counter(|s| s.checkpoints),
     },
     Figure {
-        name: "abide_log_sync_seconds_total",
+        name: "abide_log_sync_spent_seconds",
         help: "Time spent in syncs of the commit log; divided by abide_log_groups_total, the mean of one.",
         read: Read::Gauge(|s| s.sync_seconds),
     },

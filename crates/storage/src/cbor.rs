@@ -8,13 +8,15 @@ use serde::de::DeserializeOwned;
 
 /// Encodes a value.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
-    cbor4ii::serde::to_vec(Vec::new(), &value)
-        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes)
+        .map_err(|error| Error::input(format!("the value cannot be encoded as CBOR: {error}")))?;
+    Ok(bytes)
 }
 
 /// Decodes a value.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    cbor4ii::serde::from_slice(bytes).map_err(|error| {
+    ciborium::from_reader(bytes).map_err(|error| {
         let name = std::any::type_name::<T>();
         Error::new(
             ErrorKind::Decode,
@@ -55,7 +57,13 @@ mod tests {
         );
         let bytes = serde_bytes::ByteBuf::from(vec![0, 255]);
         assert_eq!(to_vec(&bytes).unwrap(), [0x42, 0, 255]);
-        assert_eq!(from_slice::<()>(&to_vec(&()).unwrap()).unwrap(), ());
+        assert_eq!(to_vec(&()).unwrap(), [0xf6], "unit is null");
+        assert_eq!(from_slice::<()>(&[0xf6]).unwrap(), ());
+        let json = serde_json::json!({"a": null, "b": [1, -2.5, true, "x"], "c": {}});
+        assert_eq!(
+            from_slice::<serde_json::Value>(&to_vec(&json).unwrap()).unwrap(),
+            json
+        );
     }
 
     #[test]

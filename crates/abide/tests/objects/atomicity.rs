@@ -13,12 +13,19 @@ struct Ledger {
 
 impl DurableObject for Ledger {
     fn new(state: State, env: Env) -> Result<Self> {
-        state.storage().sql().exec("CREATE TABLE IF NOT EXISTS entries (text TEXT UNIQUE)", ())?;
+        state
+            .storage()
+            .sql()
+            .exec("CREATE TABLE IF NOT EXISTS entries (text TEXT UNIQUE)", ())?;
         if state.name().as_deref() == Some("unborn") {
             state.storage().put("half", "made")?;
             return Err(Error::new("this object does not want to live"));
         }
-        Ok(Self { state, signals: signals(&env), visits: std::cell::Cell::default() })
+        Ok(Self {
+            state,
+            signals: signals(&env),
+            visits: std::cell::Cell::default(),
+        })
     }
 }
 
@@ -101,11 +108,20 @@ impl Ledger {
     }
 
     pub async fn entries(&self) -> Result<Vec<String>> {
-        Ok(self.state.storage().sql().exec("SELECT text FROM entries ORDER BY rowid", ())?.to_array()?)
+        Ok(self
+            .state
+            .storage()
+            .sql()
+            .exec("SELECT text FROM entries ORDER BY rowid", ())?
+            .to_array()?)
     }
 
     fn enter(&self, text: &str) -> Result<()> {
-        self.state.storage().sql().exec("INSERT INTO entries VALUES (?1)", [text]).map(drop)
+        self.state
+            .storage()
+            .sql()
+            .exec("INSERT INTO entries VALUES (?1)", [text])
+            .map(drop)
     }
 }
 
@@ -151,9 +167,15 @@ fn a_panic_undoes_its_own_poll_and_nothing_before() {
         let ledger = ledger(&world, "a");
         let error = ledger.write_pause_write_panic().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Reset);
-        assert!(error.object_reset() && !error.retryable() && !error.remote(), "{error:?}");
+        assert!(
+            error.object_reset() && !error.retryable() && !error.remote(),
+            "{error:?}"
+        );
         assert!(error.message().contains("the ledger is on fire"), "{error}");
-        assert_eq!(ledger.entries().await.unwrap().unwrap(), ["before the pause"]);
+        assert_eq!(
+            ledger.entries().await.unwrap().unwrap(),
+            ["before the pause"]
+        );
     });
 }
 
@@ -206,7 +228,10 @@ fn abort_undoes_its_poll_and_resets_the_object() {
 fn transaction_sync_rolls_back_on_an_error_and_nests() {
     run(async {
         let world = world();
-        assert_eq!(ledger(&world, "a").nested().await.unwrap().unwrap(), ["outer", "outer again"]);
+        assert_eq!(
+            ledger(&world, "a").nested().await.unwrap().unwrap(),
+            ["outer", "outer again"]
+        );
     });
 }
 

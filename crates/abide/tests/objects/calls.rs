@@ -8,20 +8,20 @@ use std::{
     },
 };
 
-use abide::{ErrorKind, prelude::*};
+use abide::{Class, ErrorKind, Event, Instance, LocalFuture, Reply, prelude::*};
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
 
 use crate::support::{World, run};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub enum SeatError {
+pub(crate) enum SeatError {
     Taken { by: String },
     Unknown(String),
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seat {
+pub(crate) struct Seat {
     row: u32,
     letter: char,
     note: Option<String>,
@@ -31,7 +31,7 @@ pub struct Seat {
 struct Shared(AtomicU32);
 
 #[durable_object]
-pub struct Seats {
+pub(crate) struct Seats {
     env: Env,
 }
 
@@ -47,7 +47,9 @@ impl DurableObject for Seats {
             _ => {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
-                let answer = http::Response::builder().status(201).header("x-method", parts.method.as_str());
+                let answer = abide::http::Response::builder()
+                    .status(201)
+                    .header("x-method", parts.method.as_str());
                 Ok(answer.body(Body::from([b"echo: ", &body[..]].concat()))?)
             }
         }
@@ -58,7 +60,11 @@ impl DurableObject for Seats {
 impl Seats {
     /// Takes a seat, which is always taken.
     pub async fn take(&self, seat: String, who: String) -> Result<(), SeatError> {
-        if seat == "14C" { Err(SeatError::Taken { by: who }) } else { Err(SeatError::Unknown(seat)) }
+        if seat == "14C" {
+            Err(SeatError::Taken { by: who })
+        } else {
+            Err(SeatError::Unknown(seat))
+        }
     }
 
     pub async fn describe(&self, seat: Seat, times: i64) -> (Seat, i64) {
@@ -86,7 +92,9 @@ impl Seats {
     }
 
     fn helper(&self) -> u32 {
-        self.env.get::<Shared>().map_or(0, |shared| shared.0.fetch_add(1, Ordering::Relaxed) + 1)
+        self.env
+            .get::<Shared>()
+            .map_or(0, |shared| shared.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
@@ -133,10 +141,18 @@ fn an_error_enum_of_the_user_arrives_as_that_enum() {
 fn arguments_and_results_are_serde_values_and_integers_are_exact() {
     run(async {
         let world = world();
-        let seat = || Seat { row: 14, letter: 'C', note: Some("übrig".into()) };
+        let seat = || Seat {
+            row: 14,
+            letter: 'C',
+            note: Some("übrig".into()),
+        };
         let (back, times) = seats(&world).describe(seat(), i64::MIN).await.unwrap();
         assert_eq!((back, times), (seat(), i64::MIN));
-        let untyped = world.env().any_namespace("SEATS").unwrap().get_by_name("BA117");
+        let untyped = world
+            .env()
+            .any_namespace("SEATS")
+            .unwrap()
+            .get_by_name("BA117");
         let (back, times): (Seat, i64) = untyped.call("describe", &(seat(), 3)).await.unwrap();
         assert_eq!((back, times), (seat(), 3));
     });
@@ -146,7 +162,10 @@ fn arguments_and_results_are_serde_values_and_integers_are_exact() {
 fn an_abide_error_in_a_result_arrives_as_itself_and_says_that_it_is_remote() {
     run(async {
         let error = seats(&world()).fail().await.unwrap().unwrap_err();
-        assert_eq!((error.kind(), error.message()), (ErrorKind::Application, "out of seats"));
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::Application, "out of seats")
+        );
         assert!(error.remote() && !error.retryable() && !error.object_reset());
     });
 }
@@ -156,12 +175,28 @@ fn what_is_no_public_method_cannot_be_called() {
     run(async {
         let world = world();
         for method in ["helper", "new", "no_such_method"] {
-            let error = seats(&world).untyped().call::<()>(method, &()).await.unwrap_err();
+            let error = seats(&world)
+                .untyped()
+                .call::<()>(method, &())
+                .await
+                .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
-            assert!(error.message().contains(&format!("Seats has no RPC method `{method}`")), "{error}");
+            assert!(
+                error
+                    .message()
+                    .contains(&format!("Seats has no RPC method `{method}`")),
+                "{error}"
+            );
         }
-        let silent = world.env().any_namespace("SILENT").unwrap().get_by_name("x");
-        assert_eq!(silent.call::<()>("anything", &()).await.unwrap_err().kind(), ErrorKind::NotFound);
+        let silent = world
+            .env()
+            .any_namespace("SILENT")
+            .unwrap()
+            .get_by_name("x");
+        assert_eq!(
+            silent.call::<()>("anything", &()).await.unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     });
 }
 
@@ -170,12 +205,22 @@ fn arguments_and_results_of_other_types_are_refused() {
     run(async {
         let world = world();
         let stub = seats(&world);
-        for wrong in [stub.untyped().call::<()>("take", &("14C",)), stub.untyped().call::<()>("take", &(1, 2))] {
+        for wrong in [
+            stub.untyped().call::<()>("take", &("14C",)),
+            stub.untyped().call::<()>("take", &(1, 2)),
+        ] {
             let error = wrong.await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Decode);
-            assert!(error.message().contains("the arguments of `take`"), "{error}");
+            assert!(
+                error.message().contains("the arguments of `take`"),
+                "{error}"
+            );
         }
-        let error = stub.untyped().call::<String>("count", &()).await.unwrap_err();
+        let error = stub
+            .untyped()
+            .call::<String>("count", &())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Decode);
     });
 }
@@ -190,7 +235,10 @@ fn messages_over_the_limit_are_refused_in_both_directions() {
         let error = seats(&world).large(limit).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         assert!(error.message().contains("the result takes"), "{error}");
-        assert_eq!(seats(&world).large(1_000_000).await.unwrap().len(), 1_000_000);
+        assert_eq!(
+            seats(&world).large(1_000_000).await.unwrap().len(),
+            1_000_000
+        );
     });
 }
 
@@ -198,11 +246,18 @@ fn messages_over_the_limit_are_refused_in_both_directions() {
 fn a_request_reaches_fetch_and_its_response_comes_back() {
     run(async {
         let world = world();
-        let request = Request::builder().method("PUT").uri("/seat").body(Body::from("14C")).unwrap();
+        let request = Request::builder()
+            .method("PUT")
+            .uri("/seat")
+            .body(Body::from("14C"))
+            .unwrap();
         let response = seats(&world).fetch(request).await.unwrap();
         assert_eq!(response.status(), 201);
         assert_eq!(response.headers()["x-method"], "PUT");
-        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "echo: 14C");
+        assert_eq!(
+            response.into_body().collect().await.unwrap().to_bytes(),
+            "echo: 14C"
+        );
     });
 }
 
@@ -215,7 +270,14 @@ fn an_error_of_fetch_reaches_the_caller_as_remote() {
         assert!(error.remote());
         let error = seats(&world).fetch(get("/panic")).await.unwrap_err();
         assert!(error.object_reset() && !error.remote(), "{error:?}");
-        let error = world.env().any_namespace("SILENT").unwrap().get_by_name("x").fetch(get("/")).await.unwrap_err();
+        let error = world
+            .env()
+            .any_namespace("SILENT")
+            .unwrap()
+            .get_by_name("x")
+            .fetch(get("/"))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
     });
 }
@@ -224,12 +286,33 @@ fn an_error_of_fetch_reaches_the_caller_as_remote() {
 fn objects_call_each_other_and_share_the_programs_values() {
     run(async {
         let world = world();
-        assert_eq!(seats(&world).ask_another("LH400".into()).await.unwrap().unwrap(), 1);
-        assert_eq!(seats(&world).ask_another("BA117".into()).await.unwrap().unwrap(), 2);
+        assert_eq!(
+            seats(&world)
+                .ask_another("LH400".into())
+                .await
+                .unwrap()
+                .unwrap(),
+            1
+        );
+        assert_eq!(
+            seats(&world)
+                .ask_another("BA117".into())
+                .await
+                .unwrap()
+                .unwrap(),
+            2
+        );
         let shared: Arc<Shared> = world.env().require().unwrap();
         assert_eq!(shared.0.load(Ordering::Relaxed), 2);
         assert!(world.env().get::<String>().is_none());
-        assert!(world.env().require::<String>().unwrap_err().message().contains("String"));
+        assert!(
+            world
+                .env()
+                .require::<String>()
+                .unwrap_err()
+                .message()
+                .contains("String")
+        );
     });
 }
 
@@ -244,14 +327,27 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
 
         let error = seats.id_from_string("not an id").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("`not an id` is not an object id"), "{error}");
+        assert!(
+            error.message().contains("`not an id` is not an object id"),
+            "{error}"
+        );
 
-        let foreign = world.env().any_namespace("SILENT").unwrap().id_from_name("BA117");
+        let foreign = world
+            .env()
+            .any_namespace("SILENT")
+            .unwrap()
+            .id_from_name("BA117");
         let error = seats.id_from_string(&foreign.to_string()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("is not of namespace `SEATS`"), "{error}");
+        assert!(
+            error.message().contains("is not of namespace `SEATS`"),
+            "{error}"
+        );
         let error = seats.get(foreign).count().await.unwrap_err();
-        assert!(error.message().contains("is not of namespace `SEATS`"), "{error}");
+        assert!(
+            error.message().contains("is not of namespace `SEATS`"),
+            "{error}"
+        );
     });
 }
 
@@ -260,16 +356,97 @@ fn bindings_are_found_by_class_and_by_name() {
     run(async {
         let world = world();
         let error = world.env().namespace::<Seats>("SILENT").unwrap_err();
-        assert_eq!(error.message(), "binding `SILENT` is of class Silent, not Seats");
+        assert_eq!(
+            error.message(),
+            "binding `SILENT` is of class Silent, not Seats"
+        );
         let error = world.env().namespace::<Seats>("NOPE").unwrap_err();
-        assert!(error.message().starts_with("there is no binding `NOPE`; this node has "), "{error}");
-        let names: Vec<_> = world.env().namespaces().iter().map(|known| known.binding().to_owned()).collect();
+        assert!(
+            error
+                .message()
+                .starts_with("there is no binding `NOPE`; this node has "),
+            "{error}"
+        );
+        let names: Vec<_> = world
+            .env()
+            .namespaces()
+            .iter()
+            .map(|known| known.binding().to_owned())
+            .collect();
         assert_eq!(names, ["FENCE", "SEATS", "SILENT", "SILENT_TOO"]);
 
-        let ambiguous = std::panic::catch_unwind(AssertUnwindSafe(|| world.env().object::<Silent>())).unwrap_err();
+        let ambiguous =
+            std::panic::catch_unwind(AssertUnwindSafe(|| world.env().object::<Silent>()))
+                .unwrap_err();
         let text = ambiguous.downcast_ref::<String>().unwrap();
-        assert!(text.contains("Silent is registered as `SILENT` and as `SILENT_TOO`"), "{text}");
+        assert!(
+            text.contains("Silent is registered as `SILENT` and as `SILENT_TOO`"),
+            "{text}"
+        );
         world.env().namespace::<Silent>("SILENT_TOO").unwrap();
+    });
+}
+
+/// A class that is no Rust type: each instance is a table of what to answer.
+struct Phrasebook;
+
+struct Phrases(&'static [(&'static str, &'static str)]);
+
+impl Class for Phrasebook {
+    fn name(&self) -> &'static str {
+        "Phrasebook"
+    }
+
+    fn instantiate(&self, _: State, _: Env) -> Result<Box<dyn Instance>> {
+        Ok(Box::new(Phrases(&[("hello", "moin"), ("bye", "tschüss")])))
+    }
+}
+
+impl Instance for Phrases {
+    fn deliver(&self, event: Event) -> LocalFuture<Result<Reply>> {
+        let reply = match event {
+            Event::Rpc { method, .. } => {
+                match self.0.iter().find(|(phrase, _)| *phrase == method) {
+                    // A CBOR text of up to 23 bytes.
+                    Some((_, text)) => Ok(Reply::Rpc(
+                        [&[0x60 + text.len() as u8], text.as_bytes()].concat(),
+                    )),
+                    None => Err(Error::new("no such phrase")),
+                }
+            }
+            Event::Fetch(_) => Ok(Reply::Fetch(Response::new(Body::from("phrases")))),
+        };
+        Box::pin(std::future::ready(reply))
+    }
+}
+
+#[test]
+fn a_class_need_not_be_a_rust_type() {
+    run(async {
+        let class = Arc::new(Phrasebook);
+        let world = World::new(|node| node.any_class("PHRASES", class, ClassOptions::default()));
+        let phrases = world
+            .env()
+            .any_namespace("PHRASES")
+            .unwrap()
+            .get_by_name("north");
+        assert_eq!(phrases.call::<String>("bye", &()).await.unwrap(), "tschüss");
+        assert!(
+            phrases
+                .call::<String>("thanks", &())
+                .await
+                .unwrap_err()
+                .remote()
+        );
+        let body = phrases
+            .fetch(get("/"))
+            .await
+            .unwrap()
+            .into_body()
+            .collect()
+            .await
+            .unwrap();
+        assert_eq!(body.to_bytes(), "phrases");
     });
 }
 

@@ -14,7 +14,10 @@ struct Gated {
 
 impl DurableObject for Gated {
     fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, signals: signals(&env) })
+        Ok(Self {
+            state,
+            signals: signals(&env),
+        })
     }
 }
 
@@ -80,7 +83,9 @@ fn events_start_in_the_order_in_which_they_arrived() {
     run(async {
         let world = world();
         let gated = gated(&world);
-        let calls: Vec<_> = (0..100).map(|number| gated.note(number.to_string())).collect();
+        let calls: Vec<_> = (0..100)
+            .map(|number| gated.note(number.to_string()))
+            .collect();
         for call in calls {
             call.await.unwrap();
         }
@@ -117,13 +122,20 @@ fn block_concurrency_while_holds_events_and_completions() {
         world.signals.give("there");
         let event = gated.note("an event".to_owned());
         world.fence().await;
-        assert!(world.signals.notes().is_empty(), "{:?}", world.signals.notes());
+        assert!(
+            world.signals.notes().is_empty(),
+            "{:?}",
+            world.signals.notes()
+        );
 
         world.signals.give("open");
         assert_eq!(blocking.await.unwrap().unwrap(), "open");
         waiting.await.unwrap();
         event.await.unwrap();
-        assert_eq!(world.signals.notes(), ["the gate opens", "after there", "an event"]);
+        assert_eq!(
+            world.signals.notes(),
+            ["the gate opens", "after there", "an event"]
+        );
     });
 }
 
@@ -134,7 +146,9 @@ fn events_that_waited_at_the_gate_start_in_order_when_it_opens() {
         let gated = gated(&world);
         let blocking = gated.block_until("open".to_owned());
         world.signals.wait("closed").await;
-        let calls: Vec<_> = (0..50).map(|number| gated.note(number.to_string())).collect();
+        let calls: Vec<_> = (0..50)
+            .map(|number| gated.note(number.to_string()))
+            .collect();
         world.fence().await;
         world.signals.give("open");
         for call in calls {
@@ -143,7 +157,13 @@ fn events_that_waited_at_the_gate_start_in_order_when_it_opens() {
         blocking.await.unwrap().unwrap();
         let notes = world.signals.notes();
         assert_eq!(notes[0], "the gate opens");
-        assert!(notes[1..].iter().enumerate().all(|(index, note)| *note == index.to_string()), "{notes:?}");
+        assert!(
+            notes[1..]
+                .iter()
+                .enumerate()
+                .all(|(index, note)| *note == index.to_string()),
+            "{notes:?}"
+        );
     });
 }
 
@@ -152,7 +172,10 @@ fn block_concurrency_while_nests() {
     run(async {
         let world = world();
         gated(&world).block_twice_nested().await.unwrap().unwrap();
-        assert_eq!(world.signals.notes(), ["outer begins", "inner", "outer ends"]);
+        assert_eq!(
+            world.signals.notes(),
+            ["outer begins", "inner", "outer ends"]
+        );
     });
 }
 
@@ -171,10 +194,18 @@ fn a_gate_that_is_closed_for_30_seconds_resets_the_object() {
         world.clock.advance(Duration::from_secs(1));
         let error = blocking.await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
-        assert!(error.message().contains("blockConcurrencyWhile() in a Durable Object waited for too long"), "{error}");
+        assert!(
+            error
+                .message()
+                .contains("blockConcurrencyWhile() in a Durable Object waited for too long"),
+            "{error}"
+        );
         assert!(error.object_reset() && !error.retryable());
         let error = waiting.await.unwrap_err();
-        assert!(error.object_reset() && error.retryable(), "it never ran: {error:?}");
+        assert!(
+            error.object_reset() && error.retryable(),
+            "it never ran: {error:?}"
+        );
         assert!(world.signals.notes().is_empty());
 
         gated.note("a new incarnation".to_owned()).await.unwrap();

@@ -15,7 +15,11 @@ struct Counter {
 
 impl DurableObject for Counter {
     fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, signals: signals(&env), memory: Cell::new(0) })
+        Ok(Self {
+            state,
+            signals: signals(&env),
+            memory: Cell::new(0),
+        })
     }
 }
 
@@ -60,7 +64,13 @@ fn world() -> World {
 }
 
 async fn name_of(world: &World, id: ObjectId) -> Option<String> {
-    world.env().object::<Counter>().get(id).whoami().await.unwrap()
+    world
+        .env()
+        .object::<Counter>()
+        .get(id)
+        .whoami()
+        .await
+        .unwrap()
 }
 
 fn counter(world: &World) -> Stub<Counter> {
@@ -77,7 +87,11 @@ fn an_idle_object_leaves_memory_and_comes_back_from_storage() {
         assert_eq!(counter.count().await.unwrap().unwrap(), (2, 2));
         world.clock.advance(Duration::from_secs(9));
         world.fence().await;
-        assert_eq!(world.node.stats().evicted, 0, "it was used nine seconds ago");
+        assert_eq!(
+            world.node.stats().evicted,
+            0,
+            "it was used nine seconds ago"
+        );
         world.clock.advance(Duration::from_secs(1));
         world.until(|node| node.stats().evicted >= 1).await;
         world.until(|_| world.signals.notes() == ["dropped"]).await;
@@ -93,7 +107,7 @@ fn an_object_stays_in_memory_while_a_handler_waits() {
         counter.count().await.unwrap().unwrap();
         let call = counter.wait_then_count();
         world.signals.wait("waiting").await;
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         world.fence().await;
         world.signals.give("go");
         call.await.unwrap().unwrap();
@@ -108,7 +122,7 @@ fn background_work_keeps_an_object_in_memory_and_writes_in_its_gates() {
         let counter = counter(&world);
         counter.count().await.unwrap().unwrap();
         counter.count_in_background().await.unwrap().unwrap();
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         world.fence().await;
         world.signals.give("go");
         world.signals.wait("done").await;
@@ -123,10 +137,26 @@ fn an_object_knows_its_name_even_when_it_is_called_by_id() {
         let counter = counter(&world);
         counter.count().await.unwrap().unwrap();
         let disk = world.stop().await;
-        let world = World::on(disk, 1, |node| node.class::<Counter>("COUNTER", ClassOptions::default()));
-        assert_eq!(name_of(&world, counter.id()).await.as_deref(), Some("counter"));
+        let world = World::on(disk, 1, |node| {
+            node.class::<Counter>("COUNTER", ClassOptions::default())
+        });
+        assert_eq!(
+            name_of(&world, counter.id()).await.as_deref(),
+            Some("counter")
+        );
         let unique = world.env().object::<Counter>().new_unique_id();
         assert_eq!(name_of(&world, unique).await, None);
+
+        // Called by its id first, by its name later.
+        let late = world.env().object::<Counter>().get_by_name("late");
+        assert_eq!(name_of(&world, late.id()).await, None);
+        late.count().await.unwrap().unwrap();
+        assert_eq!(name_of(&world, late.id()).await.as_deref(), Some("late"));
+        let disk = world.stop().await;
+        let world = World::on(disk, 1, |node| {
+            node.class::<Counter>("COUNTER", ClassOptions::default())
+        });
+        assert_eq!(name_of(&world, late.id()).await.as_deref(), Some("late"));
     });
 }
 
@@ -191,7 +221,9 @@ fn what_objects_have_stored_is_there_after_a_restart() {
         let first = world();
         counter(&first).count().await.unwrap().unwrap();
         let disk = first.stop().await;
-        let second = World::on(disk, 3, |node| node.class::<Counter>("COUNTER", ClassOptions::default()));
+        let second = World::on(disk, 3, |node| {
+            node.class::<Counter>("COUNTER", ClassOptions::default())
+        });
         assert_eq!(counter(&second).count().await.unwrap().unwrap(), (1, 2));
     });
 }

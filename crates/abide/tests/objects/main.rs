@@ -1,6 +1,6 @@
 //! What the runtime promises to the people who write objects, tested through the public API on a disk in memory.
 
-#![allow(unreachable_pub)] // RPC methods are `pub`, also where a test has its class to itself
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod atomicity;
 mod calls;

@@ -16,7 +16,10 @@ struct Writer {
 
 impl DurableObject for Writer {
     fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, signals: signals(&env) })
+        Ok(Self {
+            state,
+            signals: signals(&env),
+        })
     }
 
     /// `/whole` writes and answers; `/stream` answers, then writes, then sends the body's second half.
@@ -48,7 +51,9 @@ impl http_body::Body for Lines {
         mut self: std::pin::Pin<&mut Self>,
         cx: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|line| line.map(|line| Ok(http_body::Frame::data(Bytes::from(line)))))
+        self.0
+            .poll_recv(cx)
+            .map(|line| line.map(|line| Ok(http_body::Frame::data(Bytes::from(line)))))
     }
 }
 
@@ -59,11 +64,23 @@ impl Writer {
     }
 
     pub async fn write_unconfirmed(&self, value: u32) -> Result<()> {
-        self.state.storage().put_with("key", &value, PutOptions { allow_unconfirmed: true })
+        self.state.storage().put_with(
+            "key",
+            &value,
+            PutOptions {
+                allow_unconfirmed: true,
+            },
+        )
     }
 
     pub async fn write_unconfirmed_and_sync(&self, value: u32) -> Result<()> {
-        self.state.storage().put_with("key", &value, PutOptions { allow_unconfirmed: true })?;
+        self.state.storage().put_with(
+            "key",
+            &value,
+            PutOptions {
+                allow_unconfirmed: true,
+            },
+        )?;
         self.signals.give("syncing");
         self.state.storage().sync().await
     }
@@ -80,6 +97,41 @@ impl Writer {
 
     pub async fn told(&self) {
         self.signals.note("told");
+    }
+
+    /// Calls another object many times, now with a write before it and now without.
+    pub async fn tell_in_order(&self, other: String, count: u32) -> Result<()> {
+        let other = self.state.env().object::<Self>().get_by_name(&other);
+        let mut calls = Vec::new();
+        for number in 0..count {
+            if number % 3 == 0 {
+                self.state.storage().put("key", &number)?;
+            }
+            calls.push(other.heard(number));
+            if number % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for call in calls {
+            call.await?;
+        }
+        Ok(())
+    }
+
+    pub async fn heard(&self, number: u32) {
+        self.signals.note(number.to_string());
+    }
+
+    /// Writes something that fills a disk.
+    pub async fn write_large(&self, number: u32) -> Result<u32> {
+        let ballast = number.to_string().repeat(50_000);
+        self.state.storage().put("large", &(number, ballast))?;
+        Ok(number)
+    }
+
+    pub async fn read_large(&self) -> Result<u32> {
+        let found: Option<(u32, String)> = self.state.storage().get("large")?;
+        Ok(found.map_or(0, |(number, _)| number))
     }
 
     pub async fn panic(&self) {
@@ -142,7 +194,14 @@ fn a_response_waits_until_the_write_is_durable() {
         world.fence().await;
         assert!(!is_answered(&mut call));
         world.disk.release_syncs();
-        let body = call.await.unwrap().into_body().collect().await.unwrap().to_bytes();
+        let body = call
+            .await
+            .unwrap()
+            .into_body()
+            .collect()
+            .await
+            .unwrap()
+            .to_bytes();
         assert_eq!(body, "written");
     });
 }
@@ -181,6 +240,21 @@ fn a_call_to_another_object_waits_until_the_write_is_durable() {
         world.disk.release_syncs();
         call.await.unwrap().unwrap();
         assert_eq!(world.signals.notes(), ["told"]);
+    });
+}
+
+#[test]
+fn what_an_object_sends_leaves_in_order_whether_or_not_it_has_to_wait() {
+    const COUNT: u32 = 3_000;
+    run(async {
+        let world = world();
+        writer(&world, "a")
+            .tell_in_order("b".to_owned(), COUNT)
+            .await
+            .unwrap()
+            .unwrap();
+        let expected: Vec<_> = (0..COUNT).map(|number| number.to_string()).collect();
+        assert_eq!(world.signals.notes(), expected);
     });
 }
 
@@ -259,14 +333,52 @@ fn a_failed_sync_releases_nothing_and_stops_the_node() {
         world.disk.fail_syncs(true);
         world.disk.release_syncs();
 
-        for error in [write.await.unwrap_err(), read.await.unwrap_err(), telling.await.unwrap_err()] {
+        for error in [
+            write.await.unwrap_err(),
+            read.await.unwrap_err(),
+            telling.await.unwrap_err(),
+        ] {
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            assert!(error.message().contains("log has failed") && !error.retryable(), "{error:?}");
+            assert!(
+                error.message().contains("log has failed") && !error.retryable(),
+                "{error:?}"
+            );
         }
-        assert!(world.signals.notes().is_empty(), "the call must not have left");
+        assert!(
+            world.signals.notes().is_empty(),
+            "the call must not have left"
+        );
         world.node.wait_failed().await;
         assert!(world.node.failed());
         assert_eq!(a.read().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    });
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_object_goes_on_when_space_returns() {
+    run(async {
+        let world = world();
+        let writer = writer(&world, "a");
+        world.disk.set_capacity(Some(world.disk.used()));
+        let mut acknowledged = 0;
+        let error = loop {
+            match writer.write_large(acknowledged + 1).await {
+                Ok(written) => acknowledged = written.unwrap(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(error.object_reset() && !error.retryable());
+        assert_eq!(writer.read_large().await.unwrap().unwrap(), acknowledged);
+
+        world.disk.set_capacity(None);
+        while writer.write_large(acknowledged + 1).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            writer.read_large().await.unwrap().unwrap(),
+            acknowledged + 1
+        );
     });
 }
 
@@ -277,7 +389,9 @@ fn what_was_acknowledged_is_there_after_the_machine_lost_power() {
         let writer_a = writer(&world, "a");
         writer_a.write(41).await.unwrap().unwrap();
         let disk: SimDisk = world.disk.crash(7);
-        let world = World::on(disk, 1, |node| node.class::<Writer>("WRITER", ClassOptions::default()));
+        let world = World::on(disk, 1, |node| {
+            node.class::<Writer>("WRITER", ClassOptions::default())
+        });
         assert_eq!(writer(&world, "a").read().await.unwrap().unwrap(), Some(41));
     });
 }

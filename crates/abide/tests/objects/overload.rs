@@ -12,7 +12,10 @@ struct Slow {
 
 impl DurableObject for Slow {
     fn new(state: State, env: Env) -> Result<Self> {
-        Ok(Self { state, signals: signals(&env) })
+        Ok(Self {
+            state,
+            signals: signals(&env),
+        })
     }
 }
 
@@ -39,15 +42,24 @@ impl Slow {
 #[test]
 fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
     run(async {
-        let options = ClassOptions { max_queued: 2, ..ClassOptions::default() };
+        let options = ClassOptions {
+            max_queued: 2,
+            ..ClassOptions::default()
+        };
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let blocking = slow.block();
         world.signals.wait("closed").await;
         let queued = [slow.quick(), slow.quick()];
         let error = slow.quick().await.unwrap_err();
-        assert_eq!(error.to_string(), "Durable Object is overloaded. Too many requests queued.");
-        assert!(error.kind() == ErrorKind::Overloaded && error.overloaded() && error.retryable(), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            "Durable Object is overloaded. Too many requests queued."
+        );
+        assert!(
+            error.kind() == ErrorKind::Overloaded && error.overloaded() && error.retryable(),
+            "{error:?}"
+        );
         assert!(!error.object_reset() && !error.remote());
 
         world.signals.give("open");
@@ -63,7 +75,10 @@ fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
 #[test]
 fn an_object_with_too_many_suspended_handlers_lets_further_events_wait() {
     run(async {
-        let options = ClassOptions { max_running: 2, ..ClassOptions::default() };
+        let options = ClassOptions {
+            max_running: 2,
+            ..ClassOptions::default()
+        };
         let world = World::new(|node| node.class::<Slow>("SLOW", options));
         let slow = world.env().object::<Slow>().get_by_name("slow");
         let running = [slow.wait(), slow.wait()];

@@ -41,17 +41,29 @@ impl Bench {
 /// Runs a scenario in a fresh object; a failed assertion in it fails the test.
 fn scenario(scenario: Scenario) {
     run(async move {
-        let world = World::new(|node| node.class::<Bench>("BENCH", ClassOptions::default()).with(Scenarios(scenario)));
-        world.env().object::<Bench>().get_by_name("bench").go().await.unwrap().unwrap();
+        let world = World::new(|node| {
+            node.class::<Bench>("BENCH", ClassOptions::default())
+                .with(Scenarios(scenario))
+        });
+        world
+            .env()
+            .object::<Bench>()
+            .get_by_name("bench")
+            .go()
+            .await
+            .unwrap()
+            .unwrap();
     });
 }
 
 fn keys<T: DeserializeOwned>(state: &State, options: &ListOptions) -> Vec<String> {
-    state.storage().list::<T>(options).unwrap().into_iter().map(|(key, _)| key).collect()
-}
-
-fn some(text: &str) -> Option<String> {
-    Some(text.to_owned())
+    state
+        .storage()
+        .list::<T>(options)
+        .unwrap()
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect()
 }
 
 #[test]
@@ -75,7 +87,10 @@ fn values_of_any_serde_type_are_kept() {
 
         let error = storage.get::<u32>("text").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Decode);
-        assert!(error.message().contains("the value of key `text`"), "{error}");
+        assert!(
+            error.message().contains("the value of key `text`"),
+            "{error}"
+        );
         Ok(())
     });
 }
@@ -87,15 +102,33 @@ fn keys_are_listed_in_order_by_prefix_start_end_limit_and_in_reverse() {
         storage.put_multiple(["b/2", "a", "b/1", "c", "b/3"].map(|key| (key, key.len())))?;
         let all = ListOptions::default();
         assert_eq!(keys::<usize>(state, &all), ["a", "b/1", "b/2", "b/3", "c"]);
-        let prefix = ListOptions { prefix: some("b/"), ..all.clone() };
+        let prefix = ListOptions {
+            prefix: Some("b/".to_owned()),
+            ..all.clone()
+        };
         assert_eq!(keys::<usize>(state, &prefix), ["b/1", "b/2", "b/3"]);
-        let reverse = ListOptions { reverse: true, limit: Some(2), ..prefix.clone() };
+        let reverse = ListOptions {
+            reverse: true,
+            limit: Some(2),
+            ..prefix.clone()
+        };
         assert_eq!(keys::<usize>(state, &reverse), ["b/3", "b/2"]);
-        let range = ListOptions { start: some("b/1"), end: some("c"), ..all.clone() };
+        let range = ListOptions {
+            start: Some("b/1".to_owned()),
+            end: Some("c".to_owned()),
+            ..all.clone()
+        };
         assert_eq!(keys::<usize>(state, &range), ["b/1", "b/2", "b/3"]);
-        let after = ListOptions { start_after: some("b/1"), limit: Some(1), ..all.clone() };
+        let after = ListOptions {
+            start_after: Some("b/1".to_owned()),
+            limit: Some(1),
+            ..all.clone()
+        };
         assert_eq!(keys::<usize>(state, &after), ["b/2"]);
-        assert!(storage.list::<String>(&all).is_err(), "the values are numbers");
+        assert!(
+            storage.list::<String>(&all).is_err(),
+            "the values are numbers"
+        );
         Ok(())
     });
 }
@@ -106,14 +139,24 @@ fn several_keys_at_once_are_read_written_and_removed() {
         let storage = state.storage();
         storage.put_multiple([("a", 1), ("b", 2), ("c", 3)])?;
         let found: BTreeMap<String, i32> = storage.get_multiple(["c", "a", "nothing"])?;
-        assert_eq!(found, BTreeMap::from([("a".to_owned(), 1), ("c".to_owned(), 3)]));
+        assert_eq!(
+            found,
+            BTreeMap::from([("a".to_owned(), 1), ("c".to_owned(), 3)])
+        );
         assert_eq!(storage.delete_multiple(["a", "nothing", "b"])?, 2);
         assert!(storage.delete("c")? && !storage.delete("c")?);
         assert!(keys::<i32>(state, &ListOptions::default()).is_empty());
 
         let long = "k".repeat(4_000);
-        storage.put_multiple([("good", 1), (&*long, 2)]).unwrap_err();
+        storage
+            .put_multiple([("good", 1), (&*long, 2)])
+            .unwrap_err();
         assert_eq!(storage.get::<i32>("good")?, None, "all or none");
+        let error = storage
+            .put_multiple((0..129).map(|number| (number.to_string(), number)))
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert_eq!(storage.get::<i32>("0")?, None, "all or none");
         Ok(())
     });
 }
@@ -127,12 +170,18 @@ fn keys_and_values_over_their_limits_are_refused_with_the_limit() {
             storage.put(&"k".repeat(2_049), &1).unwrap_err(),
             storage.get::<i32>(&"k".repeat(2_049)).unwrap_err(),
             storage.put("value", &"v".repeat(2 << 20)).unwrap_err(),
-            storage.sql().exec(&format!("SELECT '{}'", "x".repeat(100_000)), ()).unwrap_err(),
+            storage
+                .sql()
+                .exec(&format!("SELECT '{}'", "x".repeat(100_000)), ())
+                .unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         }
         let error = storage.put(&"k".repeat(2_049), &1).unwrap_err();
-        assert!(error.message().contains("2049") && error.message().contains("2048"), "{error}");
+        assert!(
+            error.message().contains("2049") && error.message().contains("2048"),
+            "{error}"
+        );
         Ok(())
     });
 }
@@ -146,15 +195,29 @@ fn sql_rows_come_out_as_structs_tuples_and_scalars() {
     }
     scenario(|state| {
         let sql = state.storage().sql();
-        sql.exec("CREATE TABLE seats (seat TEXT PRIMARY KEY, occupant TEXT)", ())?;
-        sql.exec("INSERT INTO seats VALUES (?1, NULL), (?2, ?3)", params!["1A", "1B", "ada"])?;
+        sql.exec(
+            "CREATE TABLE seats (seat TEXT PRIMARY KEY, occupant TEXT)",
+            (),
+        )?;
+        sql.exec(
+            "INSERT INTO seats VALUES (?1, NULL), (?2, ?3)",
+            params!["1A", "1B", "ada"],
+        )?;
         let rows = sql.exec("SELECT * FROM seats ORDER BY seat", ())?;
-        let first = Seat { seat: "1A".into(), occupant: None };
-        let second = Seat { seat: "1B".into(), occupant: some("ada") };
+        let first = Seat {
+            seat: "1A".into(),
+            occupant: None,
+        };
+        let second = Seat {
+            seat: "1B".into(),
+            occupant: Some("ada".to_owned()),
+        };
         assert_eq!(rows.to_array::<Seat>()?, [first, second]);
         assert_eq!(sql.exec("SELECT count(*) FROM seats", ())?.one::<i64>()?, 2);
-        let pair: (String, Option<String>) = sql.exec("SELECT * FROM seats WHERE seat = ?1", ["1B"])?.one()?;
-        assert_eq!(pair, ("1B".to_owned(), some("ada")));
+        let pair: (String, Option<String>) = sql
+            .exec("SELECT * FROM seats WHERE seat = ?1", ["1B"])?
+            .one()?;
+        assert_eq!(pair, ("1B".to_owned(), Some("ada".to_owned())));
 
         let mut seen = Vec::new();
         sql.for_each("SELECT seat FROM seats ORDER BY seat", (), |row| {
@@ -181,11 +244,17 @@ fn an_sql_error_is_an_answer_and_the_object_lives_on() {
         let sql = state.storage().sql();
         let error = sql.exec("SELECT * FROM missing", ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
-        assert!(error.message().contains("no such table: missing"), "{error}");
+        assert!(
+            error.message().contains("no such table: missing"),
+            "{error}"
+        );
         sql.exec("CREATE TABLE one (n INTEGER UNIQUE)", ())?;
         sql.exec("INSERT INTO one VALUES (1)", ())?;
         let error = sql.exec("INSERT INTO one VALUES (1)", ()).unwrap_err();
-        assert!(error.message().contains("UNIQUE constraint failed"), "{error}");
+        assert!(
+            error.message().contains("UNIQUE constraint failed"),
+            "{error}"
+        );
         assert_eq!(sql.exec("SELECT count(*) FROM one", ())?.one::<i64>()?, 1);
         Ok(())
     });
@@ -205,7 +274,13 @@ fn what_objects_may_not_do_in_sql_is_refused_with_the_right_call() {
         ] {
             let error = sql.exec(text, ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Input, "{text}: {error}");
-            assert!(error.message().to_lowercase().contains(&hint.to_lowercase()), "{text}: {error}");
+            assert!(
+                error
+                    .message()
+                    .to_lowercase()
+                    .contains(&hint.to_lowercase()),
+                "{text}: {error}"
+            );
         }
         Ok(())
     });
@@ -233,7 +308,13 @@ fn delete_all_leaves_nothing_and_the_size_shrinks() {
 fn state_works_only_inside_the_objects_own_handlers() {
     run(async {
         let world = World::new(|node| node.class::<Bench>("BENCH", ClassOptions::default()));
-        let text = world.env().object::<Bench>().get_by_name("bench").use_state_elsewhere().await.unwrap();
+        let text = world
+            .env()
+            .object::<Bench>()
+            .get_by_name("bench")
+            .use_state_elsewhere()
+            .await
+            .unwrap();
         assert!(text.contains("state.wait_until"), "{text}");
     });
 }

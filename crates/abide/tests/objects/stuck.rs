@@ -23,7 +23,10 @@ struct Endless {
 
 impl DurableObject for Endless {
     fn new(_: State, env: Env) -> Result<Self> {
-        Ok(Self { signals: signals(&env), stop: env.require()? })
+        Ok(Self {
+            signals: signals(&env),
+            stop: env.require()?,
+        })
     }
 }
 
@@ -46,7 +49,8 @@ impl Endless {
 
 fn world(workers: usize) -> World {
     World::on(SimDisk::new(), workers, |node| {
-        node.class::<Endless>("ENDLESS", ClassOptions::default()).with(Stop::default())
+        node.class::<Endless>("ENDLESS", ClassOptions::default())
+            .with(Stop::default())
     })
 }
 
@@ -63,7 +67,10 @@ fn a_handler_that_waits_for_ever_resets_its_object_after_the_time_limit() {
         let error = call.await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
         assert!(error.object_reset(), "{error:?}");
-        assert_eq!(error.message(), "a handler of Endless did not finish within 300 s, so the object was reset");
+        assert_eq!(
+            error.message(),
+            "a handler of Endless did not finish within 300 s, so the object was reset"
+        );
         endless.quick().await.unwrap();
     });
 }
@@ -76,7 +83,10 @@ fn a_handler_that_spins_is_reported_and_other_workers_go_on() {
         // Even ids live on one of two workers, odd ids on the other.
         let on_worker = |odd: u8| {
             let names = (0..).map(|number| namespace.get_by_name(&format!("{number}")));
-            names.into_iter().find(|stub| stub.id().as_bytes()[0] & 1 == odd).unwrap()
+            names
+                .into_iter()
+                .find(|stub| stub.id().as_bytes()[0] & 1 == odd)
+                .unwrap()
         };
         let (stuck, free) = (on_worker(0), on_worker(1));
         let call = stuck.spin();
@@ -93,9 +103,19 @@ fn a_handler_that_spins_is_reported_and_other_workers_go_on() {
             error = error => error.unwrap_err(),
             () = async { loop { world.clock.advance(Duration::from_secs(1)); tokio::task::yield_now().await } } => unreachable!(),
         };
-        assert!(error.message().contains("blocked by a handler that never awaits"), "{error}");
+        assert!(
+            error
+                .message()
+                .contains("blocked by a handler that never awaits"),
+            "{error}"
+        );
 
-        world.env().require::<Stop>().unwrap().0.store(true, Ordering::Relaxed);
+        world
+            .env()
+            .require::<Stop>()
+            .unwrap()
+            .0
+            .store(true, Ordering::Relaxed);
         call.await.unwrap();
     });
 }
@@ -109,9 +129,41 @@ fn a_worker_that_was_blocked_is_not_reported_any_more() {
         world.signals.wait("spinning").await;
         world.clock.advance(Duration::from_secs(6));
         world.until(|node| node.stuck_workers() == 1).await;
-        world.env().require::<Stop>().unwrap().0.store(true, Ordering::Relaxed);
+        world
+            .env()
+            .require::<Stop>()
+            .unwrap()
+            .0
+            .store(true, Ordering::Relaxed);
         call.await.unwrap();
         world.clock.advance(Duration::from_secs(2));
         world.until(|node| node.stuck_workers() == 0).await;
+    });
+}
+
+#[test]
+fn a_blocked_worker_refuses_events_beyond_its_bound() {
+    run(async {
+        let world = world(1);
+        let endless = world.env().object::<Endless>().get_by_name("a");
+        let call = endless.spin();
+        world.signals.wait("spinning").await;
+        // The one that spins counts too.
+        let waiting: Vec<_> = (1..abide::limits::MAX_QUEUED_PER_WORKER)
+            .map(|_| endless.quick())
+            .collect();
+        let error = endless.quick().await.unwrap_err();
+        assert!(error.overloaded(), "{error:?}");
+        world
+            .env()
+            .require::<Stop>()
+            .unwrap()
+            .0
+            .store(true, Ordering::Relaxed);
+        call.await.unwrap();
+        for call in waiting {
+            call.await.unwrap();
+        }
+        endless.quick().await.unwrap();
     });
 }

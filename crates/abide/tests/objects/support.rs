@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use abide::{NodeBuilder, clock::TestClock, prelude::*};
 use abide::{Node, SimDisk, Store, StoreOptions};
+use abide::{NodeBuilder, clock::TestClock, prelude::*};
 use tokio::sync::Semaphore;
 
 /// A test that hangs fails instead, after far longer than any of them takes.
@@ -17,8 +17,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs a test to its end.
 pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await }).expect("the test hangs");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
+        .expect("the test hangs");
     runtime.shutdown_background();
 }
 
@@ -35,17 +41,37 @@ impl World {
         Self::on(SimDisk::new(), 1, classes)
     }
 
-    pub(crate) fn on(disk: SimDisk, workers: usize, classes: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Self {
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), StoreOptions::small()).unwrap();
+    pub(crate) fn on(
+        disk: SimDisk,
+        workers: usize,
+        classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
+    ) -> Self {
+        let store = Store::open(
+            Arc::new(disk.clone()),
+            Path::new("/data"),
+            StoreOptions::small(),
+        )
+        .unwrap();
         let clock = TestClock::new();
         let signals = Signals::default();
         let builder = Node::builder(store)
-            .class::<Fence>("FENCE", ClassOptions { idle_timeout: Duration::MAX, ..ClassOptions::default() })
+            .class::<Fence>(
+                "FENCE",
+                ClassOptions {
+                    idle_timeout: Duration::MAX,
+                    ..ClassOptions::default()
+                },
+            )
             .with(signals.clone())
             .clock(Arc::new(clock.clone()))
             .workers(workers);
         let node = classes(builder).start().unwrap();
-        Self { disk, clock, node, signals }
+        Self {
+            disk,
+            clock,
+            node,
+            signals,
+        }
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -123,7 +149,11 @@ impl Signals {
 
     fn place(&self, place: &str) -> Arc<Semaphore> {
         let mut places = self.0.places.lock().unwrap();
-        Arc::clone(places.entry(place.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
+        Arc::clone(
+            places
+                .entry(place.to_owned())
+                .or_insert_with(|| Arc::new(Semaphore::new(0))),
+        )
     }
 }
 
@@ -135,5 +165,7 @@ pub(crate) fn signals(env: &Env) -> Signals {
 /// Polls a call once: true if its answer is there.
 pub(crate) fn is_answered<R>(call: &mut abide::Call<R>) -> bool {
     let waker = std::task::Waker::noop();
-    std::pin::Pin::new(call).poll(&mut std::task::Context::from_waker(waker)).is_ready()
+    std::pin::Pin::new(call)
+        .poll(&mut std::task::Context::from_waker(waker))
+        .is_ready()
 }

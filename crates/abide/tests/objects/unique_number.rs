@@ -39,7 +39,10 @@ struct Cached {
 
 impl DurableObject for Cached {
     fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state, number: Cell::new(None) })
+        Ok(Self {
+            state,
+            number: Cell::new(None),
+        })
     }
 }
 
@@ -69,7 +72,8 @@ struct Initialised {
 impl DurableObject for Initialised {
     fn new(state: State, env: Env) -> Result<Self> {
         let number = Rc::new(Cell::new(0));
-        let (to_fill, signals, storage) = (Rc::clone(&number), signals(&env), state.storage().clone());
+        let (to_fill, signals, storage) =
+            (Rc::clone(&number), signals(&env), state.storage().clone());
         let _started = state.block_concurrency_while(async move {
             signals.wait("configuration").await;
             to_fill.set(storage.get("number")?.unwrap_or(1_000));
@@ -93,7 +97,10 @@ impl Initialised {
 }
 
 /// Calls `next` from many tasks at once and returns the numbers.
-async fn many<T: ObjectClass>(world: &World, next: impl Fn(&Stub<T>) -> abide::Call<Result<u64>>) -> BTreeSet<u64> {
+async fn many<T: ObjectClass>(
+    world: &World,
+    next: impl Fn(&Stub<T>) -> abide::Call<Result<u64>>,
+) -> BTreeSet<u64> {
     let stub = world.env().object::<T>().get_by_name("numbers");
     let tasks: Vec<_> = (0..CALLERS).map(|_| tokio::spawn(next(&stub))).collect();
     let mut numbers = BTreeSet::new();
@@ -127,7 +134,9 @@ fn numbers_cached_in_memory_are_unique_and_go_on_after_a_restart() {
         let numbers = many::<Cached>(&first, |stub| stub.next()).await;
         assert!(numbers.into_iter().eq(1..=CALLERS));
         let disk = first.stop().await;
-        let second = World::on(disk, 1, |node| node.class::<Cached>("CACHED", ClassOptions::default()));
+        let second = World::on(disk, 1, |node| {
+            node.class::<Cached>("CACHED", ClassOptions::default())
+        });
         let numbers = many::<Cached>(&second, |stub| stub.next()).await;
         assert!(numbers.into_iter().eq(CALLERS + 1..=2 * CALLERS));
     });

@@ -55,7 +55,12 @@ impl InputGate {
         match self.holders.last() {
             None => self.parked.drain(..).map(|(_, waker)| waker).collect(),
             Some(holder) => match self.parked.iter().position(|(parked, _)| parked == holder) {
-                Some(at) => self.parked.remove(at).map(|(_, waker)| waker).into_iter().collect(),
+                Some(at) => self
+                    .parked
+                    .remove(at)
+                    .map(|(_, waker)| waker)
+                    .into_iter()
+                    .collect(),
                 None => Vec::new(),
             },
         }

@@ -78,8 +78,8 @@ impl Departure {
         match self {
             Self::Reply(replier, result) => replier.send(Released(result)),
             Self::Call(envelope) => {
-                if let Err((envelope, error)) = envelope.replier.mailbox().post(envelope) {
-                    envelope.replier.send(Released(Err(error)));
+                if let Err((replier, error)) = envelope.replier.mailbox().post(envelope) {
+                    replier.send(Released(Err(error)));
                 }
             }
             Self::Body(permit, message) => drop(permit.send(Released(message))),
@@ -126,8 +126,15 @@ struct Held {
 impl Lane {
     /// Lets a departure out when `lsn` is durable. `last_held` belongs to the sending object: the highest
     /// LSN at which something of it was ever held.
-    pub(crate) fn depart(&self, store: &Store, lsn: Lsn, last_held: &Cell<Lsn>, departure: Departure) {
-        if lsn <= store.durable() && last_held.get().get() <= self.released.load(Ordering::Acquire) {
+    pub(crate) fn depart(
+        &self,
+        store: &Store,
+        lsn: Lsn,
+        last_held: &Cell<Lsn>,
+        departure: Departure,
+    ) {
+        if lsn <= store.durable() && last_held.get().get() <= self.released.load(Ordering::Acquire)
+        {
             departure.release();
             return;
         }
@@ -155,7 +162,10 @@ impl Lane {
     /// Everything up to `durable` may leave.
     pub(crate) fn release_through(&self, durable: Lsn) {
         if self.count.load(Ordering::Relaxed) > 0 {
-            let _order = self.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _order = self
+                .releasing
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             loop {
                 let ready: Vec<_> = {
                     let mut held = self.held();
@@ -166,7 +176,9 @@ impl Lane {
                     break;
                 }
                 self.count.fetch_sub(ready.len(), Ordering::Relaxed);
-                ready.into_iter().for_each(|(_, departure)| departure.release());
+                for (_, departure) in ready {
+                    departure.release();
+                }
             }
         }
         self.released.fetch_max(durable.get(), Ordering::Release);
@@ -174,14 +186,19 @@ impl Lane {
 
     /// The log has failed: what is held will never be durable.
     pub(crate) fn fail(&self) {
-        let _order = self.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _order = self
+            .releasing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let lost = {
             let mut held = self.held();
             held.failed = true;
             std::mem::take(&mut held.queue)
         };
         self.count.fetch_sub(lost.len(), Ordering::Relaxed);
-        lost.into_iter().for_each(|(_, departure)| departure.into_failed(Error::log_failed()).release());
+        for (_, departure) in lost {
+            departure.into_failed(Error::log_failed()).release();
+        }
     }
 
     /// How many departures wait.
@@ -191,5 +208,97 @@ impl Lane {
 
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use abide_storage::{ObjectKey, SimDisk, StoreOptions};
+
+    use super::*;
+
+    /// A store that makes nothing durable by itself, and the position of a write in it.
+    fn store_with_a_write() -> (Store, Lsn) {
+        let options = StoreOptions {
+            manual: true,
+            ..StoreOptions::small()
+        };
+        let disk = Arc::new(SimDisk::new());
+        let store = Store::open(disk, Path::new("/data"), options).unwrap();
+        let namespace = store.namespace("test").unwrap();
+        let key = ObjectKey {
+            namespace,
+            id: [1; 32],
+        };
+        let db = store.open_object(key).unwrap();
+        db.kv_put("key", b"value").unwrap();
+        let lsn = db.commit().unwrap().unwrap();
+        (store, lsn)
+    }
+
+    fn departure() -> (Departure, oneshot::Receiver<Released<()>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Departure::Synced(sender), receiver)
+    }
+
+    #[test]
+    fn a_departure_is_held_until_its_position_is_durable() {
+        let (store, lsn) = store_with_a_write();
+        let (lane, last_held) = (Lane::default(), Cell::default());
+        let (first, mut arrived) = departure();
+        lane.depart(&store, lsn, &last_held, first);
+        lane.release_through(store.durable());
+        assert!(arrived.try_recv().is_err());
+        assert_eq!(lane.len(), 1);
+        assert!(store.write_group());
+        lane.release_through(store.durable());
+        assert!(arrived.try_recv().is_ok());
+        assert_eq!(lane.len(), 0);
+    }
+
+    #[test]
+    fn a_departure_does_not_overtake_an_earlier_one_of_its_object_that_is_about_to_leave() {
+        let (store, lsn) = store_with_a_write();
+        let (lane, last_held) = (Lane::default(), Cell::default());
+        let (first, mut first_arrived) = departure();
+        lane.depart(&store, lsn, &last_held, first);
+        // The log has moved and has not told the lane yet.
+        assert!(store.write_group());
+        let (second, mut second_arrived) = departure();
+        lane.depart(&store, lsn, &last_held, second);
+        assert!(second_arrived.try_recv().is_ok());
+        assert!(first_arrived.try_recv().is_ok(), "it was overtaken");
+    }
+
+    #[test]
+    fn departures_of_other_objects_pass_those_that_wait() {
+        let (store, lsn) = store_with_a_write();
+        let lane = Lane::default();
+        let (waits, mut waiting) = departure();
+        lane.depart(&store, lsn, &Cell::default(), waits);
+        let (passes, mut passed) = departure();
+        lane.depart(&store, Lsn::ZERO, &Cell::default(), passes);
+        assert!(passed.try_recv().is_ok());
+        assert!(waiting.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_failed_lane_holds_nothing_and_releases_nothing() {
+        let (store, lsn) = store_with_a_write();
+        let (lane, last_held) = (Lane::default(), Cell::default());
+        let (before, mut lost) = departure();
+        lane.depart(&store, lsn, &last_held, before);
+        lane.fail();
+        let (after, mut refused) = departure();
+        lane.depart(&store, lsn, &last_held, after);
+        for receiver in [&mut lost, &mut refused] {
+            assert_eq!(
+                receiver.try_recv().unwrap_err(),
+                oneshot::error::TryRecvError::Closed
+            );
+        }
+        assert_eq!(lane.len(), 0);
     }
 }

@@ -8,5 +8,5 @@ mod input;
 mod lane;
 
 pub(crate) use input::{InputGate, Token};
-pub(crate) use lane::{Departure, Lane, refuse};
 pub use lane::Released;
+pub(crate) use lane::{Departure, Lane, refuse};

@@ -1,0 +1,116 @@
+//! What `#[rpc]` generates, and what it refuses in which words.
+
+use super::*;
+
+fn expanded(block: TokenStream) -> String {
+    expand(&TokenStream::new(), block)
+        .unwrap_or_else(Error::into_compile_error)
+        .to_string()
+}
+
+#[track_caller]
+fn assert_refused(method: &TokenStream, reason: &str) {
+    let out = expanded(quote! { impl Seats { #method } });
+    assert!(out.contains("compile_error"), "nothing was refused: {out}");
+    assert!(out.contains(reason), "no {reason:?} in {out}");
+}
+
+#[test]
+fn a_public_method_gets_a_stub_method_with_its_documentation() {
+    let out = expanded(quote! {
+        impl Seats {
+            /// Takes a seat.
+            pub async fn take(&self, mut seat: String, row: u32) -> Result<(), Taken> { todo!() }
+            fn helper(&mut self) {}
+        }
+    });
+    assert!(out.contains("impl SeatsStub"), "{out}");
+    assert!(out.contains("pub fn take (& self , seat : String , row : u32) -> :: abide :: Call < Result < () , Taken > >"), "{out}");
+    assert_eq!(out.matches(" Takes a seat.").count(), 2, "{out}");
+    assert_eq!(out.matches("helper").count(), 1, "{out}");
+}
+
+#[test]
+fn a_block_in_another_module_finds_the_stub_beside_the_class() {
+    assert!(expanded(quote! { impl super::Seats {} }).contains("impl super :: SeatsStub"));
+}
+
+#[test]
+fn a_public_method_that_is_not_async_is_refused() {
+    assert_refused(
+        &quote! { pub fn take(&self) {} },
+        "make it `async fn`, or take away `pub`",
+    );
+}
+
+#[test]
+fn a_method_without_a_shared_self_is_refused() {
+    assert_refused(&quote! { pub async fn take() {} }, "has no `&self`");
+    assert_refused(
+        &quote! { pub async fn take(seat: String) {} },
+        "has no `&self`",
+    );
+    assert_refused(&quote! { pub async fn take(&mut self) {} }, "takes `&self`");
+    assert_refused(&quote! { pub async fn take(self) {} }, "takes `&self`");
+    assert_refused(
+        &quote! { pub async fn take(self: Rc<Self>) {} },
+        "takes `&self`",
+    );
+}
+
+#[test]
+fn generic_methods_are_refused() {
+    assert_refused(
+        &quote! { pub async fn take<T>(&self, seat: T) {} },
+        "has type parameters",
+    );
+    assert_refused(
+        &quote! { pub async fn take(&self, seat: impl Into<String>) {} },
+        "`impl Trait` cannot cross",
+    );
+}
+
+#[test]
+fn parameters_and_results_must_be_plain_and_owned() {
+    assert_refused(
+        &quote! { pub async fn take(&self, (row, seat): (u32, char)) {} },
+        "is a plain name",
+    );
+    assert_refused(
+        &quote! { pub async fn take(&self, _: u32) {} },
+        "is a plain name",
+    );
+    assert_refused(
+        &quote! { pub async fn take(&self, seat: &str) {} },
+        "use an owned type",
+    );
+    assert_refused(
+        &quote! { pub async fn take(&self, seats: Vec<Option<&str>>) {} },
+        "use an owned type",
+    );
+    assert_refused(
+        &quote! { pub async fn take(&self) -> &str { "" } },
+        "use an owned type",
+    );
+}
+
+#[test]
+fn names_that_every_stub_has_are_refused() {
+    assert_refused(
+        &quote! { pub async fn fetch(&self) {} },
+        "is a method of every stub",
+    );
+}
+
+#[test]
+fn every_wrong_method_of_a_block_is_reported() {
+    let out = expanded(quote! { impl Seats { pub fn one(&self) {} pub async fn two() {} } });
+    assert_eq!(out.matches("compile_error").count(), 2, "{out}");
+}
+
+#[test]
+fn blocks_that_cannot_be_rpc_are_refused() {
+    assert!(expanded(quote! { impl Trait for Seats {} }).contains("not on a trait's"));
+    assert!(expanded(quote! { impl<T> Seats<T> {} }).contains("has no parameters"));
+    assert!(expanded(quote! { struct Seats; }).contains("goes on an `impl` block"));
+}

@@ -1,0 +1,271 @@
+//! How a node is put together: classes and their bindings, threads, seams.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashSet,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+use abide_storage::Store;
+use tokio::{
+    runtime::{Builder, LocalOptions},
+    sync::{mpsc, oneshot},
+};
+
+use super::{Inner, Node, Worked};
+use crate::{
+    Class, ClassOptions, Env, Error, ErrorKind, Native, ObjectClass, Result,
+    clock::{Clock, SystemClock},
+    env::Values,
+    envelope::{Drain, Mailbox},
+    id::IdKey,
+    limits::{FOR_EVER, MAX_WORKERS},
+    namespace::Binding,
+    random::{Randomness, SystemRandomness},
+    router::Router,
+    watchdog,
+    worker::Worker,
+};
+
+/// Prepares a [`Node`].
+#[must_use = "a node runs only after `start`"]
+pub struct NodeBuilder {
+    store: Store,
+    classes: Vec<Registration>,
+    workers: Option<usize>,
+    clock: Arc<dyn Clock>,
+    randomness: Arc<dyn Randomness>,
+    values: Values,
+}
+
+struct Registration {
+    binding: String,
+    class: Arc<dyn Class>,
+    native: Option<TypeId>,
+    options: ClassOptions,
+}
+
+impl NodeBuilder {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            classes: Vec::new(),
+            workers: None,
+            clock: Arc::new(SystemClock::new()),
+            randomness: Arc::new(SystemRandomness),
+            values: Values::new(),
+        }
+    }
+
+    /// Registers a Rust class under a binding.
+    pub fn class<T: ObjectClass>(
+        mut self,
+        binding: impl Into<String>,
+        options: ClassOptions,
+    ) -> Self {
+        self.classes.push(Registration {
+            binding: binding.into(),
+            class: Arc::new(Native::<T>::new()),
+            native: Some(TypeId::of::<T>()),
+            options,
+        });
+        self
+    }
+
+    /// Registers a class of any kind under a binding.
+    pub fn any_class(
+        mut self,
+        binding: impl Into<String>,
+        class: Arc<dyn Class>,
+        options: ClassOptions,
+    ) -> Self {
+        self.classes.push(Registration {
+            binding: binding.into(),
+            class,
+            native: None,
+            options,
+        });
+        self
+    }
+
+    /// How many worker threads to run; one for each processor core if not said.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// The clock for everything timed.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The source of unique ids.
+    pub fn randomness(mut self, randomness: Arc<dyn Randomness>) -> Self {
+        self.randomness = randomness;
+        self
+    }
+
+    /// A value that objects find with [`Env::get`], one for each type.
+    pub fn with<C: Send + Sync + 'static>(mut self, value: C) -> Self {
+        self.values.insert(
+            TypeId::of::<C>(),
+            Arc::new(value) as Arc<dyn Any + Send + Sync>,
+        );
+        self
+    }
+
+    /// Starts the workers.
+    pub fn start(self) -> Result<Node> {
+        let workers = self
+            .workers
+            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(refused(format!(
+                "a node has 1 to {MAX_WORKERS} workers, not {workers}"
+            )));
+        }
+        let bindings = bind(&self.store, self.classes)?;
+
+        let drain = Arc::new(Drain::default());
+        let (mailboxes, channels): (Vec<_>, Vec<_>) = (0..workers)
+            .map(|_| {
+                let (sender, receiver) = mpsc::unbounded_channel();
+                (Arc::new(Mailbox::new(sender, Arc::clone(&drain))), receiver)
+            })
+            .unzip();
+        let router = Router::new(
+            mailboxes.into(),
+            self.store,
+            self.clock,
+            self.randomness,
+            drain,
+        );
+        let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
+        let node = Node(Arc::new(Inner {
+            env,
+            router,
+            threads: Mutex::default(),
+        }));
+
+        // If a thread cannot be started, dropping the node stops the others.
+        let mut threads = Vec::with_capacity(workers + 1);
+        for (index, channel) in channels.into_iter().enumerate() {
+            let mailbox = Arc::clone(&node.0.router.workers[index]);
+            let (store, env, bindings) = (
+                node.store().clone(),
+                node.env().clone(),
+                Arc::clone(&bindings),
+            );
+            threads.push(spawn(format!("abide-worker-{index}"), move || {
+                Worker::new(mailbox, store, env, bindings).run(channel)
+            })?);
+        }
+        let router = Arc::clone(&node.0.router);
+        threads.push(spawn("abide-watchdog".to_owned(), move || {
+            watchdog::watch(router, bindings)
+        })?);
+        *node
+            .0
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = threads;
+        Ok(node)
+    }
+}
+
+impl fmt::Debug for NodeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeBuilder")
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks the registrations and gives each its number.
+fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>> {
+    let mut names = HashSet::new();
+    let mut keys = HashSet::new();
+    let mut bindings = Vec::with_capacity(classes.len());
+    for (
+        index,
+        Registration {
+            binding: name,
+            class,
+            native,
+            options,
+        },
+    ) in classes.into_iter().enumerate()
+    {
+        if name.is_empty()
+            || !name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+        {
+            return Err(refused(format!(
+                "binding `{name}` is no name: use letters, digits, `_` and `-`"
+            )));
+        }
+        if !names.insert(name.clone()) {
+            return Err(refused(format!(
+                "binding `{name}` is registered twice: each class needs a name of its own"
+            )));
+        }
+        let unique_key = options
+            .unique_key
+            .clone()
+            .unwrap_or_else(|| class.name().to_owned());
+        if !keys.insert(unique_key.clone()) {
+            return Err(refused(format!(
+                "binding `{name}` has the same unique key as another (`{unique_key}`), so they would share objects: \
+                 give it one in ClassOptions::unique_key"
+            )));
+        }
+        let no = store.namespace(&unique_key)?;
+        let options = ClassOptions {
+            idle_timeout: options.idle_timeout.min(FOR_EVER),
+            event_timeout: options.event_timeout.min(FOR_EVER),
+            ..options
+        };
+        let ids = IdKey::new(&unique_key);
+        bindings.push(Arc::new(Binding {
+            index,
+            name,
+            unique_key,
+            no,
+            ids,
+            class,
+            native,
+            options,
+        }));
+    }
+    Ok(bindings.into())
+}
+
+fn refused(message: String) -> Error {
+    Error::with_kind(ErrorKind::Input, message)
+}
+
+/// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
+fn spawn<F: Future<Output = ()> + 'static>(
+    name: String,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> Result<Worked> {
+    let (end, ended) = oneshot::channel();
+    let thread = thread::Builder::new().name(name).spawn(move || {
+        match Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())
+        {
+            Ok(runtime) => runtime.block_on(async move { work().await }),
+            Err(error) => {
+                tracing::error!(%error, "a thread of the node cannot start its event loop");
+            }
+        }
+        // Everything of the thread is dropped when this is.
+        drop(end);
+    })?;
+    Ok(Worked { thread, ended })
+}

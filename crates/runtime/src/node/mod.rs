@@ -1,0 +1,160 @@
+//! A node: workers, classes and the store that they share.
+
+mod builder;
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use abide_storage::Store;
+use tokio::sync::oneshot;
+
+pub use self::builder::NodeBuilder;
+use crate::{
+    Env, Error, ErrorKind, NodeStats, Result,
+    limits::FOR_EVER,
+    router::{Phase, Router},
+    watchdog,
+};
+
+/// How long a worker may take to drop its objects once handlers have had their grace.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// A running node. Clones are the same node; it stops when [`shutdown`](Self::shutdown) is called or the last clone is dropped.
+#[derive(Clone)]
+pub struct Node(Arc<Inner>);
+
+struct Inner {
+    env: Env,
+    router: Arc<Router>,
+    threads: Mutex<Vec<Worked>>,
+}
+
+/// A thread, and how one learns that it is about to end.
+struct Worked {
+    thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Node {
+    /// Prepares a node on an open store.
+    pub fn builder(store: Store) -> NodeBuilder {
+        NodeBuilder::new(store)
+    }
+
+    /// The way to the objects.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.0.router.store
+    }
+
+    /// Figures of this moment.
+    pub fn stats(&self) -> NodeStats {
+        watchdog::stats(&self.0.router)
+    }
+
+    /// Hands the figures of this moment to the program's `metrics` recorder. The node does so every second by itself.
+    pub fn publish_metrics(&self) {
+        self.stats().publish();
+    }
+
+    /// How many workers are blocked by a handler that runs without awaiting.
+    pub fn stuck_workers(&self) -> usize {
+        self.0
+            .router
+            .workers
+            .iter()
+            .filter(|worker| worker.watch.is_stuck())
+            .count()
+    }
+
+    /// True once the log has failed: nothing can become durable any more, and the process must restart.
+    pub fn failed(&self) -> bool {
+        *self.0.router.failed.borrow()
+    }
+
+    /// Ends when the log has failed.
+    pub async fn wait_failed(&self) {
+        // The sender lives as long as the node.
+        let _ = self
+            .0
+            .router
+            .failed
+            .subscribe()
+            .wait_for(|failed| *failed)
+            .await;
+    }
+
+    /// Stops the node: takes no more events from outside, lets running handlers finish for `grace`, then
+    /// resets what is left and drops every object. After that the store can be closed.
+    ///
+    /// An error says that a handler which never awaits still holds a worker.
+    pub async fn shutdown(&self, grace: Duration) -> Result<()> {
+        let router = &self.0.router;
+        router.enter(Phase::Draining);
+        let deadline = router.clock.now() + grace.min(FOR_EVER);
+        let mut over = router.clock.sleep_until(deadline);
+        // Twice: an event may move to a worker that has been looked at already.
+        while !(router.nothing_owed() && router.nothing_owed()) {
+            tokio::select! {
+                () = router.drain.nothing_owed.notified() => {}
+                () = &mut over => break,
+            }
+        }
+        router.enter(Phase::Stopped);
+        let mut over = router
+            .clock
+            .sleep_until(deadline.max(router.clock.now()) + STOP_LIMIT);
+        let threads = std::mem::take(
+            &mut *self
+                .0
+                .threads
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        for worked in threads {
+            let name = worked
+                .thread
+                .thread()
+                .name()
+                .unwrap_or("a worker")
+                .to_owned();
+            tokio::select! {
+                // An error means that it has ended, too.
+                _ = worked.ended => {}
+                () = &mut over => {
+                    return Err(Error::with_kind(
+                        ErrorKind::Timeout,
+                        format!("{name} is blocked by a handler that never awaits; its objects are not closed"),
+                    ));
+                }
+            }
+            if worked.thread.join().is_err() {
+                tracing::error!(thread = name, "a thread of the node panicked");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("env", &self.0.env)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.router.enter(Phase::Stopped);
+    }
+}

@@ -1,0 +1,122 @@
+//! What the object's own code reaches through its state: the storage, and the input gate.
+//!
+//! All of it works only in a turn of the object. Elsewhere no transaction would be committed and no gate obeyed.
+
+use std::{
+    rc::Rc,
+    task::{Poll, Waker},
+};
+
+use abide_storage::ObjectDb;
+use tokio::sync::oneshot;
+
+use super::{Confirmation, Object};
+use crate::{
+    Error, ErrorKind, LocalFuture, Result, context,
+    gate::{Departure, Released, Token},
+    limits::BLOCK_CONCURRENCY_LIMIT,
+    timers::Due,
+};
+
+impl Object {
+    /// Closes the gate for everybody but a new task that runs `future`.
+    pub(crate) fn block(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
+        self.must_be_current()?;
+        let token = self.worker.next_token();
+        self.gate.borrow_mut().close(token, self.turn_of.get());
+        self.worker.arm(
+            self.worker.now() + BLOCK_CONCURRENCY_LIMIT,
+            self,
+            Due::Gate(token),
+        );
+        self.spawn_later(token, future);
+        Ok(())
+    }
+
+    pub(crate) fn may_run(&self, token: Token) -> bool {
+        self.gate.borrow().may_run(token)
+    }
+
+    pub(crate) fn park(&self, token: Token, waker: &Waker) {
+        self.gate.borrow_mut().park(token, waker);
+    }
+
+    /// The task needs the gate no more, if it ever did.
+    pub(crate) fn open_gate(&self, token: Token) {
+        if !self.gate.borrow().is_open() {
+            let woken = self.gate.borrow_mut().open(token);
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    pub(crate) fn read<R>(
+        &self,
+        f: impl FnOnce(&ObjectDb) -> abide_storage::Result<R>,
+    ) -> Result<R> {
+        self.with_db(Confirmation::Unconfirmed, f)?
+            .map_err(Error::from)
+    }
+
+    pub(crate) fn write<R>(
+        &self,
+        confirmation: Confirmation,
+        f: impl FnOnce(&ObjectDb) -> abide_storage::Result<R>,
+    ) -> Result<R> {
+        self.with_db(confirmation, f)?.map_err(Error::from)
+    }
+
+    /// Uses the database. A confirmed use that leaves a transaction open makes the output gate wait for it.
+    pub(crate) fn with_db<R>(
+        &self,
+        confirmation: Confirmation,
+        f: impl FnOnce(&ObjectDb) -> R,
+    ) -> Result<R> {
+        self.must_be_current()?;
+        let db = self.db.borrow();
+        let Some(db) = &*db else {
+            return Err(self.absent());
+        };
+        let result = f(db);
+        if confirmation == Confirmation::Confirmed && db.in_transaction() {
+            self.confirmed.set(true);
+        }
+        Ok(result)
+    }
+
+    /// Resolves when everything committed up to now, and in the current turn, is durable.
+    pub(crate) async fn synced(self: &Rc<Self>) -> Result<()> {
+        self.must_be_current()?;
+        let asked_in = self.turn_number();
+        std::future::poll_fn(|cx| {
+            if self.turn_number() > asked_in {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        let (durable, wait) = oneshot::channel();
+        self.push(Departure::Synced(durable));
+        wait.await
+            .map(Released::into_inner)
+            .map_err(|_| Error::log_failed())
+    }
+
+    pub(super) fn must_be_current(&self) -> Result<()> {
+        if context::is_current(self) {
+            Ok(())
+        } else {
+            Err(self.absent())
+        }
+    }
+
+    pub(super) fn absent(&self) -> Error {
+        self.fate.borrow().clone().unwrap_or_else(|| {
+            Error::with_kind(
+                ErrorKind::Input,
+                "an object's state works only inside its own handlers: start background work with \
+                 `state.wait_until(…)`, not with a task or thread of your own",
+            )
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! How an object takes events: in order, when the gate lets it, each polled once right away.
+
+use std::{
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use super::{Object, Turn};
+use crate::{
+    Error, Event, Reply, Result, State, body,
+    envelope::Replier,
+    gate::{Departure, refuse},
+    task::Work,
+};
+
+impl Object {
+    /// Takes an event: starts it, queues it, or says that there are too many.
+    pub(crate) fn accept(self: &Rc<Self>, event: Event, replier: Replier) {
+        if self.may_start() && self.queue.borrow().is_empty() {
+            return self.start(event, replier);
+        }
+        let mut queue = self.queue.borrow_mut();
+        if queue.len() >= self.binding.options.max_queued {
+            self.worker.mailbox.counters.overloaded.add();
+            drop(queue);
+            return refuse(replier, Error::overloaded_object());
+        }
+        queue.push_back((event, replier));
+    }
+
+    /// Starts waiting events, in order, as far as the gate allows.
+    pub(crate) fn pump(self: &Rc<Self>) {
+        self.pump_scheduled.set(false);
+        while self.is_alive() && self.may_start() {
+            let Some((event, replier)) = self.queue.borrow_mut().pop_front() else {
+                break;
+            };
+            self.start(event, replier);
+        }
+    }
+
+    pub(super) fn may_start(&self) -> bool {
+        self.gate.borrow().is_open()
+            && self.running.borrow().len() < self.binding.options.max_running
+    }
+
+    /// Begins a handler and polls it once, right here: most handlers never wait, and need no task then.
+    pub(super) fn start(self: &Rc<Self>, event: Event, replier: Replier) {
+        self.worker.mailbox.counters.events.add();
+        let token = self.worker.next_token();
+        let mut replier = Some(replier);
+        let mut event = Some(event);
+        let mut suspended = None;
+        let turn = self.turn(token, || {
+            if self.instance.borrow().is_none() {
+                self.construct()?;
+                if !self.gate.borrow().is_open()
+                    && let (Some(event), Some(replier)) = (event.take(), replier.take())
+                {
+                    self.queue.borrow_mut().push_front((event, replier));
+                    return Ok(Poll::Ready(()));
+                }
+            }
+            let delivered = match (&*self.instance.borrow(), event.take()) {
+                (Some(instance), Some(event)) => instance.deliver(event),
+                _ => return Ok(Poll::Ready(())),
+            };
+            let mut future = delivered;
+            // If it is pending, its task polls it again with a waker of its own.
+            match future
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+            {
+                Poll::Pending => {
+                    suspended = Some(future);
+                    Ok(Poll::Pending)
+                }
+                Poll::Ready(result) => {
+                    drop(future);
+                    if let Some(replier) = replier.take() {
+                        self.answer(replier, result);
+                    }
+                    Ok(Poll::Ready(()))
+                }
+            }
+        });
+        match (turn, replier, suspended) {
+            (Turn::Pending, Some(replier), Some(future)) => {
+                self.spawn(token, Work::Event { future, replier });
+            }
+            (Turn::Broken(error), Some(replier), _) => self.answer_broken(replier, error),
+            _ => {}
+        }
+    }
+
+    /// Opens the database and makes the instance. An error resets the object.
+    pub(super) fn construct(self: &Rc<Self>) -> Result<()> {
+        let db = self.worker.store.open_object(self.binding.key(self.id))?;
+        {
+            let mut name = self.name.borrow_mut();
+            let stored = db.name()?;
+            match (&*name, stored) {
+                (Some(name), None) => db.set_name(name)?,
+                (None, Some(stored)) => *name = Some(stored.into()),
+                _ => {}
+            }
+        }
+        *self.db.borrow_mut() = Some(db);
+        self.worker.mailbox.counters.started.add();
+        self.worker.mailbox.counters.resident.add();
+        let made = self
+            .binding
+            .class
+            .instantiate(State::new(Rc::clone(self)), self.worker.env.clone());
+        *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
+        self.check_by(self.worker.now() + self.binding.options.idle_timeout);
+        Ok(())
+    }
+
+    /// A handler has finished: its answer leaves with the turn.
+    pub(crate) fn answer(self: &Rc<Self>, replier: Replier, result: Result<Reply>) {
+        let result = result.map_err(Error::into_remote);
+        if result.is_err() {
+            self.worker.mailbox.counters.errors.add();
+        }
+        match result {
+            Ok(Reply::Fetch(response)) => body::answer(self, replier, response),
+            other => self.push(Departure::Reply(replier, other)),
+        }
+    }
+
+    /// The answer of a handler whose object has been reset. Even the reason may tell of unconfirmed writes.
+    pub(crate) fn answer_broken(&self, replier: Replier, error: Error) {
+        self.depart(Departure::Reply(replier, Err(error)));
+    }
+}

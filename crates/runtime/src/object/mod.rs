@@ -1,0 +1,274 @@
+//! One object in memory: from its first event to its eviction or reset.
+//!
+//! The contract, which everything else follows from:
+//!
+//! - **A turn is the unit of atomicity.** Code of the object runs only inside [`Object::turn`], one poll of one of its
+//!   futures. The turn's writes are committed as one log record when the poll returns. If it panics, or the
+//!   object aborts itself, they are rolled back and the object is reset.
+//! - **What leaves, leaves through the output gate.** Replies, calls and body frames of a turn are gathered
+//!   and handed to the gate after the commit, under the LSN of the object's newest confirmed write. If the
+//!   commit fails they turn into errors.
+//! - **Events start in the order in which they arrive**, and not while the input gate is closed.
+//! - **A reset ends an incarnation.** Database and instance are dropped at once; whatever runs or waits
+//!   answers with the reason; the next event makes a new incarnation from what is stored.
+//!
+//! An object never leaves its thread. While its code runs nothing is borrowed but the database
+//! and the instance, both shared.
+
+mod access;
+mod events;
+mod turns;
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    sync::Arc,
+    task::Waker,
+    time::Duration,
+};
+
+use abide_storage::{Lsn, ObjectDb};
+
+use crate::{
+    Error, ErrorKind, Event, Instance, ObjectId, context,
+    envelope::Replier,
+    gate::{Departure, InputGate, Token},
+    namespace::Binding,
+    task::Work,
+    timers::Due,
+    worker::Worker,
+};
+
+/// Whether the output gate waits for a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Confirmation {
+    Confirmed,
+    Unconfirmed,
+}
+
+/// How a turn ended.
+pub(crate) enum Turn {
+    Pending,
+    Done,
+    /// The object has been reset for this reason.
+    Broken(Error),
+}
+
+/// A task that has been polled and is not done.
+struct Running {
+    waker: Waker,
+    /// When it is to be given up.
+    deadline: Option<Duration>,
+}
+
+pub(crate) struct Object {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) binding: Arc<Binding>,
+    pub(crate) id: ObjectId,
+    name: RefCell<Option<Arc<str>>>,
+    db: RefCell<Option<ObjectDb>>,
+    instance: RefCell<Option<Box<dyn Instance>>>,
+    /// Why this incarnation has ended, once it has.
+    fate: RefCell<Option<Error>>,
+    /// Why it is to end when the current turn does.
+    doom: RefCell<Option<Error>>,
+
+    gate: RefCell<InputGate>,
+    queue: RefCell<VecDeque<(Event, Replier)>>,
+    running: RefCell<BTreeMap<Token, Running>>,
+    /// A task that starts waiting events is on its way.
+    pump_scheduled: Cell<bool>,
+
+    /// The task whose turn it is, or was last.
+    turn_of: Cell<Token>,
+    turns: Cell<u64>,
+    /// What the current turn sends.
+    outbox: RefCell<Vec<Departure>>,
+    /// Tasks that the current turn made.
+    spawned: RefCell<Vec<(Token, Work)>>,
+    /// The current turn wrote something that the output gate waits for.
+    confirmed: Cell<bool>,
+    /// The newest write, and the newest one that the output gate waits for.
+    commit_lsn: Cell<Lsn>,
+    gate_lsn: Cell<Lsn>,
+    last_held: Cell<Lsn>,
+
+    last_active: Cell<Duration>,
+    /// When the object will be checked next.
+    check_at: Cell<Duration>,
+}
+
+impl Object {
+    /// An object that has not begun; `floor` is where its output gate starts.
+    pub(crate) fn new(
+        worker: Rc<Worker>,
+        binding: Arc<Binding>,
+        id: ObjectId,
+        name: Option<Arc<str>>,
+        floor: Lsn,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            binding,
+            id,
+            name: RefCell::new(name),
+            db: RefCell::default(),
+            instance: RefCell::default(),
+            fate: RefCell::default(),
+            doom: RefCell::default(),
+            gate: RefCell::default(),
+            queue: RefCell::default(),
+            running: RefCell::default(),
+            pump_scheduled: Cell::new(false),
+            turn_of: Cell::new(Token(0)),
+            turns: Cell::new(0),
+            outbox: RefCell::default(),
+            spawned: RefCell::default(),
+            confirmed: Cell::new(false),
+            commit_lsn: Cell::new(floor),
+            gate_lsn: Cell::new(floor),
+            last_held: Cell::new(floor),
+            last_active: Cell::new(worker.now()),
+            check_at: Cell::new(Duration::MAX),
+            worker,
+        })
+    }
+
+    pub(crate) fn name(&self) -> Option<String> {
+        self.name.borrow().as_deref().map(str::to_owned)
+    }
+
+    /// An object that was called by its id so far is now called by its name.
+    pub(crate) fn learn_name(&self, name: &Arc<str>) {
+        if self.name.borrow().is_some() {
+            return;
+        }
+        *self.name.borrow_mut() = Some(Arc::clone(name));
+        if let Some(db) = &*self.db.borrow()
+            && let Err(error) = db.set_name(name)
+        {
+            tracing::warn!(class = self.binding.class.name(), id = %self.id, %error, "an object's name was not stored");
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.fate.borrow().is_none()
+    }
+
+    /// Why the object is gone, if it is.
+    pub(crate) fn fate(&self) -> Option<Error> {
+        self.fate.borrow().clone()
+    }
+
+    /// Resets the object when the current turn ends.
+    pub(crate) fn doom(self: &Rc<Self>, reason: Error) {
+        if context::is_current(self) {
+            self.doom.borrow_mut().get_or_insert(reason);
+        } else if self.is_alive() {
+            self.kill(reason);
+        }
+    }
+
+    /// Ends this incarnation for a reason that everybody learns who runs or waits.
+    pub(crate) fn kill(self: &Rc<Self>, reason: Error) {
+        self.worker.mailbox.counters.resets.add();
+        let wakers: Vec<_> = self
+            .running
+            .borrow()
+            .values()
+            .map(|running| running.waker.clone())
+            .collect();
+        let waiting = self.queue.take();
+        self.end(reason.clone());
+        let not_begun = reason.into_retryable();
+        for (_, replier) in waiting {
+            self.answer_broken(replier, not_begun.clone());
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Looks after an object from time to time.
+    pub(crate) fn check(self: &Rc<Self>, now: Duration) {
+        if !self.is_alive() || now < self.check_at.get() {
+            return;
+        }
+        self.check_at.set(Duration::MAX);
+        let options = &self.binding.options;
+        let deadline = self
+            .running
+            .borrow()
+            .values()
+            .filter_map(|running| running.deadline)
+            .min();
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            tracing::error!(
+                class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
+                "a handler did not finish in time; its object is reset"
+            );
+            return self.kill(Error::with_kind(
+                ErrorKind::Timeout,
+                format!(
+                    "a handler of {} did not finish within {} s, so the object was reset",
+                    self.binding.class.name(),
+                    options.event_timeout.as_secs_f64()
+                ),
+            ));
+        }
+        let idle = self.running.borrow().is_empty()
+            && self.queue.borrow().is_empty()
+            && self.gate.borrow().is_open();
+        let idle_until = self.last_active.get() + options.idle_timeout;
+        if idle && idle_until <= now && self.commit_lsn.get() <= self.worker.store.durable() {
+            self.worker.mailbox.counters.evicted.add();
+            return self.end(Error::with_kind(
+                ErrorKind::Reset,
+                "the object has left memory",
+            ));
+        }
+        let next = if idle && idle_until > now {
+            idle_until
+        } else {
+            now + options.idle_timeout
+        };
+        self.check_by(deadline.map_or(next, |deadline| deadline.min(next)));
+    }
+
+    /// The gate's time limit has come for a task that closed it.
+    pub(crate) fn check_gate(self: &Rc<Self>, token: Token) {
+        if self.is_alive() && self.gate.borrow().involves(token) {
+            self.kill(Error::with_kind(
+                ErrorKind::Timeout,
+                "A call to blockConcurrencyWhile() in a Durable Object waited for too long. \
+                 The call was canceled and the Durable Object was reset.",
+            ));
+        }
+    }
+
+    fn check_by(self: &Rc<Self>, at: Duration) {
+        if at < self.check_at.get() {
+            self.check_at.set(at);
+            self.worker.arm(at, self, Due::Check);
+        }
+    }
+
+    /// Drops database and instance. From here on this is a shell that tells its fate.
+    fn end(self: &Rc<Self>, fate: Error) {
+        *self.fate.borrow_mut() = Some(fate);
+        self.worker.forget(self, self.commit_lsn.get());
+        self.gate.borrow_mut().clear();
+        self.outbox.take();
+        let spawned = self.spawned.take();
+        let db = self.db.take();
+        if let Some(db) = &db {
+            db.rollback();
+            self.worker.mailbox.counters.resident.subtract();
+        }
+        drop(db);
+        let instance = self.instance.take();
+        // Destructors are the user's code too.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop((instance, spawned)))) {
+            self.panicked(&*panic);
+        }
+    }
+}

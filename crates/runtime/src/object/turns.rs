@@ -1,0 +1,193 @@
+//! Turns, and the tasks whose polls they are.
+//!
+//! A turn is one poll of one future of the object, and one transaction. What it sends leaves after its commit; if it
+//! panics, fails or is aborted, nothing of it is kept or sent.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    task::{Poll, Waker},
+};
+
+use super::{Object, Running, Turn};
+use crate::{
+    Error, ErrorKind, LocalFuture, Result, context,
+    envelope::Ticket,
+    gate::{Departure, Token},
+    task::{Task, Work},
+};
+
+impl Object {
+    /// Runs code of the object: `f` polls one of its futures once. `Err` from `f` resets the object.
+    pub(crate) fn turn(
+        self: &Rc<Self>,
+        token: Token,
+        f: impl FnOnce() -> Result<Poll<()>>,
+    ) -> Turn {
+        let now = self.worker.now();
+        self.last_active.set(now);
+        self.turn_of.set(token);
+        self.turns.set(self.turns.get() + 1);
+        let watch = self
+            .worker
+            .mailbox
+            .watch
+            .begin(now, self.binding.index, self.id);
+        let entered = context::enter(self);
+        let outcome = catch_unwind(AssertUnwindSafe(f));
+        drop(entered);
+        drop(watch);
+
+        let ended = match outcome {
+            Ok(ended) => ended,
+            Err(panic) => Err(self.panicked(&*panic)),
+        };
+        let ended = match self.doom.take() {
+            Some(reason) => Err(reason),
+            None => ended,
+        };
+        match ended.and_then(|poll| self.commit().map(|()| poll)) {
+            Ok(poll) => {
+                self.flush();
+                self.spawn_all();
+                if poll.is_ready() {
+                    Turn::Done
+                } else {
+                    Turn::Pending
+                }
+            }
+            Err(error) => Turn::Broken(self.break_off(error)),
+        }
+    }
+
+    /// The number of the current turn: tells a future whether the poll it was made in has ended.
+    pub(super) fn turn_number(&self) -> u64 {
+        self.turns.get()
+    }
+
+    pub(super) fn commit(&self) -> Result<()> {
+        if let Some(db) = &*self.db.borrow()
+            && let Some(lsn) = db.commit()?
+        {
+            self.commit_lsn.set(lsn);
+            if self.confirmed.get() {
+                self.gate_lsn.set(lsn);
+            }
+        }
+        self.confirmed.set(false);
+        Ok(())
+    }
+
+    /// Sends what the turn has gathered.
+    pub(super) fn flush(&self) {
+        // Taken out for the time of sending: releasing a call may run code that looks at the object.
+        let mut outbox = self.outbox.take();
+        outbox
+            .drain(..)
+            .for_each(|departure| self.depart(departure));
+        if self.outbox.borrow().is_empty() {
+            *self.outbox.borrow_mut() = outbox;
+        }
+    }
+
+    pub(super) fn depart(&self, departure: Departure) {
+        let lsn = match departure {
+            Departure::Synced(_) => self.commit_lsn.get(),
+            _ => self.gate_lsn.get(),
+        };
+        self.worker
+            .mailbox
+            .lane
+            .depart(&self.worker.store, lsn, &self.last_held, departure);
+    }
+
+    /// Adds to what the current turn sends.
+    pub(crate) fn push(&self, departure: Departure) {
+        self.outbox.borrow_mut().push(departure);
+    }
+
+    /// The turn must not take effect: nothing of it is kept or sent, and the object is reset.
+    pub(super) fn break_off(self: &Rc<Self>, error: Error) -> Error {
+        let error = error.into_reset();
+        for departure in self.outbox.take() {
+            self.depart(departure.into_failed(error.clone()));
+        }
+        self.kill(error.clone());
+        error
+    }
+
+    pub(super) fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
+        self.worker.mailbox.counters.panics.add();
+        let text = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            .unwrap_or("no message");
+        tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked and is reset");
+        Error::with_kind(
+            ErrorKind::Reset,
+            format!("the object panicked and was reset: {text}"),
+        )
+    }
+
+    pub(super) fn spawn(self: &Rc<Self>, token: Token, work: Work) {
+        let deadline = match work {
+            Work::Event { .. } => Some(self.last_active.get() + self.binding.options.event_timeout),
+            Work::Inner { .. } => None,
+        };
+        if let Some(deadline) = deadline {
+            self.check_by(deadline);
+        }
+        self.running.borrow_mut().insert(
+            token,
+            Running {
+                waker: Waker::noop().clone(),
+                deadline,
+            },
+        );
+        tokio::task::spawn_local(Task::new(Rc::clone(self), token, work));
+    }
+
+    pub(super) fn spawn_all(self: &Rc<Self>) {
+        for (token, work) in self.spawned.take() {
+            self.spawn(token, work);
+        }
+    }
+
+    /// The task waits; a reset wakes it by this waker.
+    pub(crate) fn suspended(&self, token: Token, waker: &Waker) {
+        if let Some(running) = self.running.borrow_mut().get_mut(&token) {
+            running.waker.clone_from(waker);
+        }
+    }
+
+    /// The task is done.
+    pub(crate) fn finished(self: &Rc<Self>, token: Token) {
+        self.running.borrow_mut().remove(&token);
+        if !self.queue.borrow().is_empty() && self.may_start() && !self.pump_scheduled.replace(true)
+        {
+            // A task of its own: it comes after the parked tasks that the gate has just woken.
+            let object = Rc::clone(self);
+            tokio::task::spawn_local(async move { object.pump() });
+        }
+    }
+
+    /// Makes a task in the current turn; it starts when the turn has committed.
+    pub(crate) fn spawn_later(&self, token: Token, future: LocalFuture<Result<()>>) {
+        let ticket = Ticket::new(&self.worker.mailbox);
+        self.spawned.borrow_mut().push((
+            token,
+            Work::Inner {
+                future,
+                _ticket: ticket,
+            },
+        ));
+    }
+
+    pub(crate) fn wait_until(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
+        self.must_be_current()?;
+        self.spawn_later(self.worker.next_token(), future);
+        Ok(())
+    }
+}
