@@ -155,9 +155,8 @@ impl FlightSeating {
 
     fn find(&self, seat: &str) -> Result<Option<Seat>> {
         let sql = self.state.storage().sql();
-        Ok(sql
-            .exec("SELECT seat, occupant FROM seats WHERE seat = ?", (seat,))?
-            .optional()?)
+        sql.exec("SELECT seat, occupant FROM seats WHERE seat = ?", (seat,))?
+            .optional()
     }
 
     /// Puts the occupant into a free seat. The seat that they had, if they had one.
@@ -177,8 +176,7 @@ impl FlightSeating {
 
     fn all(&self) -> Result<Vec<Seat>> {
         let sql = self.state.storage().sql();
-        Ok(sql
-            .exec("SELECT seat, occupant FROM seats ORDER BY row, place", ())?
-            .to_array()?)
+        sql.exec("SELECT seat, occupant FROM seats ORDER BY row, place", ())?
+            .to_array()
     }
 }

@@ -181,11 +181,11 @@ pub use abide_runtime::{
     AnyNamespace, AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Env,
     Error, ErrorKind, Event, Instance, LocalFuture, Namespace, Native, Node, NodeBuilder,
     NodeStats, ObjectClass, ObjectId, PutOptions, Released, Remote, Reply, Request, Response,
-    Result, Sql, State, Storage, Stub, clock, limits, random,
+    Result, Row, Rows, Sql, State, Storage, Stub, clock, limits, random,
 };
 pub use abide_storage::{
-    Disk, ListOptions, Lsn, Params, RealDisk, Row, Rows, SimDisk, Store, StoreOptions, StoreStats,
-    ToSql, Value, params,
+    Disk, ListOptions, Lsn, Params, RealDisk, SimDisk, Store, StoreOptions, StoreStats, ToSql,
+    Value, params,
 };
 
 pub use http;
@@ -200,8 +200,8 @@ pub mod prelude {
     //! What nearly every file with an object needs: `use abide::prelude::*;`
     pub use crate::{
         Body, ClassOptions, DurableObject, Env, Error, ListOptions, Namespace, ObjectId,
-        PutOptions, Request, Response, Result, Sql, State, Storage, Stub, durable_object, params,
-        rpc,
+        PutOptions, Request, Response, Result, Row, Rows, Sql, State, Storage, Stub,
+        durable_object, params, rpc,
     };
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, io::Write};
 
-use abide::{Rows, Value};
+use abide::Value;
 use anyhow::{Result, bail};
 use clap::Args;
 
@@ -43,16 +43,16 @@ pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
         }
         db.commit()?;
     }
-    print(&rows, out)?;
+    print(rows.columns(), &rows.raw(), out)?;
     drop(db);
     data.close()
 }
 
-fn print(rows: &Rows, out: &mut impl Write) -> Result<()> {
-    if !rows.columns().is_empty() {
-        writeln!(out, "{}", rows.columns().join("\t"))?;
+fn print(columns: &[String], rows: &[Vec<Value>], out: &mut impl Write) -> Result<()> {
+    if !columns.is_empty() {
+        writeln!(out, "{}", columns.join("\t"))?;
     }
-    for row in rows.raw() {
+    for row in rows {
         writeln!(
             out,
             "{}",

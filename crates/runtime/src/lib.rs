@@ -45,6 +45,7 @@ mod node;
 mod object;
 pub mod random;
 mod router;
+mod rows;
 #[doc(hidden)]
 pub mod rpc;
 mod sql;
@@ -71,6 +72,7 @@ pub use crate::{
     id::ObjectId,
     namespace::{AnyNamespace, Namespace},
     node::{Node, NodeBuilder},
+    rows::{Row, Rows},
     sql::Sql,
     state::{BlockConcurrency, State},
     stats::NodeStats,

@@ -2,10 +2,10 @@
 
 use std::{fmt, rc::Rc};
 
-use abide_storage::{Params, Row, Rows};
+use abide_storage::Params;
 
 use crate::{
-    Result,
+    Result, Row, Rows,
     object::{Confirmation, Object},
 };
 
@@ -27,26 +27,19 @@ impl Sql {
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         self.object
             .write(Confirmation::Confirmed, |db| db.exec(sql, params))
+            .map(Rows)
     }
 
-    /// Runs one statement and hands over row after row, without gathering them. After an error of `row` no
-    /// further row is handed over.
+    /// Runs one statement and hands over row after row, without gathering them. An error of `row` ends it.
     pub fn for_each(
         &self,
         sql: &str,
         params: impl Params,
         mut row: impl FnMut(Row<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut failed = None;
-        self.object.write(Confirmation::Confirmed, |db| {
-            db.for_each(sql, params, |next| {
-                if failed.is_none() {
-                    failed = row(next).err();
-                }
-                Ok(())
-            })
-        })?;
-        failed.map_or(Ok(()), Err)
+        self.object.with_db(Confirmation::Confirmed, |db| {
+            db.for_each(sql, params, |next| row(Row(next)))
+        })?
     }
 
     /// The size of the database in bytes.

@@ -125,18 +125,17 @@ impl ObjectDb {
         }
     }
 
-    /// Runs one statement of a user's SQL and hands over its rows one by one, without gathering them.
-    pub fn for_each(
+    /// Runs one statement of a user's SQL and hands over its rows one by one, without gathering them. An error of `row`
+    /// ends it; what the statement has written so far stays in the transaction.
+    pub fn for_each<E: From<Error>>(
         &self,
         sql: &str,
         params: impl Params,
-        mut row: impl FnMut(Row<'_>) -> Result<()>,
-    ) -> Result<()> {
+        mut row: impl FnMut(Row<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         check_text(sql)?;
-        let mut statement = self
-            .connection
-            .prepare_cached(sql)
-            .map_err(|e| self.sql_error(&e))?;
+        let prepared = self.connection.prepare_cached(sql);
+        let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
         self.begin_for(&statement)?;
         let columns = column_names(&statement);
         self.step(&mut statement, params, |values| {
@@ -202,13 +201,13 @@ impl ObjectDb {
         })
     }
 
-    /// Steps a statement to its end.
-    fn step(
+    /// Steps a statement to its end, or to the first error of `take`.
+    fn step<E: From<Error>>(
         &self,
         statement: &mut Statement<'_>,
         params: impl Params,
-        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
-    ) -> Result<()> {
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
         while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
             take(row)?;
@@ -242,7 +241,7 @@ impl ObjectDb {
         self.state.get() != State::Idle
     }
 
-    /// Ends the poll's transaction. `None`: nothing has changed.
+    /// Ends the poll's transaction. `None`: nothing has changed, so there is nothing to wait for.
     ///
     /// # Errors
     /// The transaction is lost and the connection of no use; see the module.

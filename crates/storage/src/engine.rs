@@ -297,12 +297,16 @@ impl Engine {
 
     /// True if commits must wait for a checkpoint.
     pub(crate) fn overlay_is_full(&self) -> bool {
-        self.overlay_bytes() >= self.options.checkpoint_bytes * OVERLAY_FACTOR
+        self.overlay_bytes() >= self.options.checkpoint_bytes.saturating_mul(OVERLAY_FACTOR)
     }
 
     /// True if no further segment is prepared before a checkpoint has freed some.
     pub(crate) fn log_is_full(&self) -> bool {
-        self.log_tail() >= self.options.checkpoint_bytes * LOG_TAIL_FACTOR
+        self.log_tail()
+            >= self
+                .options
+                .checkpoint_bytes
+                .saturating_mul(LOG_TAIL_FACTOR)
     }
 
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],

@@ -129,7 +129,7 @@ fn rows_can_be_read_one_by_one() {
     let mut sum = 0;
     db.for_each("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000) SELECT i FROM n", (), |row| {
         sum += row.get::<i64>()?;
-        Ok(())
+        Ok::<(), abide_storage::Error>(())
     })
     .unwrap();
     assert_eq!(sum, 500_500);

@@ -278,9 +278,9 @@ mod tests {
         let lane = Lane::default();
         let (waits, mut waiting) = departure();
         lane.depart(&store, lsn, &Cell::default(), waits);
-        let (passes, mut passed) = departure();
-        lane.depart(&store, Lsn::ZERO, &Cell::default(), passes);
-        assert!(passed.try_recv().is_ok());
+        let (other, mut arrived) = departure();
+        lane.depart(&store, Lsn::ZERO, &Cell::default(), other);
+        assert!(arrived.try_recv().is_ok());
         assert!(waiting.try_recv().is_err());
     }
 
