@@ -98,12 +98,11 @@ impl Table {
     /// One row by its key.
     pub(crate) async fn value(&self, id: i64) -> Result<String, String> {
         let read = || -> Result<String> {
-            Ok(self
-                .state
+            self.state
                 .storage()
                 .sql()
                 .exec(workload::SELECT, (id,))?
-                .one()?)
+                .one()
         };
         read().map_err(|error| error.to_string())
     }

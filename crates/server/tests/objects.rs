@@ -48,16 +48,15 @@ impl Notes {
         let sql = self.state.storage().sql();
         sql.exec("CREATE TABLE IF NOT EXISTS notes (text TEXT)", ())?;
         sql.exec("INSERT INTO notes VALUES (?)", (text,))?;
-        Ok(sql.exec("SELECT count(*) FROM notes", ())?.one()?)
+        sql.exec("SELECT count(*) FROM notes", ())?.one()
     }
 
     pub async fn count(&self) -> Result<i64> {
-        Ok(self
-            .state
+        self.state
             .storage()
             .sql()
             .exec("SELECT count(*) FROM notes", ())?
-            .one()?)
+            .one()
     }
 
     pub async fn panic(&self) -> Result<i64> {
