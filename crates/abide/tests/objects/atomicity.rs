@@ -108,12 +108,11 @@ impl Ledger {
     }
 
     pub async fn entries(&self) -> Result<Vec<String>> {
-        Ok(self
-            .state
+        self.state
             .storage()
             .sql()
             .exec("SELECT text FROM entries ORDER BY rowid", ())?
-            .to_array()?)
+            .to_array()
     }
 
     fn enter(&self, text: &str) -> Result<()> {
