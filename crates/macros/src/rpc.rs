@@ -62,11 +62,11 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         impl #class {
             #[doc(hidden)]
             pub fn __a_class_has_one_rpc_block(
-                this: ::std::rc::Rc<Self>,
+                __this: ::std::rc::Rc<Self>,
                 method: ::std::borrow::Cow<'static, str>,
                 args: ::std::vec::Vec<u8>,
             ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
-                let _ = (&this, &args);
+                let _ = (&__this, &args);
                 match &*method {
                     #(#arms)*
                     _ => ::abide::__private::rpc::unknown_method(
@@ -242,7 +242,7 @@ impl<'a> Method<'a> {
         let body = quote_spanned! {name.span()=>
             match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, &args) {
                 ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
-                    let result: #output = this.#name(#(#names),*).await;
+                    let result: #output = __this.#name(#(#names),*).await;
                     ::abide::__private::rpc::encode("the result", &result)
                 }),
                 ::std::result::Result::Err(error) => ::abide::__private::rpc::fail(error),

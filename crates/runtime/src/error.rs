@@ -98,7 +98,7 @@ impl Error {
 
     /// True if the object or its worker has too much to do: pause before trying again.
     pub fn overloaded(&self) -> bool {
-        self.0.kind == ErrorKind::Overloaded
+        self.0.kind == ErrorKind::Overloaded && !self.0.remote
     }
 
     /// True if the object lost its memory while the event waited or ran. The next call starts it anew.
@@ -113,6 +113,9 @@ impl Error {
 
     pub(crate) fn into_remote(mut self) -> Self {
         self.0.remote = true;
+        // These speak of an event that the object sent, not of the one that it answers: that one has run.
+        self.0.retryable = false;
+        self.0.object_reset = false;
         self
     }
 

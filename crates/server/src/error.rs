@@ -39,10 +39,6 @@ pub enum HostError {
     )]
     LogFailed,
 
-    /// A second signal came before the first was done with.
-    #[error("stopped at once by a second signal; the next start recovers from the log")]
-    Interrupted,
-
     /// The process cannot hear signals.
     #[error("cannot listen for SIGTERM and SIGINT: {0}")]
     Signals(#[source] io::Error),

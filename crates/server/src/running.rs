@@ -177,7 +177,7 @@ pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
     let mut signals = Signals::listen()?;
     let host = tokio::select! {
         host = builder.start() => host?,
-        () = signals.next() => return Err(HostError::Interrupted),
+        () = signals.next() => end_at_once(),
     };
     announce(&host);
     let name = tokio::select! {
@@ -192,8 +192,16 @@ pub(crate) async fn serve(builder: HostBuilder) -> Result<(), HostError> {
     tracing::info!(cause = name, "ending: requests in flight finish first");
     tokio::select! {
         ended = host.shutdown() => ended,
-        () = signals.next() => Err(HostError::Interrupted),
+        () = signals.next() => end_at_once(),
     }
+}
+
+/// Ends the process: replay, checkpoint and a disk that hangs cannot be interrupted, and what was acknowledged is in the
+/// log.
+fn end_at_once() -> ! {
+    tracing::warn!("stopped at once by a signal; the next start recovers from the log");
+    // The convention of shells for a program that SIGINT ended.
+    std::process::exit(130)
 }
 
 /// Prints where the host serves. A closed standard output is no reason to end.

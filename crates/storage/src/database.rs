@@ -225,8 +225,11 @@ impl ObjectDb {
 
     /// Begins the poll's transaction, if it has not begun.
     pub(crate) fn begin(&self) -> Result<()> {
-        if self.state.get() != State::Idle {
-            return Ok(());
+        match self.state.get() {
+            State::Idle => {}
+            State::Transaction => return Ok(()),
+            // Without a transaction SQLite would commit each statement by itself.
+            State::Lost => return Err(lost()),
         }
         self.control(&self.begin)?;
         self.state.set(State::Transaction);
@@ -248,11 +251,7 @@ impl ObjectDb {
     pub fn commit(&self) -> Result<Option<Lsn>> {
         match self.state.replace(State::Idle) {
             State::Idle => return Ok(None),
-            State::Lost => {
-                return Err(Error::input(
-                    "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was kept",
-                ));
-            }
+            State::Lost => return Err(lost()),
             State::Transaction => {}
         }
         if let Err(error) = self.control(&self.commit) {
@@ -260,10 +259,21 @@ impl ObjectDb {
             self.file.discard();
             return Err(error);
         }
-        if self.vacuum.take() {
-            self.internal("VACUUM/*abide*/", ())?;
+        // What was committed is committed: space that cannot be given back now is given back another time.
+        if self.vacuum.take()
+            && let Err(error) = self.internal("VACUUM/*abide*/", ())
+        {
+            tracing::warn!(%error, "the space of a deleted object is given back later");
+            self.file.discard();
+            self.vacuum.set(true);
         }
         Ok(self.file.take_committed())
+    }
+
+    /// The position behind the object's newest commit, whoever made it. After an error of [`Self::commit`] nothing
+    /// newer than this can be seen by another connection.
+    pub fn newest(&self) -> Lsn {
+        self.file.newest()
     }
 
     /// Undoes everything since the last commit.
@@ -476,6 +486,13 @@ impl ObjectDb {
             _ => Error::input(text),
         }
     }
+}
+
+fn lost() -> Error {
+    Error::input(
+        "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was kept, \
+         and nothing more can be written in this poll",
+    )
 }
 
 fn check_text(sql: &str) -> Result<()> {

@@ -56,6 +56,11 @@ impl PageFile {
         self.object.pages().size == 0
     }
 
+    /// The position of the object's newest commit.
+    pub(crate) fn newest(&self) -> Lsn {
+        self.object.pages().newest
+    }
+
     /// The position of the newest commit since the last call.
     pub(crate) fn take_committed(&self) -> Option<Lsn> {
         self.committed.take()

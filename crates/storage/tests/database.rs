@@ -318,6 +318,13 @@ fn a_transaction_that_sqlite_rolls_back_is_never_acknowledged() {
             .1
             .contains("UNIQUE")
     );
+    // SQLite has no transaction now; a write would be one of its own.
+    assert!(
+        refused(&db, "INSERT INTO t VALUES (2)")
+            .1
+            .contains("rolled the transaction back")
+    );
+    assert!(db.kv_put("status", b"failed").is_err());
     let error = db.commit().unwrap_err();
     assert!(
         error.to_string().contains("rolled the transaction back"),
