@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, Page};
 use crate::limits::{PAGE_BYTES, PREPARED_SEGMENTS, SYNC_ONE_BY_ONE};
 use crate::overlay::{FileState, Object, Pages, header};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +36,8 @@ struct Snapshot {
 /// A file that was written and must be synced.
 struct Written {
     snapshot: Snapshot,
-    file: Arc<dyn DiskFile>,
+    /// Open while files are synced one by one; many files would need too many descriptors.
+    file: Option<Arc<dyn DiskFile>>,
 }
 
 impl Engine {
@@ -48,7 +50,9 @@ impl Engine {
         match &result {
             Ok(()) => {
                 self.checkpoints.fetch_add(1, Ordering::Relaxed);
-                self.set_no_space(false);
+                if !self.log.wants_segment(1) {
+                    self.set_no_space(false);
+                }
             }
             Err(error) => self.judge(error),
         }
@@ -64,7 +68,10 @@ impl Engine {
             )
         };
         // Opened before the writes, so that it reports the errors of all of them.
-        let barrier = self.disk.barrier(&self.dir).map_err(failed)?;
+        let barrier = self
+            .disk
+            .barrier(&self.dir.join("objects"))
+            .map_err(failed)?;
         let mut written = Vec::new();
         let mut quarantined = Vec::new();
         for object in self.live_objects() {
@@ -72,8 +79,9 @@ impl Engine {
                 Some(Ok(snapshot)) => {
                     self.log.wait_durable(snapshot.newest, !self.threads)?;
                     written.push(self.write(snapshot)?);
+                    give_back_descriptors(&mut written);
                 }
-                Some(Err(why)) => quarantined.push((object.key.to_string(), why)),
+                Some(Err(why)) => quarantined.push((object, why)),
                 None => {}
             }
         }
@@ -88,12 +96,21 @@ impl Engine {
             let mut manifest = self.manifest.lock();
             let mut changed = manifest.clone();
             changed.redo = redo.get();
-            changed.quarantined.extend(quarantined);
+            let named = quarantined
+                .iter()
+                .map(|(object, why)| (object.key.to_string(), why.clone()));
+            changed.quarantined.extend(named);
             self.store_manifest(&changed)?;
             *manifest = changed;
         }
         for file in written {
             self.drop_written(&file.snapshot);
+        }
+        for (object, _) in quarantined {
+            // The manifest refuses the object from now on; its pages would only count against the others.
+            let mut pages = object.pages();
+            self.count_overlay(pages.overlay.len(), 0);
+            pages.overlay = FxHashMap::default();
         }
         self.shelf.trim(redo).map_err(failed)
     }
@@ -158,7 +175,10 @@ impl Engine {
         if file.len().map_err(failed)? != bytes {
             file.set_len(bytes).map_err(failed)?;
         }
-        Ok(Written { snapshot, file })
+        Ok(Written {
+            snapshot,
+            file: Some(file),
+        })
     }
 
     fn create(&self, path: &Path) -> std::io::Result<Arc<dyn DiskFile>> {
@@ -203,6 +223,7 @@ impl Engine {
                     self.judge(&error);
                     // One segment is enough to go on with, and a checkpoint may free others.
                     if self.log.segments_ready() > 0 || self.log_tail() > 0 {
+                        self.log.notify_progress();
                         break;
                     }
                     return Err(error);
@@ -228,6 +249,19 @@ fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> std::io::Result
     };
     header::mend(&mut page, snapshot.commit, snapshot.size);
     file.write_at(&page, 0)
+}
+
+/// Beyond the number that is synced one by one, nothing needs the descriptors.
+fn give_back_descriptors(written: &mut [Written]) {
+    if written.len() <= SYNC_ONE_BY_ONE {
+        return;
+    }
+    for Written { snapshot, file } in written.iter_mut().rev() {
+        if file.take().is_none() {
+            break;
+        }
+        snapshot.object.pages().file = FileState::Unknown;
+    }
 }
 
 /// An overlay that was large gives its table back, and the descriptor is closed until somebody reads.
@@ -256,8 +290,11 @@ fn sync_each(engine: &Engine, written: &[Written]) -> Result<()> {
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
     for Written { snapshot, file } in written {
         let path = &snapshot.object.path;
-        file.sync().map_err(|error| failed(path, error))?;
-        dirs.extend(path.parent().map(Path::to_owned));
+        if let Some(file) = file {
+            file.sync().map_err(|error| failed(path, error))?;
+        }
+        // The directory of the file, and that of its directory, which may be as new.
+        dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
     }
     dirs.iter().try_for_each(|dir| {
         engine

@@ -251,7 +251,10 @@ impl ObjectDb {
     pub fn commit(&self) -> Result<Option<Lsn>> {
         match self.state.replace(State::Idle) {
             State::Idle => return Ok(None),
-            State::Lost => return Err(lost()),
+            State::Lost => {
+                self.file.discard();
+                return Err(lost());
+            }
             State::Transaction => {}
         }
         if let Err(error) = self.control(&self.commit) {
@@ -259,13 +262,12 @@ impl ObjectDb {
             self.file.discard();
             return Err(error);
         }
-        // What was committed is committed: space that cannot be given back now is given back another time.
+        // What was committed is committed, whatever becomes of the space; SQLite uses it again.
         if self.vacuum.take()
             && let Err(error) = self.internal("VACUUM/*abide*/", ())
         {
-            tracing::warn!(%error, "the space of a deleted object is given back later");
+            tracing::warn!(%error, "the space of a deleted object is kept for its next writes");
             self.file.discard();
-            self.vacuum.set(true);
         }
         Ok(self.file.take_committed())
     }
@@ -287,18 +289,20 @@ impl ObjectDb {
 
     /// Runs `f` in a savepoint, which is undone if it returns an error or panics. Nests.
     pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
-        struct Savepoint<'a>(Option<&'a ObjectDb>);
+        struct Savepoint<'a>(Option<(&'a ObjectDb, bool)>);
         impl Drop for Savepoint<'_> {
             fn drop(&mut self) {
-                if let Some(db) = self.0.take() {
+                if let Some((db, vacuum)) = self.0.take() {
+                    db.vacuum.set(vacuum);
                     let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
                     let _ = db.internal("RELEASE abide/*abide*/", ());
                 }
             }
         }
         self.begin()?;
+        let vacuum = self.vacuum.get();
         self.internal("SAVEPOINT abide/*abide*/", ())?;
-        let mut savepoint = Savepoint(Some(self));
+        let mut savepoint = Savepoint(Some((self, vacuum)));
         let result = f()?;
         savepoint.0 = None;
         self.internal("RELEASE abide/*abide*/", ())?;
@@ -442,6 +446,8 @@ impl ObjectDb {
     pub(crate) fn sql_error(&self, error: &rusqlite::Error) -> Error {
         if self.state.get() == State::Transaction && self.connection.is_autocommit() {
             self.state.set(State::Lost);
+            // SQLite may have been refused while it put pages back.
+            self.file.discard();
         }
         if let Some(why) = self.file.take_error() {
             return why;

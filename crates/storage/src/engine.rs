@@ -134,9 +134,18 @@ impl Engine {
         if let Some(why) = self.manifest.lock().quarantined.get(&key.to_string()) {
             return Err(quarantined(key, why));
         }
-        let object = self.object(key)?;
-        {
+        loop {
+            let object = self.object(key)?;
+            // Between the look-up and this lock a checkpoint may have dropped it from the map: look again then.
+            let objects = self.objects.lock();
+            let known = objects
+                .get(&key)
+                .is_some_and(|known| Arc::ptr_eq(known, &object));
             let mut pages = object.pages();
+            drop(objects);
+            if !known {
+                continue;
+            }
             if pages.open {
                 return Err(Error::new(
                     ErrorKind::Refused,
@@ -148,10 +157,9 @@ impl Engine {
                 return Err(quarantined(key, why));
             }
             pages.open = true;
+            drop(pages);
+            return Ok(object);
         }
-        // Between the look-up and the opening the map may have dropped it.
-        self.objects.lock().insert(key, object.clone());
-        Ok(object)
     }
 
     /// Reads size and commit number from the file, and compares them with the log's tail.
@@ -209,7 +217,11 @@ impl Engine {
     pub(crate) fn forget_if_idle(&self, object: &Object) {
         let mut objects = self.objects.lock();
         let pages = object.pages();
-        if !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none() {
+        // The map may hold a later incarnation under this key.
+        let known = objects
+            .get(&object.key)
+            .is_some_and(|known| std::ptr::eq(&raw const **known, object));
+        if known && !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none() {
             objects.remove(&object.key);
         }
     }
@@ -312,18 +324,14 @@ impl Engine {
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],
     /// who hold no lock.
     pub(crate) fn make_room(self: &Arc<Self>) -> Result<()> {
-        if self.log.failed() {
-            return Err(self
-                .log
-                .wait_durable(crate::ident::Lsn(u64::MAX), false)
-                .err()
-                .unwrap_or_else(Error::no_space));
-        }
         if !self.threads {
+            self.log.must_be_open()?;
             self.log.write_group();
             return self.keep_house();
         }
-        let out_of_segments = self.log.segments_ready() == 0;
+        self.log.must_be_open()?;
+        // A segment that a transaction waits for, or the first one.
+        let out_of_segments = self.log.wants_segment(1);
         if self.no_space() && (out_of_segments || self.overlay_is_full()) {
             return Err(Error::no_space());
         }
@@ -375,6 +383,11 @@ impl Engine {
         if unique_key.is_empty() || unique_key.len() > 128 {
             return Err(Error::input("a namespace's unique key has 1 to 128 bytes"));
         }
+        if directory_name(unique_key).len() > MAX_NAME_BYTES {
+            return Err(Error::input(
+                "a namespace's unique key is too long as a directory's name: use letters and digits",
+            ));
+        }
         let mut manifest = self.manifest.lock();
         if let Some(number) = manifest.namespace(unique_key) {
             return Ok(number);
@@ -408,6 +421,9 @@ fn quarantined(key: ObjectKey, why: &str) -> Error {
         "the object {key} is quarantined: {why}. Restore the data directory from a backup"
     ))
 }
+
+/// The longest name in a directory, on every file system of Linux that matters (`NAME_MAX`).
+const MAX_NAME_BYTES: usize = 255;
 
 /// A directory's name for a unique key: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`.
 pub(crate) fn directory_name(unique_key: &str) -> String {

@@ -17,6 +17,9 @@ use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+/// Room for so many pages is kept between transactions.
+const MAX_KEPT_PAGES: usize = 256;
+
 /// See the module.
 pub(crate) struct PageFile {
     engine: Arc<Engine>,
@@ -153,7 +156,9 @@ impl PageFile {
         let mut staged = self.staged.borrow_mut();
         let first = (offset / PAGE_BYTES as u64) as u32 + 1;
         for (page_no, chunk) in (first..).zip(chunks) {
-            if (staged.len() + 1) * PAGE_BYTES > MAX_TRANSACTION_BYTES {
+            // What is staged already may be put back: SQLite does that when it rolls back.
+            let more = !staged.contains_key(&page_no);
+            if more && (staged.len() + 1) * PAGE_BYTES > MAX_TRANSACTION_BYTES {
                 let error = Error::limit(format!(
                     "a transaction may change {} MiB of pages at most: write less between two awaits",
                     MAX_TRANSACTION_BYTES >> 20
@@ -194,11 +199,12 @@ impl PageFile {
             match self.try_commit() {
                 Ok(()) => return Ok(()),
                 Err(Refused::Stale) => {}
-                Err(Refused::NoRoom) => self
-                    .engine
-                    .make_room()
-                    .inspect_err(|e| self.fail(e.clone()))?,
+                Err(Refused::NoRoom) => self.engine.make_room().inspect_err(|error| {
+                    self.engine.log.forget_wanted();
+                    self.fail(error.clone());
+                })?,
                 Err(Refused::Failed(error)) => {
+                    self.engine.log.forget_wanted();
                     self.fail(error.clone());
                     return Err(error);
                 }
@@ -257,6 +263,15 @@ impl PageFile {
         self.engine.count_overlay(before, pages.overlay.len());
         drop(pages);
         staged.clear();
+        // What a large transaction needed is given back.
+        staged.shrink_to(MAX_KEPT_PAGES);
+        let Encoding {
+            transaction,
+            written,
+        } = &mut *encoding;
+        transaction.bytes.clear();
+        transaction.bytes.shrink_to(MAX_RECORD_PAYLOAD);
+        written.shrink_to(MAX_KEPT_PAGES);
         self.staged_size.set(None);
         self.committed.set(Some(end));
         Ok(())

@@ -81,6 +81,7 @@ pub(crate) fn open(
 
     manifest.epoch += 1;
     manifest.store(&*disk, dir)?;
+    remove_unused(&*disk, &segments).map_err(failed)?;
     let shelf = Arc::new(shelve(&segments, disk.clone(), log_dir, &manifest));
     let writer = LocalSegments::new(shelf.clone(), manifest.epoch());
     let log = Log::new(
@@ -195,7 +196,13 @@ fn unknown_namespace(namespace: NamespaceNo, at: Lsn) -> Error {
     ))
 }
 
-/// Sorts the segments that were found: those that recovery needs again, and those that it does not.
+/// Removes the segments that were never used: nothing tells whether their preparation was finished.
+fn remove_unused(disk: &dyn Disk, segments: &[Found]) -> std::io::Result<()> {
+    let mut unused = segments.iter().filter(|s| s.first().is_none());
+    unused.try_for_each(|s| disk.remove(&s.path))
+}
+
+/// Sorts the used segments that were found: those that recovery needs again, and those that it does not.
 fn shelve(segments: &[Found], disk: Arc<dyn Disk>, log_dir: PathBuf, manifest: &Manifest) -> Shelf {
     let next_number = segments.last().map_or(1, |s| s.number + 1);
     let firsts: Vec<Lsn> = segments.iter().filter_map(Found::first).collect();
@@ -204,9 +211,8 @@ fn shelve(segments: &[Found], disk: Arc<dyn Disk>, log_dir: PathBuf, manifest: &
         .rev()
         .find(|first| **first <= manifest.redo())
         .copied();
-    let (used, spare): (Vec<_>, Vec<_>) = segments
-        .iter()
-        .partition(|s| s.first().is_some_and(|first| Some(first) >= redo_segment));
+    let headed = segments.iter().filter(|s| s.first().is_some());
+    let (used, spare): (Vec<_>, Vec<_>) = headed.partition(|s| s.first() >= redo_segment);
     Shelf::new(
         disk,
         log_dir,

@@ -3,7 +3,7 @@
 use crate::database::ObjectDb;
 use crate::disk::Disk;
 use crate::engine::{Engine, directory_name};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::log::Progress;
 use crate::log::segment::HEADER_BLOCK;
@@ -148,7 +148,13 @@ impl Store {
         let (engine, lock) = recovery::open(disk, dir, options)?;
         let engine = Arc::new(engine);
         // One segment must be there before the first commit; the others can come meanwhile.
-        engine.keep_house()?;
+        match engine.keep_house() {
+            // Reads can be served; commits are refused until space is freed.
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                tracing::warn!(%error, "starting on a full disk");
+            }
+            kept => kept?,
+        }
         let threads = if engine.threads {
             start(&engine)?
         } else {

@@ -474,6 +474,56 @@ fn delete_all_leaves_an_empty_small_database() {
 }
 
 #[test]
+fn a_delete_all_that_is_rolled_back_deletes_nothing() {
+    let (_store, db) = database();
+    db.exec("CREATE TABLE t (n)", ()).unwrap();
+    db.kv_put("k", b"v").unwrap();
+    db.commit().unwrap();
+    let undone: Result<(), abide_storage::Error> = db.transaction(|| {
+        db.delete_all()?;
+        db.exec("nonsense", ()).map(drop)
+    });
+    undone.unwrap_err();
+    db.commit().unwrap();
+    assert_eq!(db.kv_get("k").unwrap().as_deref(), Some(&b"v"[..]));
+    db.exec("SELECT * FROM t", ()).unwrap();
+}
+
+#[test]
+fn a_trigger_of_the_user_has_the_user_s_rights() {
+    let (_store, db) = database();
+    db.kv_put("parent", b"v").unwrap();
+    db.exec("PRAGMA foreign_keys", ()).unwrap();
+    for sql in [
+        "/* */ ALTER TABLE t RENAME TO _abide_x",
+        "SELECT 1; ALTER TABLE t RENAME TO _ABIDE_x",
+    ] {
+        assert!(refused(&db, sql).1.contains("reserved"), "{sql}");
+    }
+    assert!(
+        refused(
+            &db,
+            "CREATE TRIGGER g AFTER DELETE ON _abide_kv BEGIN SELECT 1; END"
+        )
+        .1
+        .contains("reserved")
+    );
+}
+
+#[test]
+fn a_namespace_that_cannot_be_a_directory_is_refused() {
+    let store = manual(&SimDisk::new());
+    for key in ["", &"k".repeat(129), &"ж".repeat(43)] {
+        assert_eq!(
+            store.namespace(key).unwrap_err().kind(),
+            ErrorKind::Input,
+            "{key}"
+        );
+    }
+    store.namespace(&"k".repeat(128)).unwrap();
+}
+
+#[test]
 fn a_name_is_stored_with_the_first_write_and_only_then() {
     let disk = SimDisk::new();
     let store = manual(&disk);

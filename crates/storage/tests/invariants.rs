@@ -249,6 +249,26 @@ fn s7_a_damaged_or_missing_segment_in_the_middle_is_refused() {
 }
 
 #[test]
+fn s7_a_damaged_header_of_the_segment_that_holds_the_redo_position_is_refused() {
+    let disk = SimDisk::new();
+    let store = manual(&disk);
+    let db = open(&store, 1);
+    put(&db, "before");
+    store.checkpoint().unwrap();
+    put(&db, "acknowledged");
+    flush(&store);
+    let disk = disk.after_kill();
+    disk.flip(&segments(&disk)[0], 10);
+    let error = try_manual(&disk).unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    for segment in segments(&disk) {
+        disk.remove(&segment).unwrap();
+    }
+    let error = try_manual(&disk).unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
+}
+
+#[test]
 fn s8_a_failed_sync_poisons_the_log_and_releases_nothing() {
     let disk = SimDisk::new();
     let store = manual(&disk);

@@ -106,13 +106,20 @@ impl Shelf {
         Ok(())
     }
 
-    fn take(&self, first: Lsn) -> io::Result<Segment> {
+    fn take(&self) -> io::Result<Segment> {
         let mut inner = self.inner.lock();
         let segment = inner.prepared.pop_front();
         // The log counts the room before it accepts a record, so there is always one.
         let segment = segment.ok_or_else(|| io::Error::other("no segment is prepared"))?;
-        inner.used.push_back((segment.path.clone(), first));
         Ok(segment)
+    }
+
+    /// A segment's header is durable: from now on its predecessors may be given back.
+    fn begun(&self, segment: &Segment, first: Lsn) {
+        self.inner
+            .lock()
+            .used
+            .push_back((segment.path.clone(), first));
     }
 }
 
@@ -143,7 +150,7 @@ impl LocalSegments {
         if let Some(full) = &self.current {
             full.segment.file.sync()?;
         }
-        let segment = self.shelf.take(first)?;
+        let segment = self.shelf.take()?;
         let header = SegmentHeader {
             epoch: self.epoch,
             number: segment.number,
@@ -152,6 +159,7 @@ impl LocalSegments {
         };
         segment.file.write_at(&header.encode(), 0)?;
         segment.file.sync()?;
+        self.shelf.begun(&segment, first);
         self.current = Some(Current {
             segment,
             at: HEADER_BLOCK,

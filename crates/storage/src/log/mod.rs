@@ -217,6 +217,19 @@ impl Log {
         Ok(end)
     }
 
+    /// An error once the log has failed or was closed.
+    pub(crate) fn must_be_open(&self) -> Result<()> {
+        if self.failed() || self.state.lock().closed {
+            return Err(self.failure());
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for more segments any more.
+    pub(crate) fn forget_wanted(&self) {
+        self.state.lock().room.wanted = 0;
+    }
+
     /// Adds a prepared segment's room.
     pub(crate) fn add_segment(&self) {
         self.state.lock().room.segments += 1;
@@ -381,12 +394,14 @@ impl Room {
             left -= length as u64;
         }
         if used > self.segments {
-            self.wanted = used;
+            self.wanted = self.wanted.max(used);
             return false;
         }
         self.left = left;
         self.segments -= used;
-        self.wanted = 0;
+        if used >= self.wanted {
+            self.wanted = 0;
+        }
         true
     }
 }

@@ -93,13 +93,20 @@ pub(crate) fn replay(
     let start = used.iter().rposition(|s| s.first() <= Some(redo));
     let mut end = redo;
     let Some(start) = start else {
-        return match used.first() {
-            // Nothing was ever appended behind the checkpoint.
-            None => {
-                refuse_lost_header(segments, redo, None)?;
+        // A segment is given back only when its successor has a header, so one that covers redo is always there.
+        return match segments.first() {
+            Some(first) if redo > Lsn::ZERO || !used.is_empty() => Err(damaged(
+                first,
+                redo,
+                "the segment that holds it is missing, or its header is damaged",
+            )),
+            None if redo > Lsn::ZERO => Err(Error::refused(format!(
+                "the log is missing: the manifest says that it goes on at position {redo}. Nothing was changed; restore the data directory from a backup"
+            ))),
+            _ => {
+                refuse_lost_header(segments, redo, (0, Epoch(0)))?;
                 Ok(redo)
             }
-            Some(first) => Err(damaged(first, redo, "the segment before it is missing")),
         };
     };
     // The parts of a chain that goes on in the next segment.
@@ -165,7 +172,7 @@ pub(crate) fn replay(
                         &format!("the record at {} shows that it was durable", later.0),
                     ));
                 }
-                refuse_lost_header(segments, cursor.at, Some((segment.number, header.epoch)))?;
+                refuse_lost_header(segments, cursor.at, (segment.number, header.epoch))?;
             }
         }
         carried.extend(
@@ -184,25 +191,22 @@ fn epoch_of(segment: &Found) -> Option<Epoch> {
     }
 }
 
-/// A header is synced before the first record of its segment, so a segment without a valid header that begins with a
-/// valid record at the log's end has lost its header to damage.
-fn refuse_lost_header(segments: &[Found], end: Lsn, after: Option<(u64, Epoch)>) -> Result<()> {
-    for segment in segments {
-        if segment.first().is_some() || after.is_some_and(|(number, _)| segment.number < number) {
-            continue;
-        }
-        let mut head = [0; HEADER_BYTES];
-        let read = segment.file.read_at(&mut head, HEADER_BLOCK);
-        read.map_err(|error| {
-            Error::io(
-                format_args!("reading the log segment {}", segment.path.display()),
-                &error,
-            )
-        })?;
-        if let Some(header) = Header::read(&head)
-            && header.lsn == end
-            && after.is_none_or(|(_, epoch)| header.epoch >= epoch)
-        {
+/// A header is synced before the first record of its segment, so a segment without a valid header that holds, where it
+/// should be, the very record that comes next has lost its header to damage.
+fn refuse_lost_header(segments: &[Found], end: Lsn, after: (u64, Epoch)) -> Result<()> {
+    for segment in segments
+        .iter()
+        .filter(|s| s.first().is_none() && s.number > after.0)
+    {
+        let first = header_at(segment, 0)?;
+        let distance = first
+            .filter(|first| first.lsn <= end)
+            .map(|first| end.0 - first.lsn.0);
+        let next = match distance {
+            Some(distance) => header_at(segment, distance)?,
+            None => None,
+        };
+        if next.is_some_and(|next| next.lsn == end && next.epoch >= after.1) {
             return Err(damaged(
                 segment,
                 end,
@@ -211,6 +215,20 @@ fn refuse_lost_header(segments: &[Found], end: Lsn, after: Option<(u64, Epoch)>)
         }
     }
     Ok(())
+}
+
+/// The record's header at a distance from a segment's first record.
+fn header_at(segment: &Found, distance: u64) -> Result<Option<Header>> {
+    let mut head = [0; HEADER_BYTES];
+    let read = segment.file.read_at(&mut head, HEADER_BLOCK + distance);
+    let failed = |error| {
+        Error::io(
+            format_args!("reading the log segment {}", segment.path.display()),
+            &error,
+        )
+    };
+    let read = read.map_err(failed)?;
+    Ok(Header::read(&head[..read]))
 }
 
 fn read_all(segment: &Found) -> Result<Vec<u8>> {
