@@ -1,8 +1,8 @@
-//! Response bodies on their way out of an object.
+//! Bodies on their way out of an object: of its responses, and of the requests that it sends.
 //!
-//! A body that is ready when the handler returns leaves with the response, in one piece. Any other is polled
-//! by a task of the object, inside its gates, and each frame passes the output gate before the caller
-//! sees it. A body that breaks off because its object was reset ends in an error, never as if it were whole.
+//! A body that is ready at once leaves with its message, in one piece. Any other is polled by a task of the
+//! object, inside its gates, and each frame passes the output gate before the reader sees it. A body that
+//! breaks off, because its object was reset or its reader stalled, ends in an error, never as if it were whole.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     Error, ErrorKind, Reply, Response, Result,
     envelope::Replier,
     gate::{Departure, Released},
-    limits::{BODY_CHANNEL_FRAMES, MAX_BUFFERED_BODY},
+    limits::{BODY_CHANNEL_FRAMES, BODY_STALL_LIMIT, MAX_BUFFERED_BODY},
     object::Object,
 };
 
@@ -36,29 +36,25 @@ pub(crate) enum BodyMessage {
 
 /// Sends a response, whole or with its body to follow.
 pub(crate) fn answer(object: &Rc<Object>, replier: Replier, response: Response) {
-    let (parts, mut body) = response.into_parts();
+    let (parts, body) = response.into_parts();
+    let reply = gated(object, body).map(|body| Reply::Fetch(Response::from_parts(parts, body)));
+    object.push(Departure::Reply(replier, reply));
+}
+
+/// The same body, behind the output gate of the object whose turn it is.
+pub(crate) fn gated(object: &Rc<Object>, mut body: Body) -> Result<Body> {
     let (ready, end) = take_ready(&mut body);
-    let (body, rest) = match end {
-        Some(tail) => (whole(ready, tail), None),
-        None => {
-            let (sender, receiver) = mpsc::channel(BODY_CHANNEL_FRAMES);
-            (
-                Body::new(ReplyBody {
-                    ready,
-                    tail: Tail::Stream(receiver),
-                }),
-                Some((body, sender)),
-            )
-        }
-    };
-    object.push(Departure::Reply(
-        replier,
-        Ok(Reply::Fetch(Response::from_parts(parts, body))),
-    ));
-    if let Some((body, sender)) = rest {
-        let pump = pump(Rc::clone(object), body, sender);
-        object.spawn_later(object.worker.next_token(), Box::pin(pump));
+    if let Some(tail) = end {
+        return Ok(whole(ready, tail));
     }
+    object.may_spawn()?;
+    // One more than frames may wait: the room for how it ends.
+    let (sender, receiver) = mpsc::channel(BODY_CHANNEL_FRAMES + 1);
+    // It starts after the turn, so its frames follow the message that the turn sends.
+    let pump = pump(Rc::clone(object), body, sender);
+    object.spawn_later(object.worker.next_token(), Box::pin(pump));
+    let tail = Tail::Stream(receiver);
+    Ok(Body::new(GatedBody { ready, tail }))
 }
 
 /// Takes the frames that are ready now, and how the body ends if that is known already.
@@ -92,18 +88,37 @@ fn whole(mut ready: VecDeque<Frame<Bytes>>, tail: Tail) -> Body {
                 .and_then(|frame| frame.into_data().ok())
                 .unwrap_or_default(),
         ),
-        _ => Body::new(ReplyBody { ready, tail }),
+        _ => Body::new(GatedBody { ready, tail }),
     }
 }
 
-/// Polls the rest of a body, frame by frame, as fast as the caller takes them.
+/// Polls the rest of a body, frame by frame, as fast as the reader takes them.
 async fn pump(
     object: Rc<Object>,
     mut body: Body,
     sender: mpsc::Sender<Released<BodyMessage>>,
 ) -> Result<()> {
-    // An error of the channel means that the caller is gone.
-    while let Ok(permit) = sender.clone().reserve_owned().await {
+    // An error of the channel means that the reader is gone.
+    let Ok(last) = sender.clone().reserve_owned().await else {
+        return Ok(());
+    };
+    loop {
+        let permit = match sender.clone().try_reserve_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                let clock = object.worker.env.clock();
+                tokio::select! {
+                    permit = sender.clone().reserve_owned() => match permit {
+                        Ok(permit) => permit,
+                        Err(_) => break,
+                    },
+                    () = clock.sleep_until(clock.now() + BODY_STALL_LIMIT) => {
+                        object.push(Departure::Body(last, BodyMessage::Failed(stalled())));
+                        break;
+                    }
+                }
+            }
+        };
         let frame = tokio::select! {
             frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)) => frame,
             () = sender.closed() => break,
@@ -121,8 +136,18 @@ async fn pump(
     Ok(())
 }
 
-/// What the caller reads.
-struct ReplyBody {
+fn stalled() -> Error {
+    Error::with_kind(
+        ErrorKind::Timeout,
+        format!(
+            "the body was given up: its reader took nothing for {} s",
+            BODY_STALL_LIMIT.as_secs()
+        ),
+    )
+}
+
+/// What the reader reads.
+struct GatedBody {
     ready: VecDeque<Frame<Bytes>>,
     tail: Tail,
 }
@@ -133,7 +158,7 @@ enum Tail {
     Stream(mpsc::Receiver<Released<BodyMessage>>),
 }
 
-impl HttpBody for ReplyBody {
+impl HttpBody for GatedBody {
     type Data = Bytes;
     type Error = Error;
 
@@ -150,7 +175,7 @@ impl HttpBody for ReplyBody {
                 Poll::Ready(Some(message)) => message.into_inner(),
                 Poll::Ready(None) => BodyMessage::Failed(Error::with_kind(
                     ErrorKind::Reset,
-                    "the object was reset before its response body was complete",
+                    "the object was reset before the body that it sent was complete",
                 )),
             },
             Tail::End => return Poll::Ready(None),

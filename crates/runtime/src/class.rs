@@ -140,9 +140,9 @@ pub struct ClassOptions {
     pub idle_timeout: Duration,
     /// A handler that has not finished after this time resets its object.
     pub event_timeout: Duration,
-    /// Events that may wait at one object's closed gate.
+    /// Events that may wait at one object's closed gate; at least 1.
     pub max_queued: usize,
-    /// Handlers of one object that may be suspended at an `await` at once.
+    /// Handlers of one object that may be suspended at an `await` at once; at least 1.
     pub max_running: usize,
 }
 

@@ -11,14 +11,18 @@ thread_local! {
     static CURRENT: RefCell<Option<Rc<Object>>> = const { RefCell::new(None) };
 }
 
-/// Calls `f` with the object whose code runs now.
-pub(crate) fn with<R>(f: impl FnOnce(Option<&Rc<Object>>) -> R) -> R {
-    CURRENT.with_borrow(|current| f(current.as_ref()))
+/// The object whose code runs now.
+pub(crate) fn current() -> Option<Rc<Object>> {
+    CURRENT.with_borrow(Option::clone)
 }
 
 /// True if this object's code runs now.
 pub(crate) fn is_current(object: &Object) -> bool {
-    with(|current| current.is_some_and(|current| std::ptr::eq(&raw const **current, object)))
+    CURRENT.with_borrow(|current| {
+        current
+            .as_ref()
+            .is_some_and(|current| std::ptr::eq(&raw const **current, object))
+    })
 }
 
 /// The object is current until the guard is dropped.

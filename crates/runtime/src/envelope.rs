@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };
 
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -65,9 +65,8 @@ impl Mailbox {
 
     /// Hands an event to the worker, or gives back the way to tell why not.
     pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Replier, Error)> {
-        if self.outstanding() > MAX_QUEUED_PER_WORKER {
-            self.counters.overloaded.add();
-            return Err((envelope.replier, Error::overloaded_object()));
+        if let Err(error) = self.admit() {
+            return Err((envelope.replier, error));
         }
         self.channel
             .send(Message::Event(envelope))
@@ -75,6 +74,15 @@ impl Mailbox {
                 Message::Event(envelope) => (envelope.replier, Error::stopping()),
                 Message::Stop => unreachable!("an event was sent"),
             })
+    }
+
+    /// Refuses an event, whose ticket exists already, that is one too many for the worker.
+    pub(crate) fn admit(&self) -> Result<()> {
+        if self.outstanding() > MAX_QUEUED_PER_WORKER {
+            self.counters.overloaded.add();
+            return Err(Error::overloaded_object());
+        }
+        Ok(())
     }
 
     /// Tells the worker to end; it may have ended already.
@@ -124,10 +132,13 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.0.outstanding.fetch_sub(1, Ordering::AcqRel) == 1
-            && self.0.drain.wanted.load(Ordering::Acquire)
-        {
-            self.0.drain.nothing_owed.notify_one();
+        if self.0.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Without it `wanted` may be read before the count is seen to be zero, and the node that stops
+            // waits for news that nobody sends. Pairs with the one in `Router::enter`.
+            fence(Ordering::SeqCst);
+            if self.0.drain.wanted.load(Ordering::Acquire) {
+                self.0.drain.nothing_owed.notify_one();
+            }
         }
     }
 }

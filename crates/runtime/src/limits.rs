@@ -15,6 +15,10 @@ pub const MAX_QUEUED_PER_OBJECT: usize = 1_024;
 /// the object's queue. Bounds memory when a handler waits for a slow service.
 pub const MAX_RUNNING_PER_OBJECT: usize = 4_096;
 
+/// Tasks of one object beside its handlers: `wait_until`, `block_concurrency_while` and streamed bodies. Bounds
+/// memory as the limit on handlers does.
+pub const MAX_BACKGROUND_PER_OBJECT: usize = 4_096;
+
 /// Events sent to one worker and not answered yet, beyond which callers are told that it is overloaded.
 /// At 1 KiB an event this is 64 MiB a worker.
 pub const MAX_QUEUED_PER_WORKER: usize = 65_536;
@@ -38,11 +42,15 @@ pub const STUCK_POLL: Duration = Duration::from_secs(5);
 /// How often the watchdog looks at the workers.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A response body that is ready at once is sent in one piece up to this size; a longer one is streamed.
+/// A body that is ready at once is sent in one piece up to this size; a longer one is streamed.
 pub const MAX_BUFFERED_BODY: usize = 1 << 20;
 
-/// Frames of a streamed response body between the object and a slow reader.
+/// Frames of a streamed body between the object and a slow reader.
 pub const BODY_CHANNEL_FRAMES: usize = 16;
+
+/// A reader that takes nothing of a streamed body for this time, while frames wait for it, is given up (the
+/// usual time limit of HTTP proxies between two reads).
+pub const BODY_STALL_LIMIT: Duration = Duration::from_mins(1);
 
 /// Events that a worker takes from its channel before it lets suspended handlers run.
 pub const WORKER_BATCH: usize = 64;
@@ -53,6 +61,7 @@ pub const MAX_WORKERS: usize = 1_024;
 const _: () = {
     assert!(MAX_QUEUED_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(MAX_RUNNING_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
+    assert!(MAX_BACKGROUND_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(WATCHDOG_INTERVAL.as_secs() < STUCK_POLL.as_secs());
     assert!(BLOCK_CONCURRENCY_LIMIT.as_secs() < EVENT_TIMEOUT.as_secs());
 };

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicU8, Ordering, fence},
 };
 
 use abide_storage::{Progress, Store};
@@ -32,6 +32,7 @@ pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) drain: Arc<Drain>,
+    /// The log has failed, or a thread of the node has ended too early.
     pub(crate) failed: watch::Sender<bool>,
     pub(crate) stopped: Notify,
     phase: AtomicU8,
@@ -72,19 +73,21 @@ impl Router {
         &self.workers[id.worker(self.workers.len())]
     }
 
-    /// Sends an event: at once from outside, through the output gate from inside an object.
+    /// Sends an event: at once from outside, through the output gate from inside an object. Either way a worker
+    /// that has too much to do is told of at once, so that the gate cannot hold more than workers may.
     pub(crate) fn send(&self, worker: &Mailbox, envelope: Envelope) -> Result<()> {
         if self.store.failed() {
             return Err(Error::log_failed());
         }
-        context::with(|current| match current {
+        match context::current() {
             Some(object) => {
+                worker.admit()?;
                 object.push(Departure::Call(envelope));
                 Ok(())
             }
             None if self.phase() != Phase::Running => Err(Error::stopping()),
             None => worker.post(envelope).map_err(|(_, error)| error),
-        })
+        }
     }
 
     /// True if every event has been answered, as far as one look at each worker can tell.
@@ -103,6 +106,9 @@ impl Router {
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.drain.wanted.store(true, Ordering::Release);
+        // Pairs with the one in `Ticket::drop`: either the last ticket sees that it has to tell, or whoever
+        // looks after this sees that nothing is owed.
+        fence(Ordering::SeqCst);
         if phase == Phase::Stopped {
             self.workers.iter().for_each(|worker| worker.stop());
             self.stopped.notify_waiters();

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Call, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request, Response, Result,
+    body, context,
     envelope::{Envelope, Replier},
     namespace::Binding,
     router::Router,
@@ -52,11 +53,26 @@ impl AnyStub {
     }
 
     /// Sends an HTTP request to the object. Its URI reaches the object as it is.
+    ///
+    /// Inside an object the request's body passes the output gate like everything else: what is ready goes with
+    /// the request, the rest is sent by a background task of the calling object, each frame once what was
+    /// written before it is durable.
     pub fn fetch(&self, request: Request) -> Call<Response> {
-        self.send(Event::Fetch(Box::new(request)), |reply| match reply {
+        let decode: fn(Reply) -> Result<Response> = |reply| match reply {
             Reply::Fetch(response) => Ok(response),
             Reply::Rpc(_) => Err(wrong_reply()),
-        })
+        };
+        let request = match context::current() {
+            None => request,
+            Some(caller) => {
+                let (parts, body) = request.into_parts();
+                match body::gated(&caller, body) {
+                    Ok(body) => Request::from_parts(parts, body),
+                    Err(error) => return Call::failed(error, decode),
+                }
+            }
+        };
+        self.send(Event::Fetch(Box::new(request)), decode)
     }
 
     /// Calls a method by name; `args` is a tuple.
@@ -147,7 +163,7 @@ impl<T: ObjectClass> Stub<T> {
         self.remote.stub().name()
     }
 
-    /// Sends an HTTP request to the object. Its URI reaches the object as it is.
+    /// Sends an HTTP request to the object, as [`AnyStub::fetch`] does.
     pub fn fetch(&self, request: Request) -> Call<Response> {
         self.remote.stub().fetch(request)
     }

@@ -1,7 +1,7 @@
 //! A suspended piece of an object's work, as a task of the worker's executor.
 //!
 //! However it is woken, it runs only if the object is alive and its input gate lets it; otherwise it parks, or
-//! ends with the reason for which the object is gone.
+//! ends with the reason for which the object is gone. Work that does not end in a turn is discarded by its object.
 
 use std::{
     future::Future,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    LocalFuture, Reply, Result,
+    Error, LocalFuture, Reply, Result,
     envelope::{Replier, Ticket},
     gate::Token,
     object::{Object, Turn},
@@ -73,6 +73,28 @@ impl Task {
     }
 }
 
+impl Task {
+    /// Ends the work for a reason that whoever waits for it learns.
+    fn give_up(&mut self, error: Error) {
+        match self.work.take() {
+            Some(Work::Event { future, replier }) => {
+                self.object.discard(future);
+                self.object.answer_broken(replier, error);
+            }
+            inner => self.object.discard(inner),
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // A worker that ends drops tasks that wait.
+        if let Some(work) = self.work.take() {
+            self.object.discard(work);
+        }
+    }
+}
+
 enum Step {
     Answer(Result<Reply>),
     End(Result<()>),
@@ -85,10 +107,7 @@ impl Future for Task {
         let task = &mut *self;
         let (object, token) = (Rc::clone(&task.object), task.token);
         if let Some(fate) = object.fate() {
-            if let Some(Work::Event { future, replier }) = task.work.take() {
-                drop(future);
-                object.answer_broken(replier, fate);
-            }
+            task.give_up(fate);
             return Poll::Ready(());
         }
         if !object.may_run(token) {
@@ -106,9 +125,7 @@ impl Future for Task {
                 Poll::Ready(())
             }
             Turn::Broken(error) => {
-                if let Some(Work::Event { replier, .. }) = task.work.take() {
-                    object.answer_broken(replier, error);
-                }
+                task.give_up(error);
                 Poll::Ready(())
             }
         }

@@ -91,7 +91,15 @@ impl Worker {
                     Message::Stop => return self.end(),
                 }
             }
-            // However fast events come, suspended handlers get their turn.
+            // However fast events come, what is due is done, and suspended handlers get their turn.
+            if self
+                .timers
+                .borrow()
+                .next()
+                .is_some_and(|at| at <= self.now())
+            {
+                self.look_after();
+            }
             if since_yield >= WORKER_BATCH {
                 since_yield = 0;
                 tokio::task::yield_now().await;

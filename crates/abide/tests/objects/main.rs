@@ -4,6 +4,7 @@
 
 mod atomicity;
 mod calls;
+mod destructors;
 mod input_gate;
 mod life;
 mod output_gate;

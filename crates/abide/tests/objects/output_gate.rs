@@ -22,11 +22,22 @@ impl DurableObject for Writer {
         })
     }
 
-    /// `/whole` writes and answers; `/stream` answers, then writes, then sends the body's second half.
+    /// `/whole` writes and answers; `/listen` notes the frames of its request; `/endless` answers without end;
+    /// `/stream` answers, then writes, then sends the body's second half; `/forward` sends the same to another.
     async fn fetch(&self, request: Request) -> Result<Response> {
         if request.uri().path() == "/whole" {
             self.state.storage().put("key", "fetch")?;
             return Ok(Response::new(Body::from("written")));
+        }
+        if request.uri().path() == "/listen" {
+            let mut body = request.into_body();
+            while let Some(frame) = body.frame().await {
+                self.signals.note(format!("{:?}", frame?.into_data()));
+            }
+            return Ok(Response::new(Body::empty()));
+        }
+        if request.uri().path() == "/endless" {
+            return Ok(Response::new(Body::new(Endless)));
         }
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let (storage, signals) = (self.state.storage().clone(), self.signals.clone());
@@ -36,7 +47,13 @@ impl DurableObject for Writer {
             storage.put("key", "stream").unwrap();
             let _ = sender.send("second");
         })?;
-        Ok(Response::new(Body::new(Lines(receiver))))
+        let body = Body::new(Lines(receiver));
+        if request.uri().path() == "/forward" {
+            let listener = self.state.env().object::<Self>().get_by_name("listener");
+            let request = Request::builder().uri("/listen").body(body)?;
+            return listener.fetch(request).await;
+        }
+        Ok(Response::new(body))
     }
 }
 
@@ -54,6 +71,22 @@ impl http_body::Body for Lines {
         self.0
             .poll_recv(cx)
             .map(|line| line.map(|line| Ok(http_body::Frame::data(Bytes::from(line)))))
+    }
+}
+
+/// A body that is always ready and never ends.
+struct Endless;
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        let frame = http_body::Frame::data(Bytes::from(vec![0; 1 << 16]));
+        std::task::Poll::Ready(Some(Ok(frame)))
     }
 }
 
@@ -225,6 +258,52 @@ fn each_frame_of_a_streamed_body_waits_for_the_writes_before_it() {
 
         world.disk.release_syncs();
         assert_eq!(body.collect().await.unwrap().to_bytes(), "second");
+    });
+}
+
+#[test]
+fn each_frame_of_a_body_that_an_object_sends_waits_for_the_writes_before_it() {
+    run(async {
+        let world = world();
+        let call = writer(&world, "a").fetch(request("/forward"));
+        let first = r#"Ok(b"first")"#;
+        world.until(|_| world.signals.notes() == [first]).await;
+
+        world.disk.hold_syncs();
+        world.signals.give("go on");
+        world.until(|node| node.stats().held >= 1).await;
+        world.fence().await;
+        assert_eq!(world.signals.notes(), [first]);
+
+        world.disk.release_syncs();
+        call.await.unwrap();
+        assert_eq!(world.signals.notes(), [first, r#"Ok(b"second")"#]);
+    });
+}
+
+#[test]
+fn a_reader_that_stalls_is_given_up_and_told() {
+    run(async {
+        let world = world();
+        let response = writer(&world, "a").fetch(request("/endless")).await;
+        let mut body = response.unwrap().into_body();
+        world.fence().await;
+        world.clock.advance(abide::limits::BODY_STALL_LIMIT / 2);
+        world.fence().await;
+        // It may still go on: this would hang if the body had been given up.
+        world.until(|node| node.stats().outstanding == 1).await;
+        world.clock.advance(abide::limits::BODY_STALL_LIMIT / 2);
+        world.until(|node| node.stats().outstanding == 0).await;
+        let error = loop {
+            if let Err(error) = body.frame().await.unwrap() {
+                break error;
+            }
+        };
+        assert!(
+            error.to_string().contains("took nothing for 60 s"),
+            "{error}"
+        );
+        assert!(body.frame().await.is_none());
     });
 }
 

@@ -37,6 +37,28 @@ impl Slow {
     }
 
     pub async fn quick(&self) {}
+
+    /// Makes so many calls in one poll; returns how many were refused as overloaded.
+    pub async fn flood(&self, count: usize) -> usize {
+        let other = self.state.env().object::<Self>().get_by_name("flooded");
+        let calls: Vec<_> = (0..count).map(|_| other.quick()).collect();
+        let mut refused = 0;
+        for call in calls {
+            refused += usize::from(call.await.is_err_and(|error| error.overloaded()));
+        }
+        refused
+    }
+
+    /// Starts background work until there is too much; returns how much was taken.
+    pub async fn work_for_ever(&self) -> Result<(usize, Error)> {
+        let mut taken = 0;
+        loop {
+            match self.state.wait_until(std::future::pending()) {
+                Ok(()) => taken += 1,
+                Err(error) => return Ok((taken, error)),
+            }
+        }
+    }
 }
 
 #[test]
@@ -96,4 +118,54 @@ fn an_object_with_too_many_suspended_handlers_lets_further_events_wait() {
         world.signals.give("go");
         third.await.unwrap();
     });
+}
+
+#[test]
+fn calls_of_an_object_beyond_the_bound_of_a_worker_fail_at_once() {
+    run(async {
+        let world = World::new(|node| node.class::<Slow>("SLOW", ClassOptions::default()));
+        let slow = world.env().object::<Slow>().get_by_name("slow");
+        // The handler that calls counts too.
+        let room = abide::limits::MAX_QUEUED_PER_WORKER - 1;
+        assert_eq!(slow.flood(room + 10).await.unwrap(), 10);
+        assert_eq!(slow.flood(10).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn an_object_has_so_many_background_tasks_and_no_more_and_its_handlers_go_on() {
+    run(async {
+        let options = ClassOptions {
+            max_running: 1,
+            ..ClassOptions::default()
+        };
+        let world = World::new(|node| node.class::<Slow>("SLOW", options));
+        let slow = world.env().object::<Slow>().get_by_name("slow");
+        let (taken, error) = slow.work_for_ever().await.unwrap().unwrap();
+        assert_eq!(taken, abide::limits::MAX_BACKGROUND_PER_OBJECT);
+        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        slow.quick().await.unwrap();
+    });
+}
+
+#[test]
+fn bounds_of_nothing_are_refused() {
+    let start = |options| {
+        let store = abide::Store::open(
+            std::sync::Arc::new(abide::SimDisk::new()),
+            std::path::Path::new("/data"),
+            abide::StoreOptions::small(),
+        );
+        abide::Node::builder(store.unwrap())
+            .class::<Slow>("SLOW", options)
+            .start()
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+    };
+    let no_handlers = start(ClassOptions {
+        max_running: 0,
+        ..ClassOptions::default()
+    });
+    assert!(no_handlers.contains("`SLOW` has max_running = 0"));
 }

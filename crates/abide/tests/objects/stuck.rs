@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use abide::{ErrorKind, SimDisk, prelude::*};
+use abide::{
+    ErrorKind, SimDisk,
+    clock::{Clock, Sleep, TestClock},
+    prelude::*,
+};
 
 use crate::support::{Signals, World, run, signals};
 
@@ -17,6 +21,7 @@ struct Stop(AtomicBool);
 
 #[durable_object]
 struct Endless {
+    env: Env,
     signals: Signals,
     stop: Arc<Stop>,
 }
@@ -26,6 +31,7 @@ impl DurableObject for Endless {
         Ok(Self {
             signals: signals(&env),
             stop: env.require()?,
+            env,
         })
     }
 }
@@ -41,6 +47,13 @@ impl Endless {
         self.signals.give("spinning");
         while !self.stop.0.load(Ordering::Relaxed) {
             std::thread::yield_now();
+        }
+    }
+
+    /// Keeps its worker's channel from ever being empty.
+    pub async fn go_round(&self, name: String) {
+        if !self.stop.0.load(Ordering::Relaxed) {
+            drop(self.env.object::<Self>().get_by_name(&name).go_round(name));
         }
     }
 
@@ -165,5 +178,71 @@ fn a_blocked_worker_refuses_events_beyond_its_bound() {
             call.await.unwrap();
         }
         endless.quick().await.unwrap();
+    });
+}
+
+#[test]
+fn a_time_limit_holds_though_events_never_cease() {
+    run(async {
+        let world = world(1);
+        let namespace = world.env().object::<Endless>();
+        let call = namespace.get_by_name("a").wait_for_ever();
+        world.signals.wait("waiting").await;
+        let busy = namespace.get_by_name("busy");
+        busy.go_round("busy".to_owned()).await.unwrap();
+        world.clock.advance(Duration::from_mins(5));
+        assert_eq!(call.await.unwrap_err().kind(), ErrorKind::Timeout);
+        world
+            .env()
+            .require::<Stop>()
+            .unwrap()
+            .0
+            .store(true, Ordering::Relaxed);
+    });
+}
+
+/// A clock that breaks the thread of a worker when it is told to.
+struct BrokenClock(TestClock, Arc<AtomicBool>);
+
+impl Clock for BrokenClock {
+    fn now(&self) -> Duration {
+        let thread = std::thread::current();
+        let is_worker = thread
+            .name()
+            .is_some_and(|name| name.starts_with("abide-worker"));
+        assert!(
+            !(is_worker && self.1.load(Ordering::Relaxed)),
+            "the clock is broken"
+        );
+        self.0.now()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.0.unix_millis()
+    }
+
+    fn sleep_until(&self, deadline: Duration) -> Sleep {
+        self.0.sleep_until(deadline)
+    }
+}
+
+#[test]
+fn a_node_that_has_lost_a_worker_has_failed() {
+    run(async {
+        let broken = Arc::new(AtomicBool::new(false));
+        let clock = Arc::new(BrokenClock(TestClock::new(), Arc::clone(&broken)));
+        let world = World::on(SimDisk::new(), 2, |node| {
+            node.class::<Endless>("ENDLESS", ClassOptions::default())
+                .with(Stop::default())
+                .clock(clock)
+        });
+        let endless = world.env().object::<Endless>().get_by_name("a");
+        endless.quick().await.unwrap();
+        assert!(!world.node.failed());
+        broken.store(true, Ordering::Relaxed);
+        endless.quick().await.unwrap_err();
+        world.node.wait_failed().await;
+        assert!(world.node.failed());
+        world.node.shutdown(Duration::ZERO).await.unwrap();
     });
 }

@@ -15,7 +15,7 @@ use std::{
     fmt,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering, fence},
     },
 };
 
@@ -66,7 +66,7 @@ pub(crate) enum Departure {
     Reply(Replier, Result<Reply>),
     /// A call to another object.
     Call(Envelope),
-    /// A piece of a streamed response body.
+    /// A piece of a streamed body.
     Body(FramePermit, BodyMessage),
     /// Nothing but the news that everything before it is durable.
     Synced(oneshot::Sender<Released<()>>),
@@ -151,6 +151,9 @@ impl Lane {
         }
         last_held.set(last_held.get().max(lsn));
         // The log may have moved between the check and the insertion; its writer will not come back for us.
+        // We write the count and read the position, the writer writes the position and reads the count: with
+        // a fence on each side at least one of the two sees what the other wrote.
+        fence(Ordering::SeqCst);
         let durable = store.durable();
         if lsn <= durable {
             self.release_through(durable);
@@ -161,6 +164,8 @@ impl Lane {
 
     /// Everything up to `durable` may leave.
     pub(crate) fn release_through(&self, durable: Lsn) {
+        // Pairs with the one in `depart`.
+        fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) > 0 {
             let _order = self
                 .releasing

@@ -24,7 +24,7 @@ use crate::{
     limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
     random::{Randomness, SystemRandomness},
-    router::Router,
+    router::{Phase, Router},
     watchdog,
     worker::Worker,
 };
@@ -159,12 +159,14 @@ impl NodeBuilder {
                 node.env().clone(),
                 Arc::clone(&bindings),
             );
-            threads.push(spawn(format!("abide-worker-{index}"), move || {
+            let alarm = Alarm(Arc::clone(&node.0.router));
+            threads.push(spawn(format!("abide-worker-{index}"), alarm, move || {
                 Worker::new(mailbox, store, env, bindings).run(channel)
             })?);
         }
         let router = Arc::clone(&node.0.router);
-        threads.push(spawn("abide-watchdog".to_owned(), move || {
+        let alarm = Alarm(Arc::clone(&router));
+        threads.push(spawn("abide-watchdog".to_owned(), alarm, move || {
             watchdog::watch(router, bindings)
         })?);
         *node
@@ -208,6 +210,12 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
                 "binding `{name}` is no name: use letters, digits, `_` and `-`"
             )));
         }
+        // A queue of none is a choice; with no handler running nothing would ever be answered.
+        if options.max_running == 0 {
+            return Err(refused(format!(
+                "binding `{name}` has max_running = 0 in its ClassOptions: it must be at least 1"
+            )));
+        }
         if !names.insert(name.clone()) {
             return Err(refused(format!(
                 "binding `{name}` is registered twice: each class needs a name of its own"
@@ -248,13 +256,30 @@ fn refused(message: String) -> Error {
     Error::with_kind(ErrorKind::Input, message)
 }
 
+/// Fails the node when it is dropped before the node stops: a thread that ends then has panicked, or never began.
+struct Alarm(Arc<Router>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if self.0.phase() != Phase::Stopped {
+            tracing::error!(
+                thread = thread::current().name(),
+                "a thread of the node has ended too early, so the node has failed"
+            );
+            self.0.failed.send_replace(true);
+        }
+    }
+}
+
 /// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
 fn spawn<F: Future<Output = ()> + 'static>(
     name: String,
+    alarm: Alarm,
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<Worked> {
     let (end, ended) = oneshot::channel();
     let thread = thread::Builder::new().name(name).spawn(move || {
+        let _alarm = alarm;
         match Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())

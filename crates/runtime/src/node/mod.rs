@@ -75,12 +75,13 @@ impl Node {
             .count()
     }
 
-    /// True once the log has failed: nothing can become durable any more, and the process must restart.
+    /// True once the log has failed, so that nothing can become durable any more, or a thread of the node has
+    /// panicked, so that part of the objects is served by nobody. The process must restart.
     pub fn failed(&self) -> bool {
         *self.0.router.failed.borrow()
     }
 
-    /// Ends when the log has failed.
+    /// Ends when the node has [`failed`](Self::failed).
     pub async fn wait_failed(&self) {
         // The sender lives as long as the node.
         let _ = self

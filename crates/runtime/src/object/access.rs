@@ -21,7 +21,7 @@ use crate::{
 impl Object {
     /// Closes the gate for everybody but a new task that runs `future`.
     pub(crate) fn block(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
-        self.must_be_current()?;
+        self.may_spawn()?;
         let token = self.worker.next_token();
         self.gate.borrow_mut().close(token, self.turn_of.get());
         self.worker.arm(
@@ -103,7 +103,7 @@ impl Object {
     }
 
     pub(super) fn must_be_current(&self) -> Result<()> {
-        if context::is_current(self) {
+        if context::is_current(self) && self.is_alive() && !self.discarding.get() {
             Ok(())
         } else {
             Err(self.absent())

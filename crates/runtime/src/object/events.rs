@@ -23,6 +23,7 @@ impl Object {
         if queue.len() >= self.binding.options.max_queued {
             self.worker.mailbox.counters.overloaded.add();
             drop(queue);
+            self.discard(event);
             return refuse(replier, Error::overloaded_object());
         }
         queue.push_back((event, replier));
@@ -40,8 +41,7 @@ impl Object {
     }
 
     pub(super) fn may_start(&self) -> bool {
-        self.gate.borrow().is_open()
-            && self.running.borrow().len() < self.binding.options.max_running
+        self.gate.borrow().is_open() && self.handlers.get() < self.binding.options.max_running
     }
 
     /// Begins a handler and polls it once, right here: most handlers never wait, and need no task then.
@@ -88,7 +88,13 @@ impl Object {
             (Turn::Pending, Some(replier), Some(future)) => {
                 self.spawn(token, Work::Event { future, replier });
             }
-            (Turn::Broken(error), Some(replier), _) => self.answer_broken(replier, error),
+            (Turn::Broken(error), replier, suspended) => {
+                self.discard(suspended);
+                self.discard(event);
+                if let Some(replier) = replier {
+                    self.answer_broken(replier, error);
+                }
+            }
             _ => {}
         }
     }

@@ -11,6 +11,8 @@
 //! - **Events start in the order in which they arrive**, and not while the input gate is closed.
 //! - **A reset ends an incarnation.** Database and instance are dropped at once; whatever runs or waits
 //!   answers with the reason; the next event makes a new incarnation from what is stored.
+//! - **Destructors are the object's code too.** Outside a turn, values of the user's are dropped only by
+//!   [`Object::discard`]: what they send then is not sent, and if they panic nobody else is harmed.
 //!
 //! An object never leaves its thread. While its code runs nothing is borrowed but the database
 //! and the instance, both shared.
@@ -78,6 +80,8 @@ pub(crate) struct Object {
     gate: RefCell<InputGate>,
     queue: RefCell<VecDeque<(Event, Replier)>>,
     running: RefCell<BTreeMap<Token, Running>>,
+    /// How many of the running tasks are handlers.
+    handlers: Cell<usize>,
     /// A task that starts waiting events is on its way.
     pump_scheduled: Cell<bool>,
 
@@ -86,6 +90,8 @@ pub(crate) struct Object {
     turns: Cell<u64>,
     /// What the current turn sends.
     outbox: RefCell<Vec<Departure>>,
+    /// Values of the user's are being dropped outside a turn.
+    discarding: Cell<bool>,
     /// Tasks that the current turn made.
     spawned: RefCell<Vec<(Token, Work)>>,
     /// The current turn wrote something that the output gate waits for.
@@ -120,10 +126,12 @@ impl Object {
             gate: RefCell::default(),
             queue: RefCell::default(),
             running: RefCell::default(),
+            handlers: Cell::new(0),
             pump_scheduled: Cell::new(false),
             turn_of: Cell::new(Token(0)),
             turns: Cell::new(0),
             outbox: RefCell::default(),
+            discarding: Cell::new(false),
             spawned: RefCell::default(),
             confirmed: Cell::new(false),
             commit_lsn: Cell::new(floor),
@@ -182,7 +190,8 @@ impl Object {
         let waiting = self.queue.take();
         self.end(reason.clone());
         let not_begun = reason.into_retryable();
-        for (_, replier) in waiting {
+        for (event, replier) in waiting {
+            self.discard(event);
             self.answer_broken(replier, not_begun.clone());
         }
         wakers.into_iter().for_each(Waker::wake);
@@ -257,18 +266,37 @@ impl Object {
         *self.fate.borrow_mut() = Some(fate);
         self.worker.forget(self, self.commit_lsn.get());
         self.gate.borrow_mut().clear();
-        self.outbox.take();
-        let spawned = self.spawned.take();
         let db = self.db.take();
         if let Some(db) = &db {
             db.rollback();
             self.worker.mailbox.counters.resident.subtract();
         }
         drop(db);
+        // Taken out first: a destructor may look at the object.
+        let (outbox, spawned) = (self.outbox.take(), self.spawned.take());
         let instance = self.instance.take();
-        // Destructors are the user's code too.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop((instance, spawned)))) {
+        // One by one: a second panic while the first unwinds would end the process.
+        for sent in outbox {
+            self.discard(sent);
+        }
+        for task in spawned {
+            self.discard(task);
+        }
+        self.discard(instance);
+    }
+
+    /// Drops a value of the user's outside a turn. Its destructor runs as code of the object, whose calls
+    /// fail because no commit follows, and its panic ends here.
+    pub(crate) fn discard<T>(self: &Rc<Self>, value: T) {
+        let nested = self.discarding.replace(true);
+        let entered = context::enter(self);
+        let outcome = catch_unwind(AssertUnwindSafe(|| drop(value)));
+        drop(entered);
+        self.discarding.set(nested);
+        if let Err(panic) = outcome {
             self.panicked(&*panic);
+            // Its own destructor might panic again, and so on; a leak is the lesser evil.
+            std::mem::forget(panic);
         }
     }
 }

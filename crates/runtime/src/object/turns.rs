@@ -15,6 +15,7 @@ use crate::{
     Error, ErrorKind, LocalFuture, Result, context,
     envelope::Ticket,
     gate::{Departure, Token},
+    limits::MAX_BACKGROUND_PER_OBJECT,
     task::{Task, Work},
 };
 
@@ -41,7 +42,11 @@ impl Object {
 
         let ended = match outcome {
             Ok(ended) => ended,
-            Err(panic) => Err(self.panicked(&*panic)),
+            Err(panic) => {
+                let error = self.panicked(&*panic);
+                self.discard(panic);
+                Err(error)
+            }
         };
         let ended = match self.doom.take() {
             Some(reason) => Err(reason),
@@ -67,12 +72,16 @@ impl Object {
     }
 
     pub(super) fn commit(&self) -> Result<()> {
-        if let Some(db) = &*self.db.borrow()
-            && let Some(lsn) = db.commit()?
-        {
-            self.commit_lsn.set(lsn);
-            if self.confirmed.get() {
-                self.gate_lsn.set(lsn);
+        if let Some(db) = &*self.db.borrow() {
+            // After an error the next incarnation's gate starts at what is committed.
+            let committed = db
+                .commit()
+                .inspect_err(|_| self.commit_lsn.set(db.newest()))?;
+            if let Some(lsn) = committed {
+                self.commit_lsn.set(lsn);
+                if self.confirmed.get() {
+                    self.gate_lsn.set(lsn);
+                }
             }
         }
         self.confirmed.set(false);
@@ -102,9 +111,20 @@ impl Object {
             .depart(&self.worker.store, lsn, &self.last_held, departure);
     }
 
-    /// Adds to what the current turn sends.
+    /// Adds to what the current turn sends. Outside a turn, which only a destructor can be, it fails: there
+    /// is no commit that it could follow.
     pub(crate) fn push(&self, departure: Departure) {
-        self.outbox.borrow_mut().push(departure);
+        let refusal = match self.fate() {
+            None if self.discarding.get() => Some(Error::with_kind(
+                ErrorKind::Reset,
+                "a destructor that runs outside the object's handlers cannot call anybody",
+            )),
+            fate => fate,
+        };
+        match refusal {
+            Some(error) => self.depart(departure.into_failed(error)),
+            None => self.outbox.borrow_mut().push(departure),
+        }
     }
 
     /// The turn must not take effect: nothing of it is kept or sent, and the object is reset.
@@ -137,6 +157,7 @@ impl Object {
             Work::Inner { .. } => None,
         };
         if let Some(deadline) = deadline {
+            self.handlers.set(self.handlers.get() + 1);
             self.check_by(deadline);
         }
         self.running.borrow_mut().insert(
@@ -164,7 +185,10 @@ impl Object {
 
     /// The task is done.
     pub(crate) fn finished(self: &Rc<Self>, token: Token) {
-        self.running.borrow_mut().remove(&token);
+        let done = self.running.borrow_mut().remove(&token);
+        if done.is_some_and(|done| done.deadline.is_some()) {
+            self.handlers.set(self.handlers.get() - 1);
+        }
         if !self.queue.borrow().is_empty() && self.may_start() && !self.pump_scheduled.replace(true)
         {
             // A task of its own: it comes after the parked tasks that the gate has just woken.
@@ -185,8 +209,24 @@ impl Object {
         ));
     }
 
-    pub(crate) fn wait_until(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
+    /// Refuses a task of the object's own that would be one too many.
+    pub(crate) fn may_spawn(&self) -> Result<()> {
         self.must_be_current()?;
+        let running = self.running.borrow().len() - self.handlers.get();
+        if running + self.spawned.borrow().len() < MAX_BACKGROUND_PER_OBJECT {
+            return Ok(());
+        }
+        Err(Error::with_kind(
+            ErrorKind::Limit,
+            format!(
+                "an object may have {MAX_BACKGROUND_PER_OBJECT} background tasks and streamed bodies at a time: \
+                 let some finish before you start more"
+            ),
+        ))
+    }
+
+    pub(crate) fn wait_until(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
+        self.may_spawn()?;
         self.spawn_later(self.worker.next_token(), future);
         Ok(())
     }
