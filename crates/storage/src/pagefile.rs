@@ -39,6 +39,8 @@ struct Encoding {
     transaction: Transaction,
     /// The pages in the transaction, and whether each is a full image.
     written: Vec<(u32, bool)>,
+    /// The staged pages in order, kept for its room.
+    numbers: Vec<u32>,
 }
 
 impl PageFile {
@@ -168,7 +170,7 @@ impl PageFile {
             }
             match staged.get_mut(&page_no).and_then(Arc::get_mut) {
                 Some(page) => *page = *chunk,
-                None => drop(staged.insert(page_no, Arc::new(*chunk))),
+                None => drop(staged.insert(page_no, spare::page(chunk))),
             }
         }
         let end = first + chunks.len() as u32 - 1;
@@ -248,14 +250,14 @@ impl PageFile {
                 Some(old) if !full => old.full_at,
                 _ => start,
             };
-            pages.overlay.insert(
-                page_no,
-                OverlayPage {
-                    image,
-                    lsn: end,
-                    full_at,
-                },
-            );
+            let page = OverlayPage {
+                image,
+                lsn: end,
+                full_at,
+            };
+            if let Some(old) = pages.overlay.insert(page_no, page) {
+                spare::keep(old.image);
+            }
         }
         pages.resize(size);
         pages.commit = pages.commit.next();
@@ -265,13 +267,11 @@ impl PageFile {
         staged.clear();
         // What a large transaction needed is given back.
         staged.shrink_to(MAX_KEPT_PAGES);
-        let Encoding {
-            transaction,
-            written,
-        } = &mut *encoding;
-        transaction.bytes.clear();
-        transaction.bytes.shrink_to(MAX_RECORD_PAYLOAD);
-        written.shrink_to(MAX_KEPT_PAGES);
+        encoding.transaction.bytes.clear();
+        encoding.transaction.bytes.shrink_to(MAX_RECORD_PAYLOAD);
+        encoding.written.shrink_to(MAX_KEPT_PAGES);
+        encoding.numbers.clear();
+        encoding.numbers.shrink_to(MAX_KEPT_PAGES);
         self.staged_size.set(None);
         self.committed.set(Some(end));
         Ok(())
@@ -289,19 +289,17 @@ impl PageFile {
         let Encoding {
             transaction,
             written,
+            numbers,
         } = encoding;
         transaction.bytes.clear();
         transaction.lengths.clear();
         transaction.floor = floor;
         written.clear();
-        let mut numbers: Vec<u32> = staged
-            .keys()
-            .copied()
-            .filter(|&page_no| page_no <= size)
-            .collect();
+        numbers.clear();
+        numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
         numbers.sort_unstable();
         let mut part = Part::begin(&mut transaction.bytes);
-        for page_no in numbers {
+        for &page_no in &*numbers {
             if transaction.bytes.len() - part.start >= MAX_RECORD_PAYLOAD {
                 self.finish(transaction, &part, pages, size, false);
                 part = Part::begin(&mut transaction.bytes);
@@ -376,5 +374,43 @@ impl Part {
 impl Drop for PageFile {
     fn drop(&mut self) {
         self.engine.close_object(&self.object);
+    }
+}
+
+/// Page images that a commit has replaced, kept by each thread for the next ones: an allocation of this size is slow.
+mod spare {
+    use crate::ident::Page;
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    /// The most that a thread keeps.
+    const MAX: usize = 64;
+
+    thread_local! {
+        static PAGES: RefCell<Vec<Arc<Page>>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// A page with this content.
+    pub(super) fn page(content: &Page) -> Arc<Page> {
+        let spare = PAGES.with_borrow_mut(Vec::pop);
+        match spare {
+            Some(mut page) => {
+                // Nobody else has it, so this is a copy into it.
+                *Arc::make_mut(&mut page) = *content;
+                page
+            }
+            None => Arc::new(*content),
+        }
+    }
+
+    /// Keeps a page, unless a checkpoint is still writing it.
+    pub(super) fn keep(mut page: Arc<Page>) {
+        if Arc::get_mut(&mut page).is_some() {
+            PAGES.with_borrow_mut(|pages| {
+                if pages.len() < MAX {
+                    pages.push(page);
+                }
+            });
+        }
     }
 }
