@@ -2,18 +2,19 @@
 
 mod support;
 
+use abide_harness::Server;
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
-use support::Server;
+use support::{occupant, program};
 
 const FLIGHT: &str = "/flights/BA117/2026-12-01";
 
 /// A server on an empty data directory, which ends with it.
 fn server() -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
-    (Server::start(&dir.path().join("data")), dir)
+    (program(&dir.path().join("data")).start(), dir)
 }
 
 #[tokio::test]
@@ -52,7 +53,7 @@ async fn the_same_seat_map_again_changes_nothing_and_another_is_refused() {
         .await;
     let again = client.put(FLIGHT, &map).await;
     assert_eq!(again.status, StatusCode::OK);
-    assert_eq!(again.occupant("14C"), Some("ada"));
+    assert_eq!(occupant(&again, "14C"), Some("ada"));
     let other = client
         .put(FLIGHT, &json!({ "rows": 31, "columns": "ABCDEF" }))
         .await;
@@ -87,7 +88,7 @@ async fn a_seat_goes_to_the_first_who_asks() {
         StatusCode::OK,
         "what one has already is no conflict"
     );
-    assert_eq!(client.get(FLIGHT).await.occupant("14C"), Some("ada"));
+    assert_eq!(occupant(&client.get(FLIGHT).await, "14C"), Some("ada"));
 }
 
 #[tokio::test]
@@ -115,7 +116,7 @@ async fn who_takes_another_seat_leaves_the_old_one() {
     );
     let read = client.get(FLIGHT).await;
     assert_eq!(
-        (read.occupant("1A"), read.occupant("14C")),
+        (occupant(&read, "1A"), occupant(&read, "14C")),
         (Some("ada"), None)
     );
 }
@@ -145,7 +146,7 @@ async fn who_is_refused_a_taken_seat_keeps_their_own() {
     assert_eq!(refused.code(), "seat_taken");
     let read = client.get(FLIGHT).await;
     assert_eq!(
-        (read.occupant("1A"), read.occupant("1B")),
+        (occupant(&read, "1A"), occupant(&read, "1B")),
         (Some("ada"), Some("grace"))
     );
 }
@@ -210,16 +211,16 @@ async fn flights_and_dates_do_not_touch_each_other() {
         )
         .await;
     assert_eq!(
-        client.get("/flights/ba117/2026-12-01").await.occupant("1A"),
+        occupant(&client.get("/flights/ba117/2026-12-01").await, "1A"),
         Some("ada"),
         "case does not matter"
     );
     assert_eq!(
-        client.get("/flights/BA117/2026-12-02").await.occupant("1A"),
+        occupant(&client.get("/flights/BA117/2026-12-02").await, "1A"),
         None
     );
     assert_eq!(
-        client.get("/flights/BA118/2026-12-01").await.occupant("1A"),
+        occupant(&client.get("/flights/BA118/2026-12-01").await, "1A"),
         None
     );
 }
@@ -255,7 +256,7 @@ async fn of_two_hundred_who_want_one_seat_exactly_one_gets_it() {
     }
     assert_eq!(winners.len(), 1, "{winners:?}");
     assert_eq!(
-        client.get(FLIGHT).await.occupant("14C"),
+        occupant(&client.get(FLIGHT).await, "14C"),
         Some(winners[0].as_str())
     );
 }
@@ -300,7 +301,7 @@ async fn browsers_get_the_page_and_programs_the_json() {
 async fn seats_survive_a_clean_restart() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = Server::start(&data);
+    let server = program(&data).start();
     let client = server.client();
     client
         .put(FLIGHT, &json!({ "rows": 30, "columns": "ABCDEF" }))
@@ -313,9 +314,9 @@ async fn seats_survive_a_clean_restart() {
         .await;
     drop(client);
     assert!(server.stop().success());
-    let server = Server::start(&data);
+    let server = program(&data).start();
     assert_eq!(
-        server.client().get(FLIGHT).await.occupant("14C"),
+        occupant(&server.client().get(FLIGHT).await, "14C"),
         Some("ada")
     );
 }

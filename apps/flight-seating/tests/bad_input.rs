@@ -2,11 +2,12 @@
 
 mod support;
 
+use abide_harness::refused;
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
-use support::{Server, command, refused};
+use support::program;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const FLIGHT: &str = "/flights/BA117/2026-12-01";
@@ -14,7 +15,7 @@ const FLIGHT: &str = "/flights/BA117/2026-12-01";
 #[tokio::test]
 async fn bodies_that_make_no_sense_are_400_and_say_why() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = program(&dir.path().join("data")).start();
     let client = server.client();
     let cases = [
         (r#"{"rows":30,"columns":"ABCDEF""#, "malformed_json"),
@@ -63,7 +64,7 @@ async fn bodies_that_make_no_sense_are_400_and_say_why() {
 #[tokio::test]
 async fn addresses_that_make_no_sense_are_400_and_say_why() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = program(&dir.path().join("data")).start();
     let client = server.client();
     let cases = [
         ("/flights/BA%20117/2026-12-01", "invalid_flight"),
@@ -85,7 +86,7 @@ async fn addresses_that_make_no_sense_are_400_and_say_why() {
 #[tokio::test]
 async fn a_method_that_an_address_does_not_take_is_405_with_those_it_takes() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = program(&dir.path().join("data")).start();
     for method in ["DELETE", "BREW"] {
         let answer = server
             .client()
@@ -102,10 +103,9 @@ async fn a_method_that_an_address_does_not_take_is_405_with_those_it_takes() {
 #[tokio::test]
 async fn a_body_over_the_limit_is_413_whether_or_not_it_tells_its_length() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start_with(
-        &dir.path().join("data"),
-        &[("ABIDE__SERVER__MAX_BODY_BYTES", "1KiB")],
-    );
+    let server = program(&dir.path().join("data"))
+        .env("ABIDE__SERVER__MAX_BODY_BYTES", "1KiB")
+        .start();
     let client = server.client();
     let long = json!({ "rows": 1, "columns": "A", "more": "x".repeat(1024) });
     let told = client.put(FLIGHT, &long).await;
@@ -114,7 +114,7 @@ async fn a_body_over_the_limit_is_413_whether_or_not_it_tells_its_length() {
         (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large")
     );
 
-    let mut stream = tokio::net::TcpStream::connect(&server.address)
+    let mut stream = tokio::net::TcpStream::connect(server.address())
         .await
         .unwrap();
     let chunk = format!("400\r\n{}\r\n", " ".repeat(0x400));
@@ -136,12 +136,12 @@ async fn a_body_over_the_limit_is_413_whether_or_not_it_tells_its_length() {
 #[tokio::test]
 async fn a_client_that_goes_away_mid_request_harms_nobody() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = program(&dir.path().join("data")).start();
     for part in [
         "PUT /fli",
         "PUT /flights/BA117/2026-12-01 HTTP/1.1\r\nhost: x\r\ncontent-length: 30\r\n\r\n{\"ro",
     ] {
-        let mut stream = tokio::net::TcpStream::connect(&server.address)
+        let mut stream = tokio::net::TcpStream::connect(server.address())
             .await
             .unwrap();
         stream.write_all(part.as_bytes()).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_client_that_goes_away_mid_request_harms_nobody() {
 #[tokio::test]
 async fn the_admin_listener_tells_health_and_figures() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Server::start(&dir.path().join("data"));
+    let server = program(&dir.path().join("data")).start();
     server
         .client()
         .put(FLIGHT, &json!({ "rows": 1, "columns": "A" }))
@@ -203,8 +203,8 @@ async fn the_admin_listener_tells_health_and_figures() {
 async fn a_data_directory_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let first = Server::start(&data);
-    let (status, said) = refused(command(&data));
+    let first = program(&data).start();
+    let (status, said) = refused(program(&data).command());
     assert!(!status.success());
     assert!(said.contains("in use") && said.contains("data"), "{said}");
     let request = Request::get(first.client().url(FLIGHT))
@@ -220,18 +220,18 @@ async fn a_data_directory_in_use_is_refused() {
 #[tokio::test]
 async fn an_address_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Server::start(&dir.path().join("data"));
+    let first = program(&dir.path().join("data")).start();
     let mut by_environment = std::process::Command::new(env!("CARGO_BIN_EXE_flight-seating"));
     by_environment
         .args(["serve", "--data"])
         .arg(dir.path().join("other"))
-        .env("ABIDE__SERVER__LISTEN", &first.address)
+        .env("ABIDE__SERVER__LISTEN", first.address())
         .env("ABIDE__ADMIN__LISTEN", "off")
         .current_dir(dir.path());
     let (status, said) = refused(by_environment);
     assert!(!status.success());
     assert!(
-        said.contains(&first.address)
+        said.contains(first.address())
             && said.contains("server.listen")
             && said.contains("another process"),
         "{said}"
@@ -254,14 +254,13 @@ fn settings_that_do_not_exist_or_fit_are_refused() {
             "expected a duration",
         ),
     ] {
-        let mut with = command(&data);
-        with.env(name, value);
-        let (status, said) = refused(with);
+        let with = program(&data).env(name, value);
+        let (status, said) = refused(with.command());
         assert_eq!(status.code(), Some(1));
         assert!(said.contains(expected), "{said}");
     }
     std::fs::write(dir.path().join("abide.toml"), "[server]\nport = 80\n").unwrap();
-    let (status, said) = refused(command(&data));
+    let (status, said) = refused(program(&data).command());
     assert_eq!(status.code(), Some(1));
     assert!(
         said.contains("`server.port` in abide.toml names no setting"),

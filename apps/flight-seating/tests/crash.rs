@@ -16,10 +16,11 @@ use std::{
     },
 };
 
+use abide_harness::{Client, Random, setting};
 use http::{Method, StatusCode};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
-use support::{Client, Server};
+use support::program;
 use tokio::sync::watch;
 
 const FLIGHTS: u32 = 4;
@@ -40,26 +41,6 @@ struct Known {
 
 /// What clients know of one flight, by occupant.
 type Ledger = BTreeMap<String, Known>;
-
-/// A small generator of numbers (xorshift64*): the same seed gives the same moments.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
-        u32::try_from(high).unwrap_or(0) % bound
-    }
-}
-
-fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is not a number"))
-    })
-}
 
 fn path(round: u64, flight: u32) -> String {
     format!("/flights/R{round}-{flight}/2026-12-01")
@@ -171,13 +152,13 @@ async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file
     let rounds = setting("ABIDE_CRASH_ROUNDS", 5);
     let seed = setting("ABIDE_CRASH_SEED", 0x5EA7);
     println!("{rounds} rounds from seed {seed}");
-    let mut random = Random(seed | 1);
+    let mut random = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let mut ledgers: BTreeMap<String, Ledger> = BTreeMap::new();
 
     for round in 0..rounds {
-        let server = Server::start(&data);
+        let server = program(&data).start();
         let http = server.client();
         // What the rounds before left, the newest of them after its kill.
         for (path, ledger) in ledgers.iter_mut().rev().take(2 * FLIGHTS as usize) {
@@ -226,7 +207,7 @@ async fn every_acknowledged_seat_survives_kill_9_and_lies_in_a_plain_sqlite_file
         }
     }
 
-    let server = Server::start(&data);
+    let server = program(&data).start();
     let http = server.client();
     for (path, ledger) in &mut ledgers {
         check(

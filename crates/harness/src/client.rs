@@ -1,0 +1,119 @@
+//! An HTTP client for tests.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{
+    client::legacy::{Client as HyperClient, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::Value;
+
+/// The protocol to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+}
+
+/// An answer: its status, its headers, its body as JSON (or a JSON string of its text).
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Value,
+}
+
+impl Answer {
+    /// The `code` of an error answer, which has a message, too.
+    pub fn code(&self) -> &str {
+        assert!(
+            self.body["error"]["message"]
+                .as_str()
+                .is_some_and(|text| text.ends_with('.')),
+            "{self:?}"
+        );
+        self.body["error"]["code"].as_str().unwrap_or_default()
+    }
+}
+
+/// Why there was no answer.
+pub type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+/// An HTTP client of one address. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    inner: HyperClient<HttpConnector, Full<Bytes>>,
+    base: Arc<str>,
+}
+
+impl Client {
+    /// A client of `host:port`.
+    pub fn new(address: &str, version: Version) -> Self {
+        let mut builder = HyperClient::builder(TokioExecutor::new());
+        builder.http2_only(version == Version::Http2);
+        Self {
+            inner: builder.build_http(),
+            base: format!("http://{address}").into(),
+        }
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.ask(Method::GET, path, "").await
+    }
+
+    /// PUT of JSON.
+    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::PUT, path, &body.to_string()).await
+    }
+
+    /// POST of JSON.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.ask(Method::POST, path, &body.to_string()).await
+    }
+
+    /// Any method, any text.
+    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Answer {
+        self.try_ask(method, path, body)
+            .await
+            .expect("the server answers")
+    }
+
+    /// The same, of a server that may not answer.
+    pub async fn try_ask(&self, method: Method, path: &str, body: &str) -> Result<Answer, Broken> {
+        let request = Request::builder().method(method).uri(self.url(path));
+        self.send(request.body(Full::from(body.to_owned()))?).await
+    }
+
+    /// Any request.
+    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, Broken> {
+        let (parts, body) = self.inner.request(request).await?.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Ok(Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        })
+    }
+
+    /// The address of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.base).finish()
+    }
+}

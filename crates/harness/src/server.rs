@@ -1,0 +1,166 @@
+//! A program of this workspace as a child process.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Client, Version};
+
+/// A server program and the data directory that it is to use.
+#[derive(Clone, Debug)]
+pub struct Program {
+    binary: PathBuf,
+    data: PathBuf,
+    variables: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+impl Program {
+    /// A binary, `env!("CARGO_BIN_EXE_…")`, that knows `serve`, and a data directory.
+    pub fn new(binary: impl AsRef<Path>, data: impl AsRef<Path>) -> Self {
+        Self {
+            binary: binary.as_ref().to_owned(),
+            data: data.as_ref().to_owned(),
+            variables: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Adds an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// The command: free ports, and no settings from this machine.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(&self.binary);
+        let beside = self
+            .data
+            .parent()
+            .expect("a data directory lies in a directory");
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(&self.data)
+            .args(&self.arguments)
+            .env("ABIDE__ADMIN__LISTEN", "127.0.0.1:0")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .current_dir(beside)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts it; returns when it serves.
+    pub fn start(&self) -> Server {
+        let mut child = self
+            .command()
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let mut line = |intro: &str| {
+            let mut text = String::new();
+            stdout
+                .read_line(&mut text)
+                .expect("the server prints lines");
+            text.trim()
+                .strip_prefix(intro)
+                .unwrap_or_else(|| panic!("expected {intro:?}, got {text:?}"))
+                .to_owned()
+        };
+        let address = line("listening on http://");
+        let admin = line("health and metrics on http://");
+        Server {
+            child,
+            _stdout: stdout,
+            address,
+            admin,
+        }
+    }
+}
+
+/// A running server. Killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    /// Kept open, so that the server never writes to a closed pipe.
+    _stdout: BufReader<ChildStdout>,
+    address: String,
+    admin: String,
+}
+
+impl Server {
+    /// Host and port of the listener for clients.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Host and port of the admin listener.
+    pub fn admin(&self) -> &str {
+        &self.admin
+    }
+
+    /// A client that speaks HTTP/1.1.
+    pub fn client(&self) -> Client {
+        Client::new(&self.address, Version::Http1)
+    }
+
+    /// A client that speaks HTTP/2.
+    pub fn http2_client(&self) -> Client {
+        Client::new(&self.address, Version::Http2)
+    }
+
+    /// A client of the admin listener.
+    pub fn admin_client(&self) -> Client {
+        Client::new(&self.admin, Version::Http1)
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server can be killed");
+        self.child.wait().expect("the server is reaped");
+    }
+
+    /// SIGTERM, and wait for the end.
+    pub fn stop(mut self) -> ExitStatus {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("the server can be signalled");
+        self.child.wait().expect("the server is reaped")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command that is expected to refuse; its exit status and what it said on standard error.
+pub fn refused(mut command: Command) -> (ExitStatus, String) {
+    let mut child = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .expect("stderr is piped")
+        .read_to_string(&mut said)
+        .expect("stderr is text");
+    (child.wait().expect("the process is reaped"), said)
+}
