@@ -15,6 +15,7 @@ use crate::{Client, Version};
 pub struct Program {
     binary: PathBuf,
     data: PathBuf,
+    listen: String,
     variables: Vec<(String, String)>,
     arguments: Vec<String>,
 }
@@ -25,9 +26,17 @@ impl Program {
         Self {
             binary: binary.as_ref().to_owned(),
             data: data.as_ref().to_owned(),
+            listen: "127.0.0.1:0".to_owned(),
             variables: Vec::new(),
             arguments: Vec::new(),
         }
+    }
+
+    /// Listens on this address instead of a free port: one that a server had before.
+    #[must_use]
+    pub fn listen(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.listen);
+        self
     }
 
     /// Adds an environment variable.
@@ -44,7 +53,7 @@ impl Program {
         self
     }
 
-    /// The command: free ports, and no settings from this machine.
+    /// The command: a free port, and no settings from this machine.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         let beside = self
@@ -52,7 +61,7 @@ impl Program {
             .parent()
             .expect("a data directory lies in a directory");
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", &self.listen, "--data"])
             .arg(&self.data)
             .args(&self.arguments)
             .env("ABIDE__ADMIN__LISTEN", "127.0.0.1:0")
