@@ -243,7 +243,7 @@ impl<'a> Method<'a> {
             match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, &args) {
                 ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
                     let result: #output = __this.#name(#(#names),*).await;
-                    ::abide::__private::rpc::encode("the result", &result)
+                    ::abide::__private::rpc::encode_result(&result)
                 }),
                 ::std::result::Result::Err(error) => ::abide::__private::rpc::fail(error),
             }

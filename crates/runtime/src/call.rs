@@ -4,12 +4,13 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use tokio::sync::oneshot;
 
-use crate::{Error, Reply, Result, gate::Released};
+use crate::{Error, Reply, Result, chain::Link, gate::Released};
 
 /// What the reply channel of an event carries: only what the output gate let out.
 pub(crate) type Answer = Released<Result<Reply>>;
@@ -23,6 +24,8 @@ pub(crate) type Answer = Released<Result<Reply>>;
 pub struct Call<R> {
     state: State,
     decode: fn(Reply) -> Result<R>,
+    /// Who makes the call, if that matters to a closed gate.
+    link: Option<Arc<Link>>,
 }
 
 enum State {
@@ -35,10 +38,12 @@ impl<R> Call<R> {
     pub(crate) fn waiting(
         answer: oneshot::Receiver<Answer>,
         decode: fn(Reply) -> Result<R>,
+        link: Option<Arc<Link>>,
     ) -> Self {
         Self {
             state: State::Waiting(answer),
             decode,
+            link,
         }
     }
 
@@ -46,6 +51,7 @@ impl<R> Call<R> {
         Self {
             state: State::Failed(error),
             decode,
+            link: None,
         }
     }
 }
@@ -54,6 +60,9 @@ impl<R> Future for Call<R> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R>> {
+        if let Some(link) = &self.link {
+            link.wait();
+        }
         let answer = match &mut self.state {
             State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
                 Poll::Pending => return Poll::Pending,

@@ -140,6 +140,8 @@ pub struct ClassOptions {
     pub idle_timeout: Duration,
     /// A handler that has not finished after this time resets its object.
     pub event_timeout: Duration,
+    /// Background work that has not ended after this time is dropped; the object lives on.
+    pub background_timeout: Duration,
     /// Events that may wait at one object's closed gate; at least 1.
     pub max_queued: usize,
     /// Handlers of one object that may be suspended at an `await` at once; at least 1.
@@ -152,6 +154,7 @@ impl Default for ClassOptions {
             unique_key: None,
             idle_timeout: limits::IDLE_TIMEOUT,
             event_timeout: limits::EVENT_TIMEOUT,
+            background_timeout: limits::BACKGROUND_TIMEOUT,
             max_queued: limits::MAX_QUEUED_PER_OBJECT,
             max_running: limits::MAX_RUNNING_PER_OBJECT,
         }

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{
     Error, Event, ObjectId, Reply, Result,
     call::Answer,
+    chain::Link,
     gate::{Lane, Released},
     limits::MAX_QUEUED_PER_WORKER,
     stats::Counters,
@@ -23,6 +24,8 @@ pub(crate) struct Envelope {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) event: Event,
     pub(crate) replier: Replier,
+    /// Who waits for the answer behind a closed gate.
+    pub(crate) chain: Option<Arc<Link>>,
 }
 
 /// What a worker takes from its channel.

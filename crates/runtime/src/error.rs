@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Limit,
     /// Bytes do not decode as the type that was asked for.
     Decode,
+    /// The call would wait for itself behind a gate that its caller has closed. It did not run.
+    Deadlock,
     /// There is no such binding, method or handler.
     NotFound,
     /// Too much waits at the object or its worker. The call was not taken: try again after a pause.
@@ -30,7 +32,7 @@ pub enum ErrorKind {
     /// The object was reset (panic, abort, failed constructor…) before it answered. Its storage is as of
     /// its last completed poll.
     Reset,
-    /// The handler took too long; the object was reset.
+    /// A time limit was passed. If it was a handler's, its object was reset: `object_reset` says so.
     Timeout,
     /// The disk is full: what the poll wrote is lost, what was acknowledged is not.
     NoSpace,
@@ -53,7 +55,20 @@ struct Inner {
     retryable: bool,
     object_reset: bool,
     #[serde(skip)]
-    remote: bool,
+    origin: Origin,
+}
+
+/// Who says so, as seen from whoever holds the error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Origin {
+    /// Whoever holds it, or the way to the object.
+    #[default]
+    Here,
+    /// The object's own code.
+    Object,
+    /// The object's class, about a call that fits no method, or a result that cannot be sent: an error of the way
+    /// for whoever made the call.
+    Call,
 }
 
 impl Error {
@@ -73,11 +88,8 @@ impl Error {
             kind,
             message: message.into(),
             retryable: matches!(kind, ErrorKind::Overloaded | ErrorKind::Unavailable),
-            object_reset: matches!(
-                kind,
-                ErrorKind::Reset | ErrorKind::Timeout | ErrorKind::NoSpace
-            ),
-            remote: false,
+            object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::NoSpace),
+            origin: Origin::Here,
         }))
     }
 
@@ -98,7 +110,7 @@ impl Error {
 
     /// True if the object or its worker has too much to do: pause before trying again.
     pub fn overloaded(&self) -> bool {
-        self.0.kind == ErrorKind::Overloaded && !self.0.remote
+        self.0.kind == ErrorKind::Overloaded && !self.remote()
     }
 
     /// True if the object lost its memory while the event waited or ran. The next call starts it anew.
@@ -108,14 +120,24 @@ impl Error {
 
     /// True if the object's own code returned this error; false if it arose on the way to the object.
     pub fn remote(&self) -> bool {
-        self.0.remote
+        self.0.origin == Origin::Object
     }
 
+    /// What the caller of an object is told of an error that the object's class returned.
     pub(crate) fn into_remote(mut self) -> Self {
-        self.0.remote = true;
+        self.0.origin = match self.0.origin {
+            Origin::Call => Origin::Here,
+            Origin::Here | Origin::Object => Origin::Object,
+        };
         // These speak of an event that the object sent, not of the one that it answers: that one has run.
         self.0.retryable = false;
         self.0.object_reset = false;
+        self
+    }
+
+    /// The class did not get as far as the object's own code, or back: for its caller this is an error of the way.
+    pub(crate) fn of_call(mut self) -> Self {
+        self.0.origin = Origin::Call;
         self
     }
 
@@ -174,7 +196,7 @@ impl fmt::Debug for Error {
         for (name, set) in [
             ("retryable", self.0.retryable),
             ("object_reset", self.0.object_reset),
-            ("remote", self.0.remote),
+            ("remote", self.remote()),
         ] {
             if set {
                 out.field(name, &true);

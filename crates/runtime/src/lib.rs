@@ -30,6 +30,7 @@
 
 mod body;
 mod call;
+mod chain;
 mod class;
 pub mod clock;
 mod context;

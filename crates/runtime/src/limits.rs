@@ -29,8 +29,16 @@ pub const BLOCK_CONCURRENCY_LIMIT: Duration = Duration::from_secs(30);
 /// An object with nothing running or waiting leaves memory after this time (the field's 10 s).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Calls in a circle through `block_concurrency_while` that are found at once; a longer circle ends at the block's
+/// time limit.
+pub const MAX_CALL_CHAIN: usize = 64;
+
 /// A handler that has not finished after this time resets its object.
 pub const EVENT_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Background work ([`State::wait_until`](crate::State::wait_until)) that has not ended after this time is dropped
+/// (the field's limit on the wall-clock time of work that no client waits for, 15 minutes).
+pub const BACKGROUND_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// Longer time limits than this count as this: ten years, which nobody waits for.
 pub const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);

@@ -1,4 +1,6 @@
 //! RPC values: arguments and results cross as CBOR, in one process as between processes.
+//!
+//! What goes wrong with a value here is an error of the call, not of the object's own code.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -36,6 +38,11 @@ pub fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
     })
 }
 
+/// Encodes what a method returned.
+pub fn encode_result<T: Serialize + ?Sized>(result: &T) -> Result<Vec<u8>> {
+    encode("the result", result).map_err(Error::of_call)
+}
+
 /// Decodes the arguments of a method that is being dispatched.
 pub fn decode_args<T: DeserializeOwned>(method: &str, args: &[u8]) -> Result<T> {
     abide_storage::cbor::from_slice(args).map_err(|error| {
@@ -43,6 +50,7 @@ pub fn decode_args<T: DeserializeOwned>(method: &str, args: &[u8]) -> Result<T> 
             ErrorKind::Decode,
             format!("the arguments of `{method}` do not fit its parameters: {error}"),
         )
+        .of_call()
     })
 }
 
@@ -60,5 +68,6 @@ pub fn unknown_method(class: &str, method: &str) -> LocalFuture<Result<Vec<u8>>>
             "{class} has no RPC method `{}`: methods are the `pub async fn`s of its #[rpc] block",
             shown.escape_debug()
         ),
-    ))
+    )
+    .of_call())
 }

@@ -68,12 +68,17 @@ impl State {
         }
     }
 
-    /// Runs a future beside the handlers, in the object's gates. While it runs the object stays in memory.
+    /// Runs a future beside the handlers, in the object's gates. While it runs the object stays in memory, and a
+    /// node that stops waits for it as for a handler.
+    ///
+    /// It begins when the current poll has committed. If it is not done within
+    /// [`ClassOptions::background_timeout`](crate::ClassOptions), it is dropped where it waits: what it wrote
+    /// before stays, a line is logged, and the object lives on. Nothing of it survives the process; work that
+    /// must be done some time belongs in storage.
+    ///
+    /// An error says that too much background work runs already.
     pub fn wait_until(&self, future: impl Future<Output = ()> + 'static) -> Result<()> {
-        self.object().wait_until(Box::pin(async move {
-            future.await;
-            Ok(())
-        }))
+        self.object().wait_until(Box::pin(future))
     }
 
     /// Resets the object when the current poll ends: what this poll wrote is rolled back, everything that

@@ -29,6 +29,7 @@ pub(crate) struct Counters {
     pub(crate) evicted: Counter,
     pub(crate) resets: Counter,
     pub(crate) panics: Counter,
+    pub(crate) background_timeouts: Counter,
     pub(crate) resident: Counter,
 }
 
@@ -49,6 +50,8 @@ pub struct NodeStats {
     pub resets: u64,
     /// Panics in objects' code.
     pub panics: u64,
+    /// Background work that was dropped because it took too long.
+    pub background_timeouts: u64,
     /// Objects in memory.
     pub resident: u64,
     /// Events sent to a worker and not answered yet.
@@ -68,6 +71,7 @@ impl NodeStats {
         self.evicted += counters.evicted.get();
         self.resets += counters.resets.get();
         self.panics += counters.panics.get();
+        self.background_timeouts += counters.background_timeouts.get();
         self.resident += counters.resident.get();
     }
 
@@ -81,6 +85,7 @@ impl NodeStats {
             ("abide_objects_evicted_total", self.evicted),
             ("abide_object_resets_total", self.resets),
             ("abide_panics_total", self.panics),
+            ("abide_background_timeouts_total", self.background_timeouts),
         ] {
             metrics::counter!(name).absolute(value);
         }

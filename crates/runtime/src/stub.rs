@@ -108,15 +108,17 @@ impl AnyStub {
         }
         let worker = self.router.worker_of(&self.id);
         let (answer, receiver) = oneshot::channel();
+        let link = context::current().and_then(|caller| caller.link());
         let envelope = Envelope {
             binding: self.binding.index,
             id: self.id,
             name: self.name.clone(),
             event,
             replier: Replier::new(answer, worker),
+            chain: link.clone(),
         };
         match self.router.send(worker, envelope) {
-            Ok(()) => Call::waiting(receiver, decode),
+            Ok(()) => Call::waiting(receiver, decode, link),
             Err(error) => Call::failed(error, decode),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     Error, LocalFuture, Reply, Result,
     envelope::{Replier, Ticket},
     gate::Token,
-    object::{Object, Turn},
+    object::{Kind, Object, Turn},
 };
 
 /// What a task does.
@@ -24,12 +24,26 @@ pub(crate) enum Work {
         future: LocalFuture<Result<Reply>>,
         replier: Replier,
     },
-    /// Something the object does for itself: hold the gate, stream a body, work in the background. An error
-    /// resets the object.
+    /// What a handler left to `wait_until`.
+    Background {
+        future: LocalFuture<()>,
+        _ticket: Ticket,
+    },
+    /// Something the object does for itself: hold the gate, stream a body. An error resets the object.
     Inner {
         future: LocalFuture<Result<()>>,
         _ticket: Ticket,
     },
+}
+
+impl Work {
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Self::Event { .. } => Kind::Handler,
+            Self::Background { .. } => Kind::Background,
+            Self::Inner { .. } => Kind::Inner,
+        }
+    }
 }
 
 pub(crate) struct Task {
@@ -50,7 +64,15 @@ impl Task {
 
     /// Polls the work, inside a turn. If the poll panics, the work stays for the caller to be told.
     fn step(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>> {
+        if self.object.is_overdue(self.token) {
+            // In a turn: what its destructors write is kept.
+            self.work = None;
+            return Ok(Poll::Ready(()));
+        }
         let result = match &mut self.work {
+            Some(Work::Background { future, .. }) => {
+                future.as_mut().poll(cx).map(|()| Step::End(Ok(())))
+            }
             Some(Work::Event { future, .. }) => future.as_mut().poll(cx).map(Step::Answer),
             Some(Work::Inner { future, .. }) => future.as_mut().poll(cx).map(Step::End),
             None => return Ok(Poll::Ready(())),

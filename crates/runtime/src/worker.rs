@@ -23,7 +23,7 @@ use crate::{
     gate::Token,
     limits::WORKER_BATCH,
     namespace::Binding,
-    object::Object,
+    object::{Arrival, Object},
     timers::{Due, Timers},
 };
 
@@ -115,6 +115,7 @@ impl Worker {
             name,
             event,
             replier,
+            chain,
         } = envelope;
         let binding = &self.bindings[binding];
         let key = binding.key(id);
@@ -132,7 +133,11 @@ impl Worker {
             self.objects.borrow_mut().insert(key, Rc::clone(&object));
             object
         });
-        object.accept(event, replier);
+        object.accept(Arrival {
+            event,
+            replier,
+            chain,
+        });
     }
 
     fn look_after(&self) {

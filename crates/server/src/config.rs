@@ -130,6 +130,8 @@ pub struct ObjectsConfig {
     pub idle_timeout: Duration,
     /// A handler that has not ended after this long is given up and its object reset.
     pub event_timeout: Duration,
+    /// Background work (`wait_until`) that has not ended after this long is dropped.
+    pub background_timeout: Duration,
     /// Events that may wait for one object; more are refused as overload.
     pub max_queued: usize,
 }
@@ -140,6 +142,7 @@ impl Default for ObjectsConfig {
             workers: None,
             idle_timeout: Duration::from_secs(10),
             event_timeout: Duration::from_mins(5),
+            background_timeout: Duration::from_mins(15),
             max_queued: 1_024,
         }
     }

@@ -131,6 +131,7 @@ impl HostBuilder {
         let defaults = ClassOptions {
             idle_timeout: objects.idle_timeout,
             event_timeout: objects.event_timeout,
+            background_timeout: objects.background_timeout,
             max_queued: objects.max_queued,
             ..ClassOptions::default()
         };

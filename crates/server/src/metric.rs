@@ -33,6 +33,10 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
         "Objects reset by a panic, an abort, a time limit or a failed commit.",
     ),
     ("abide_panics_total", "Panics in objects' code."),
+    (
+        "abide_background_timeouts_total",
+        "Background work dropped because it took too long.",
+    ),
 ];
 
 const NODE_GAUGES: &[(&str, &str)] = &[

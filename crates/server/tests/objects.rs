@@ -15,8 +15,12 @@ use axum::{
     routing::{get, post},
 };
 use http::{Method, StatusCode};
-use support::{Answer, ask, code, send};
+use support::{Answer, ask, code, connect, send};
 use tokio::sync::Notify;
+
+/// What the slow handlers wait for.
+#[derive(Default)]
+struct Leave(Notify);
 
 #[durable_object]
 struct Notes {
@@ -59,6 +63,15 @@ impl Notes {
             .one()
     }
 
+    pub async fn add_slowly(&self, text: String) -> Result<i64> {
+        let env = self.state.env();
+        env.require::<Notify>()?.notify_one();
+        env.require::<Leave>()?.0.notified().await;
+        let count = self.add(text).await;
+        env.require::<Notify>()?.notify_one();
+        count
+    }
+
     pub async fn panic(&self) -> Result<i64> {
         panic!("a test's panic")
     }
@@ -79,6 +92,7 @@ async fn call(
     let notes = env.object::<Notes>().get_by_name(&name);
     let answer = match method.as_str() {
         "add" => notes.add(body).await?,
+        "add_slowly" => notes.add_slowly(body).await?,
         "count" => notes.count().await?,
         "panic" => notes.panic().await?,
         _ => notes.wait().await?,
@@ -100,6 +114,7 @@ fn host(disk: &Arc<SimDisk>) -> HostBuilder {
         .disk(Arc::<SimDisk>::clone(disk))
         .object::<Notes>("NOTES")
         .with(Notify::new())
+        .with(Leave::default())
         .router(router)
         .configure(|c| {
             c.storage.segment_bytes = 1 << 20;
@@ -144,6 +159,30 @@ async fn an_object_s_trouble_has_a_status_and_a_code() {
     );
     assert_eq!(told(&call("panic").await), (503, "object_reset".to_owned()));
     assert_eq!(call("add").await.body, "1", "a reset object answers again");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_runs_to_its_end_although_the_http_client_is_gone() {
+    let host = host(&Arc::new(SimDisk::new())).start().await.unwrap();
+    let (addr, env) = (host.addr(), host.env().clone());
+    let signal = env.get::<Notify>().unwrap();
+    let request = "POST /call/ada/add_slowly HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
+    let client = connect(addr, request).await;
+    signal.notified().await;
+    drop(client);
+    // The gateway has noticed that the client is gone when it serves nobody any more.
+    while !ask(host.admin_addr().unwrap(), Method::GET, "/metrics")
+        .await
+        .body
+        .contains("abide_http_requests_in_flight 0")
+    {
+        tokio::task::yield_now().await;
+    }
+    env.get::<Leave>().unwrap().0.notify_one();
+    signal.notified().await;
+    let counted = send(addr, Method::POST, "/call/ada/count", Vec::new()).await;
+    assert_eq!(counted.body, "1");
     host.shutdown().await.unwrap();
 }
 

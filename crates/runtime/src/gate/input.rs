@@ -31,9 +31,14 @@ impl InputGate {
         self.holders.last().is_none_or(|holder| *holder == token)
     }
 
+    /// True if the gate is closed for the task's sake.
+    pub(crate) fn is_held_by(&self, token: Token) -> bool {
+        self.holders.contains(&token)
+    }
+
     /// True if the task holds the gate or waits to hold it.
     pub(crate) fn involves(&self, token: Token) -> bool {
-        self.holders.contains(&token) || self.next.contains(&token)
+        self.is_held_by(token) || self.next.contains(&token)
     }
 
     /// Closes the gate for everybody but `token`, a task that task `by` makes.

@@ -235,6 +235,7 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
         let options = ClassOptions {
             idle_timeout: options.idle_timeout.min(FOR_EVER),
             event_timeout: options.event_timeout.min(FOR_EVER),
+            background_timeout: options.background_timeout.min(FOR_EVER),
             ..options
         };
         let ids = IdKey::new(&unique_key);

@@ -4,6 +4,7 @@
 
 use std::{
     rc::Rc,
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -12,7 +13,9 @@ use tokio::sync::oneshot;
 
 use super::{Confirmation, Object};
 use crate::{
-    Error, ErrorKind, LocalFuture, Result, context,
+    Error, ErrorKind, LocalFuture, Result,
+    chain::Link,
+    context,
     gate::{Departure, Released, Token},
     limits::BLOCK_CONCURRENCY_LIMIT,
     timers::Due,
@@ -24,6 +27,7 @@ impl Object {
         self.may_spawn()?;
         let token = self.worker.next_token();
         self.gate.borrow_mut().close(token, self.turn_of.get());
+        self.inherit_chain(token);
         self.worker.arm(
             self.worker.now() + BLOCK_CONCURRENCY_LIMIT,
             self,
@@ -31,6 +35,24 @@ impl Object {
         );
         self.spawn_later(token, future);
         Ok(())
+    }
+
+    /// The task whose turn it is, if a closed gate waits for what it calls.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        let task = self.turn_of.get();
+        let before = self.chains.borrow().get(&task).map(Arc::clone);
+        if before.is_none() && !self.gate.borrow().is_held_by(task) {
+            return None;
+        }
+        Link::new(self.binding.key(self.id), task, before)
+    }
+
+    /// Whoever waits for the current task waits for this one that it makes.
+    fn inherit_chain(&self, token: Token) {
+        let mut chains = self.chains.borrow_mut();
+        if let Some(chain) = chains.get(&self.turn_of.get()).map(Arc::clone) {
+            chains.insert(token, chain);
+        }
     }
 
     pub(crate) fn may_run(&self, token: Token) -> bool {

@@ -2,41 +2,66 @@
 
 use std::{
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
-use super::{Object, Turn};
+use super::{Arrival, Object, Turn};
 use crate::{
-    Error, Event, Reply, Result, State, body,
+    Error, ErrorKind, Reply, Result, State, body,
     envelope::Replier,
     gate::{Departure, refuse},
     task::Work,
 };
 
 impl Object {
-    /// Takes an event: starts it, queues it, or says that there are too many.
-    pub(crate) fn accept(self: &Rc<Self>, event: Event, replier: Replier) {
+    /// Takes an event: starts it, queues it, or says why not.
+    pub(crate) fn accept(self: &Rc<Self>, arrival: Arrival) {
         if self.may_start() && self.queue.borrow().is_empty() {
-            return self.start(event, replier);
+            return self.start(arrival);
         }
-        let mut queue = self.queue.borrow_mut();
-        if queue.len() >= self.binding.options.max_queued {
+        if let Some(error) = self.cycle(&arrival) {
+            return self.refuse(arrival, error);
+        }
+        if self.queue.borrow().len() >= self.binding.options.max_queued {
             self.worker.mailbox.counters.overloaded.add();
-            drop(queue);
-            self.discard(event);
-            return refuse(replier, Error::overloaded_object());
+            return self.refuse(arrival, Error::overloaded_object());
         }
-        queue.push_back((event, replier));
+        self.queue.borrow_mut().push_back(arrival);
+    }
+
+    fn refuse(self: &Rc<Self>, arrival: Arrival, error: Error) {
+        self.discard(arrival.event);
+        refuse(arrival.replier, error);
+    }
+
+    /// Why an event can never start: the gate is closed until it has been answered.
+    fn cycle(&self, arrival: &Arrival) -> Option<Error> {
+        let own = self.binding.key(self.id);
+        let gate = self.gate.borrow();
+        let calls = arrival
+            .chain
+            .as_ref()?
+            .calls_since(|link| link.object == own && gate.is_held_by(link.task))?;
+        Some(Error::with_kind(
+            ErrorKind::Deadlock,
+            format!(
+                "the call would wait for itself: {} {} is inside block_concurrency_while, which waits for this call \
+                 ({calls} calls in a circle); make the call before or after, or do not wait for it inside",
+                self.binding.class.name(),
+                self.name().unwrap_or_else(|| self.id.to_string()),
+            ),
+        ))
     }
 
     /// Starts waiting events, in order, as far as the gate allows.
     pub(crate) fn pump(self: &Rc<Self>) {
         self.pump_scheduled.set(false);
         while self.is_alive() && self.may_start() {
-            let Some((event, replier)) = self.queue.borrow_mut().pop_front() else {
+            let Some(arrival) = self.queue.borrow_mut().pop_front() else {
                 break;
             };
-            self.start(event, replier);
+            self.start(arrival);
         }
     }
 
@@ -45,9 +70,17 @@ impl Object {
     }
 
     /// Begins a handler and polls it once, right here: most handlers never wait, and need no task then.
-    pub(super) fn start(self: &Rc<Self>, event: Event, replier: Replier) {
+    pub(super) fn start(self: &Rc<Self>, arrival: Arrival) {
         self.worker.mailbox.counters.events.add();
         let token = self.worker.next_token();
+        if let Some(chain) = &arrival.chain {
+            self.chains.borrow_mut().insert(token, Arc::clone(chain));
+        }
+        let Arrival {
+            event,
+            replier,
+            chain,
+        } = arrival;
         let mut replier = Some(replier);
         let mut event = Some(event);
         let mut suspended = None;
@@ -57,7 +90,11 @@ impl Object {
                 if !self.gate.borrow().is_open()
                     && let (Some(event), Some(replier)) = (event.take(), replier.take())
                 {
-                    self.queue.borrow_mut().push_front((event, replier));
+                    self.queue.borrow_mut().push_front(Arrival {
+                        event,
+                        replier,
+                        chain,
+                    });
                     return Ok(Poll::Ready(()));
                 }
             }
@@ -84,6 +121,9 @@ impl Object {
                 }
             }
         });
+        if !matches!(turn, Turn::Pending) {
+            self.chains.borrow_mut().remove(&token);
+        }
         match (turn, replier, suspended) {
             (Turn::Pending, Some(replier), Some(future)) => {
                 self.spawn(token, Work::Event { future, replier });

@@ -34,7 +34,9 @@ use std::{
 use abide_storage::{Lsn, ObjectDb};
 
 use crate::{
-    Error, ErrorKind, Event, Instance, ObjectId, context,
+    Error, ErrorKind, Event, Instance, ObjectId,
+    chain::Link,
+    context,
     envelope::Replier,
     gate::{Departure, InputGate, Token},
     namespace::Binding,
@@ -50,6 +52,13 @@ pub(crate) enum Confirmation {
     Unconfirmed,
 }
 
+/// An event that has reached its object, and the way back.
+pub(crate) struct Arrival {
+    pub(crate) event: Event,
+    pub(crate) replier: Replier,
+    pub(crate) chain: Option<Arc<Link>>,
+}
+
 /// How a turn ended.
 pub(crate) enum Turn {
     Pending,
@@ -61,8 +70,20 @@ pub(crate) enum Turn {
 /// A task that has been polled and is not done.
 struct Running {
     waker: Waker,
-    /// When it is to be given up.
+    kind: Kind,
+    /// When it is to be given up, unless that has been done.
     deadline: Option<Duration>,
+}
+
+/// What a task is to its object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Somebody waits for its answer. If it takes too long, the object is reset.
+    Handler,
+    /// What a handler left to `wait_until`. If it takes too long, it alone is dropped.
+    Background,
+    /// Part of something that has a time limit of its own.
+    Inner,
 }
 
 pub(crate) struct Object {
@@ -78,10 +99,12 @@ pub(crate) struct Object {
     doom: RefCell<Option<Error>>,
 
     gate: RefCell<InputGate>,
-    queue: RefCell<VecDeque<(Event, Replier)>>,
+    queue: RefCell<VecDeque<Arrival>>,
     running: RefCell<BTreeMap<Token, Running>>,
     /// How many of the running tasks are handlers.
     handlers: Cell<usize>,
+    /// Who waits for the running tasks behind a closed gate; mostly nobody.
+    chains: RefCell<BTreeMap<Token, Arc<Link>>>,
     /// A task that starts waiting events is on its way.
     pump_scheduled: Cell<bool>,
 
@@ -127,6 +150,7 @@ impl Object {
             queue: RefCell::default(),
             running: RefCell::default(),
             handlers: Cell::new(0),
+            chains: RefCell::default(),
             pump_scheduled: Cell::new(false),
             turn_of: Cell::new(Token(0)),
             turns: Cell::new(0),
@@ -190,9 +214,9 @@ impl Object {
         let waiting = self.queue.take();
         self.end(reason.clone());
         let not_begun = reason.into_retryable();
-        for (event, replier) in waiting {
-            self.discard(event);
-            self.answer_broken(replier, not_begun.clone());
+        for arrival in waiting {
+            self.discard(arrival.event);
+            self.answer_broken(arrival.replier, not_begun.clone());
         }
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -204,26 +228,36 @@ impl Object {
         }
         self.check_at.set(Duration::MAX);
         let options = &self.binding.options;
+        let overdue = |running: &Running| running.deadline.is_some_and(|deadline| deadline <= now);
+        let too_slow = self
+            .running
+            .borrow()
+            .values()
+            .any(|running| running.kind == Kind::Handler && overdue(running));
+        if too_slow {
+            tracing::error!(
+                class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
+                "a handler did not finish in time; its object is reset"
+            );
+            return self.kill(
+                Error::with_kind(
+                    ErrorKind::Timeout,
+                    format!(
+                        "a handler of {} did not finish within {} s, so the object was reset",
+                        self.binding.class.name(),
+                        options.event_timeout.as_secs_f64()
+                    ),
+                )
+                .into_reset(),
+            );
+        }
+        self.drop_overdue(now);
         let deadline = self
             .running
             .borrow()
             .values()
             .filter_map(|running| running.deadline)
             .min();
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            tracing::error!(
-                class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
-                "a handler did not finish in time; its object is reset"
-            );
-            return self.kill(Error::with_kind(
-                ErrorKind::Timeout,
-                format!(
-                    "a handler of {} did not finish within {} s, so the object was reset",
-                    self.binding.class.name(),
-                    options.event_timeout.as_secs_f64()
-                ),
-            ));
-        }
         let idle = self.running.borrow().is_empty()
             && self.queue.borrow().is_empty()
             && self.gate.borrow().is_open();
@@ -243,14 +277,45 @@ impl Object {
         self.check_by(deadline.map_or(next, |deadline| deadline.min(next)));
     }
 
+    /// Has background work dropped that took too long: its task does it, in a turn, when the gate lets it.
+    fn drop_overdue(&self, now: Duration) {
+        let mut woken = Vec::new();
+        for running in self.running.borrow_mut().values_mut() {
+            if running.deadline.is_some_and(|deadline| deadline <= now) {
+                running.deadline = None;
+                woken.push(running.waker.clone());
+            }
+        }
+        for waker in woken {
+            self.worker.mailbox.counters.background_timeouts.add();
+            tracing::warn!(
+                class = self.binding.class.name(), id = %self.id,
+                seconds = self.binding.options.background_timeout.as_secs_f64(),
+                "background work did not finish in time and is dropped; its object lives on"
+            );
+            waker.wake();
+        }
+    }
+
+    /// True if the task is background work whose time is over.
+    pub(crate) fn is_overdue(&self, token: Token) -> bool {
+        self.running
+            .borrow()
+            .get(&token)
+            .is_some_and(|running| running.kind == Kind::Background && running.deadline.is_none())
+    }
+
     /// The gate's time limit has come for a task that closed it.
     pub(crate) fn check_gate(self: &Rc<Self>, token: Token) {
         if self.is_alive() && self.gate.borrow().involves(token) {
-            self.kill(Error::with_kind(
-                ErrorKind::Timeout,
-                "A call to blockConcurrencyWhile() in a Durable Object waited for too long. \
+            self.kill(
+                Error::with_kind(
+                    ErrorKind::Timeout,
+                    "A call to blockConcurrencyWhile() in a Durable Object waited for too long. \
                  The call was canceled and the Durable Object was reset.",
-            ));
+                )
+                .into_reset(),
+            );
         }
     }
 

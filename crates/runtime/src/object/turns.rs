@@ -10,7 +10,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use super::{Object, Running, Turn};
+use super::{Kind, Object, Running, Turn};
 use crate::{
     Error, ErrorKind, LocalFuture, Result, context,
     envelope::Ticket,
@@ -152,18 +152,25 @@ impl Object {
     }
 
     pub(super) fn spawn(self: &Rc<Self>, token: Token, work: Work) {
-        let deadline = match work {
-            Work::Event { .. } => Some(self.last_active.get() + self.binding.options.event_timeout),
-            Work::Inner { .. } => None,
+        let kind = work.kind();
+        let options = &self.binding.options;
+        let limit = match kind {
+            Kind::Handler => Some(options.event_timeout),
+            Kind::Background => Some(options.background_timeout),
+            Kind::Inner => None,
         };
+        let deadline = limit.map(|limit| self.last_active.get() + limit);
         if let Some(deadline) = deadline {
-            self.handlers.set(self.handlers.get() + 1);
             self.check_by(deadline);
+        }
+        if kind == Kind::Handler {
+            self.handlers.set(self.handlers.get() + 1);
         }
         self.running.borrow_mut().insert(
             token,
             Running {
                 waker: Waker::noop().clone(),
+                kind,
                 deadline,
             },
         );
@@ -186,7 +193,8 @@ impl Object {
     /// The task is done.
     pub(crate) fn finished(self: &Rc<Self>, token: Token) {
         let done = self.running.borrow_mut().remove(&token);
-        if done.is_some_and(|done| done.deadline.is_some()) {
+        self.chains.borrow_mut().remove(&token);
+        if done.is_some_and(|done| done.kind == Kind::Handler) {
             self.handlers.set(self.handlers.get() - 1);
         }
         if !self.queue.borrow().is_empty() && self.may_start() && !self.pump_scheduled.replace(true)
@@ -200,13 +208,11 @@ impl Object {
     /// Makes a task in the current turn; it starts when the turn has committed.
     pub(crate) fn spawn_later(&self, token: Token, future: LocalFuture<Result<()>>) {
         let ticket = Ticket::new(&self.worker.mailbox);
-        self.spawned.borrow_mut().push((
-            token,
-            Work::Inner {
-                future,
-                _ticket: ticket,
-            },
-        ));
+        let work = Work::Inner {
+            future,
+            _ticket: ticket,
+        };
+        self.spawned.borrow_mut().push((token, work));
     }
 
     /// Refuses a task of the object's own that would be one too many.
@@ -225,9 +231,17 @@ impl Object {
         ))
     }
 
-    pub(crate) fn wait_until(self: &Rc<Self>, future: LocalFuture<Result<()>>) -> Result<()> {
+    /// Makes a task of background work in the current turn; it starts when the turn has committed.
+    pub(crate) fn wait_until(&self, future: LocalFuture<()>) -> Result<()> {
         self.may_spawn()?;
-        self.spawn_later(self.worker.next_token(), future);
+        let ticket = Ticket::new(&self.worker.mailbox);
+        let work = Work::Background {
+            future,
+            _ticket: ticket,
+        };
+        self.spawned
+            .borrow_mut()
+            .push((self.worker.next_token(), work));
         Ok(())
     }
 }

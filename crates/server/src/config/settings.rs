@@ -148,6 +148,15 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "objects.background_timeout",
+        set: |c, v| {
+            put(
+                &mut c.objects.background_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
         key: "objects.max_queued",
         set: |c, v| {
             put(

@@ -1,0 +1,14 @@
+//! Calls between objects and from outside, background work, and requests that objects send, tested through the public
+//! API on a disk in memory.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod background;
+mod cancellation;
+mod cycles;
+mod errors;
+mod order;
+mod size;
+#[path = "../objects/support.rs"]
+#[allow(dead_code, reason = "each test binary uses a part")]
+mod support;
