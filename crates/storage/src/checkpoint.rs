@@ -5,13 +5,16 @@
 //! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest commit
 //!    is durable, write it to the file. (A file never holds what is not durable in the log.)
 //! 4. Sync the files and the directories that got new names.
-//! 5. Publish the manifest with redo.
-//! 6. Only now drop the written versions from the overlay, and recycle the segments before redo.
+//! 5. Save what has changed in the alarm index as a run. After step 3: a commit before redo that has not told the index
+//!    yet keeps its object locked.
+//! 6. Publish the manifest with redo and the runs.
+//! 7. Only now drop the written versions from the overlay, remove old runs, and recycle the segments before redo.
 //!
 //! A crash anywhere leaves a manifest whose redo position still covers everything that the files may lack or hold in
 //! part, because replay rewrites every page that was written since. Commits go on all the time; an object is locked
 //! only while its pages are listed.
 
+use crate::alarms;
 use crate::disk::{DiskFile, OpenMode};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,16 +95,31 @@ impl Engine {
                 Error::new(ErrorKind::Io, format!("syncing the object files: {error}"))
             })?;
         }
+        let saved_runs = self.manifest.lock().alarms.clone();
+        let mut unsaved = self.alarms.unsaved();
+        let runs = alarms::write(
+            &*self.disk,
+            &self.dir,
+            &saved_runs,
+            redo,
+            &mut unsaved,
+            |lsn| self.log.wait_durable(lsn, !self.threads),
+        )?;
         {
             let mut manifest = self.manifest.lock();
             let mut changed = manifest.clone();
             changed.redo = redo.get();
+            changed.alarms = runs.clone();
             let named = quarantined
                 .iter()
                 .map(|(object, why)| (object.key.to_string(), why.clone()));
             changed.quarantined.extend(named);
             self.store_manifest(&changed)?;
             *manifest = changed;
+        }
+        unsaved.saved();
+        if runs != saved_runs {
+            alarms::remove_others(&*self.disk, &self.dir, &runs).map_err(failed)?;
         }
         for file in written {
             self.drop_written(&file.snapshot);

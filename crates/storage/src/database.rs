@@ -44,6 +44,8 @@ pub struct ObjectDb {
     /// Written with the object's first transaction.
     pending_name: RefCell<Option<String>>,
     vacuum: Cell<bool>,
+    /// The transaction has touched the object's alarm.
+    alarm_touched: Cell<bool>,
     was_new: bool,
 }
 
@@ -97,6 +99,7 @@ impl ObjectDb {
             state: Cell::new(State::Idle),
             pending_name: RefCell::default(),
             vacuum: Cell::new(false),
+            alarm_touched: Cell::new(false),
             was_new,
         })
     }
@@ -239,6 +242,11 @@ impl ObjectDb {
         Ok(())
     }
 
+    /// Notes that the transaction touches the object's alarm.
+    pub(crate) fn touch_alarm(&self) {
+        self.alarm_touched.set(true);
+    }
+
     /// True if something was written that `commit` has not ended.
     pub fn in_transaction(&self) -> bool {
         self.state.get() != State::Idle
@@ -249,6 +257,7 @@ impl ObjectDb {
     /// # Errors
     /// The transaction is lost and the connection of no use; see the module.
     pub fn commit(&self) -> Result<Option<Lsn>> {
+        let alarm_touched = self.alarm_touched.take();
         match self.state.replace(State::Idle) {
             State::Idle => return Ok(None),
             State::Lost => {
@@ -257,7 +266,18 @@ impl ObjectDb {
             }
             State::Transaction => {}
         }
-        if let Err(error) = self.control(&self.commit) {
+        // Read at the end, so whatever a savepoint has undone is undone here too.
+        let alarm = if alarm_touched {
+            self.alarm_change().map(Some)
+        } else {
+            Ok(None)
+        };
+        let committed = alarm.and_then(|change| {
+            self.file.set_alarm(change);
+            self.control(&self.commit)
+        });
+        self.file.set_alarm(None);
+        if let Err(error) = committed {
             let _ = self.internal("ROLLBACK/*abide*/", ());
             self.file.discard();
             return Err(error);
@@ -281,6 +301,7 @@ impl ObjectDb {
     /// Undoes everything since the last commit.
     pub fn rollback(&self) {
         self.vacuum.set(false);
+        self.alarm_touched.set(false);
         if self.state.replace(State::Idle) == State::Transaction {
             let _ = self.internal("ROLLBACK/*abide*/", ());
         }
@@ -337,9 +358,10 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Removes every table, view, trigger, index and key, and gives the space back at the commit.
+    /// Removes every table, view, trigger, index and key, and the alarm, and gives the space back at the commit.
     pub fn delete_all(&self) -> Result<()> {
         self.begin()?;
+        self.set_alarm(None)?;
         // Foreign keys would forbid some orders of dropping.
         let foreign_keys = |on| {
             self.connection

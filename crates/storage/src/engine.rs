@@ -1,6 +1,7 @@
 //! What the parts of a store share: the disk, the log, the objects that are open or have pages in the overlay, and
 //! the bounds that make commits wait.
 
+use crate::alarms::AlarmIndex;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey, Page};
@@ -26,6 +27,7 @@ pub(crate) struct Engine {
     pub(crate) log: Log,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) template: Vec<Arc<Page>>,
+    pub(crate) alarms: AlarmIndex,
     pub(crate) manifest: Mutex<Manifest>,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<()>,
@@ -59,6 +61,7 @@ pub(crate) struct Parts {
     pub(crate) template: Vec<Arc<Page>>,
     pub(crate) manifest: Manifest,
     pub(crate) objects: FxHashMap<ObjectKey, Arc<Object>>,
+    pub(crate) alarms: AlarmIndex,
 }
 
 impl Engine {
@@ -76,6 +79,7 @@ impl Engine {
             log: parts.log,
             shelf: parts.shelf,
             template: parts.template,
+            alarms: parts.alarms,
             manifest: Mutex::new(parts.manifest),
             checkpointing: Mutex::new(()),
             checkpoints: AtomicU64::new(0),

@@ -29,6 +29,7 @@
 //! - **s11** A segment is recycled only after the files are synced and the manifest is published.
 //! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns.
 //! - **s13** One connection for each object; a refused commit leaves the committed state as it was.
+//! - **s14** The alarm index never says later than the object's row, whatever crash came between them.
 //!
 //! # Example
 //!
@@ -48,6 +49,7 @@
 //! # Ok::<(), abide_storage::Error>(())
 //! ```
 
+mod alarms;
 mod checkpoint;
 mod database;
 mod delta;
@@ -71,13 +73,15 @@ mod vfs;
 pub mod cbor;
 pub mod limits;
 
+pub use alarms::{
+    AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState, DueAlarm,
+};
 pub use database::ObjectDb;
 pub use disk::{Barrier, Disk, DiskEvent, DiskFile, OpenMode, RealDisk, SimDisk};
 pub use error::{Error, ErrorKind, Result};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 pub use kv::ListOptions;
 pub use log::Progress;
-pub use log::record::AlarmChange;
 pub use rows::{Row, Rows};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use template::RESERVED_PREFIX;

@@ -59,6 +59,9 @@ pub const OVERLAY_FACTOR: u64 = 4;
 /// Object files kept open for reading.
 pub const OPEN_FILES: usize = 256;
 
+/// Runs of the alarm index on disk before they are merged into one.
+pub const MAX_ALARM_RUNS: usize = 8;
+
 /// Up to this many files are synced one by one at a checkpoint; more are synced with the whole file system.
 pub const SYNC_ONE_BY_ONE: usize = 64;
 

@@ -3,6 +3,7 @@
 //! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of all that follows in hex, then JSON. It is
 //! replaced as a whole: written beside, synced, renamed, and the directory synced.
 
+use crate::alarms::Runs;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo};
@@ -31,6 +32,9 @@ pub(crate) struct Manifest {
     pub(crate) namespaces: Vec<String>,
     /// Objects that recovery found damaged, with the reason; they are refused until they are restored.
     pub(crate) quarantined: BTreeMap<String, String>,
+    /// Where the alarm index is saved.
+    #[serde(default)]
+    pub(crate) alarms: Runs,
 }
 
 impl Manifest {
@@ -133,6 +137,7 @@ mod tests {
             segment_bytes: 1 << 20,
             namespaces: vec!["a".to_owned(), "b".to_owned()],
             quarantined: BTreeMap::new(),
+            alarms: Runs::default(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! Nothing reaches the log, the overlay or the file before the commit point. Cache spills, savepoints and rollbacks all
 //! end in the staging area; a page that was staged and put back compares equal at the commit and is left out.
 
+use crate::alarms::AlarmChange;
 use crate::delta::{self, Encoded};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -27,6 +28,8 @@ pub(crate) struct PageFile {
     staged: RefCell<FxHashMap<u32, Arc<Page>>>,
     /// The size after a truncation or growth that is not committed.
     staged_size: Cell<Option<u32>>,
+    /// What the next commit does to the object's alarm.
+    alarm: Cell<Option<AlarmChange>>,
     /// The position of the newest commit through this connection.
     committed: Cell<Option<Lsn>>,
     /// Why the last commit or write was refused: SQLite itself passes on only a number.
@@ -50,6 +53,7 @@ impl PageFile {
             object,
             staged: RefCell::default(),
             staged_size: Cell::new(None),
+            alarm: Cell::new(None),
             committed: Cell::new(None),
             error: RefCell::default(),
             encoding: RefCell::default(),
@@ -64,6 +68,11 @@ impl PageFile {
     /// The position of the object's newest commit.
     pub(crate) fn newest(&self) -> Lsn {
         self.object.pages().newest
+    }
+
+    /// Says what the commit that comes does to the object's alarm: its record tells the index of it.
+    pub(crate) fn set_alarm(&self, change: Option<AlarmChange>) {
+        self.alarm.set(change);
     }
 
     /// The position of the newest commit since the last call.
@@ -193,6 +202,7 @@ impl PageFile {
     pub(crate) fn discard(&self) {
         self.staged.borrow_mut().clear();
         self.staged_size.set(None);
+        self.alarm.set(None);
     }
 
     /// The commit point: appends what is staged to the log and moves it to the overlay.
@@ -262,6 +272,10 @@ impl PageFile {
         pages.resize(size);
         pages.commit = pages.commit.next();
         pages.newest = end;
+        // Before the next commit of this object, and before a checkpoint that begins now looks at the object.
+        if let Some(change) = self.alarm.take() {
+            self.engine.alarms.apply(self.object.key, change, end);
+        }
         self.engine.count_overlay(before, pages.overlay.len());
         drop(pages);
         staged.clear();
@@ -347,7 +361,7 @@ impl PageFile {
             commit: pages.commit.next(),
             database_pages: size,
             last_part,
-            alarm: None,
+            alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
             unix_millis: self.engine.unix_millis(),
             payload_crc,

@@ -1,12 +1,13 @@
 //! Opening a data directory: what is on disk becomes an engine.
 //!
 //! 1. Take the lock; read the manifest, or make an empty directory.
-//! 2. Replay the log's tail from the manifest's redo position into the overlay. A damaged middle is refused; a torn tail
+//! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the index. A damaged middle is refused; a torn tail
 //!    ends the log.
 //! 3. Sync the segments that were read: what is accepted must be durable before anything builds on it.
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header says
 //!    where the old epoch ended.
 
+use crate::alarms::{self, AlarmIndex, Runs};
 use crate::disk::Disk;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, Result};
@@ -59,11 +60,14 @@ pub(crate) fn open(
     disk.create_dir_all(&log_dir).map_err(failed)?;
     disk.create_dir_all(&dir.join("objects")).map_err(failed)?;
 
+    disk.create_dir_all(&alarms::dir_of(dir)).map_err(failed)?;
+
+    let alarms = alarms::load(&*disk, dir, &manifest.alarms)?;
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = std::time::Instant::now();
     let end = reader::replay(&segments, manifest.redo(), |logged| {
-        take(&mut objects, dir, &manifest, logged)
+        take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
     let bytes = end.get() - manifest.redo;
     if bytes > 0 {
@@ -82,6 +86,7 @@ pub(crate) fn open(
     manifest.epoch += 1;
     manifest.store(&*disk, dir)?;
     remove_unused(&*disk, &segments).map_err(failed)?;
+    alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
     let shelf = Arc::new(shelve(&segments, disk.clone(), log_dir, &manifest));
     let writer = LocalSegments::new(shelf.clone(), manifest.epoch());
     let log = Log::new(
@@ -100,6 +105,7 @@ pub(crate) fn open(
         template: template::build()?,
         manifest,
         objects,
+        alarms,
     });
     Ok((engine, lock))
 }
@@ -128,6 +134,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         segment_bytes: options.segment_bytes,
         namespaces: Vec::new(),
         quarantined: BTreeMap::new(),
+        alarms: Runs::default(),
     };
     manifest.store(disk, dir)?;
     Ok(manifest)
@@ -136,6 +143,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
 /// Applies one transaction of the log to its object.
 fn take(
     objects: &mut FxHashMap<ObjectKey, Arc<Object>>,
+    alarms: &AlarmIndex,
     dir: &Path,
     manifest: &Manifest,
     logged: &Logged<'_>,
@@ -183,6 +191,9 @@ fn take(
             tracing::error!(object = %key, why, "an object is quarantined");
             pages.quarantined = Some(why);
             break;
+        }
+        if let Some(change) = part.alarm {
+            alarms.apply(key, change, logged.end);
         }
     }
     Ok(())

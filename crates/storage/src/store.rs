@@ -1,5 +1,6 @@
 //! The store: one data directory, opened.
 
+use crate::alarms::AlarmIndex;
 use crate::database::ObjectDb;
 use crate::disk::Disk;
 use crate::engine::{Engine, directory_name};
@@ -222,6 +223,11 @@ impl Store {
             .filter(|o| o.key.namespace == namespace && o.pages().size > 0);
         found.extend(written.map(|o| o.key));
         Ok(found.into_iter().collect())
+    }
+
+    /// The alarms of all objects.
+    pub fn alarms(&self) -> &AlarmIndex {
+        &self.0.engine.alarms
     }
 
     /// Everything before this position is durable.

@@ -8,7 +8,7 @@
 
 mod common;
 
-use abide_storage::{ListOptions, Lsn, ObjectDb, SimDisk, Store, StoreOptions};
+use abide_storage::{AlarmRow, ListOptions, Lsn, ObjectDb, SimDisk, Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
@@ -17,7 +17,10 @@ use std::sync::Arc;
 const OBJECTS: u8 = 3;
 const STEPS: u64 = 50;
 
+/// What an object holds: its keys, and its alarm under [`ALARM`].
 type Keys = BTreeMap<String, Vec<u8>>;
+
+const ALARM: &str = "the alarm";
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ABIDE_CRASH_SEEDS").map_or(default, |n| n.parse().expect("a number"))
@@ -148,6 +151,9 @@ fn write(
     step: u64,
     keys: &mut Keys,
 ) -> abide_storage::Result<()> {
+    if random.below(3) == 0 {
+        write_alarm(db, random, keys)?;
+    }
     for _ in 0..=random.below(4) {
         let key = format!("key {:02}", random.below(30));
         if random.below(5) == 0 {
@@ -168,6 +174,25 @@ fn write(
     Ok(())
 }
 
+fn write_alarm(db: &ObjectDb, random: &mut Random, keys: &mut Keys) -> abide_storage::Result<()> {
+    let alarm = AlarmRow {
+        attempts: random.below(3) as u32,
+        failed: random.below(4) == 0,
+        ..AlarmRow::at(random.below(1_000).cast_signed())
+    };
+    let alarm = (random.below(3) > 0).then_some(alarm);
+    db.set_alarm(alarm.as_ref())?;
+    note_alarm(keys, alarm.as_ref());
+    Ok(())
+}
+
+fn note_alarm(keys: &mut Keys, alarm: Option<&AlarmRow>) {
+    match alarm {
+        Some(alarm) => drop(keys.insert(ALARM.to_owned(), format!("{alarm:?}").into_bytes())),
+        None => drop(keys.remove(ALARM)),
+    }
+}
+
 /// Recovers and checks every object against its history. Returns what was found.
 fn check(disk: &SimDisk, model: &Model, context: &str) -> BTreeMap<u8, Keys> {
     let store = open_store(disk).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -181,11 +206,18 @@ fn check(disk: &SimDisk, model: &Model, context: &str) -> BTreeMap<u8, Keys> {
         let db = store
             .open_object(key)
             .unwrap_or_else(|error| panic!("{context}: object {id}: {error}"));
-        let keys: Keys = db
+        let mut keys: Keys = db
             .kv_list(&ListOptions::default())
             .expect("the keys")
             .into_iter()
             .collect();
+        let alarm = db.alarm().expect("the alarm");
+        assert_eq!(
+            store.alarms().get(key),
+            alarm.as_ref().map(AlarmRow::entry),
+            "s14, {context}: object {id}"
+        );
+        note_alarm(&mut keys, alarm.as_ref());
         let integrity = db
             .exec("PRAGMA integrity_check", ())
             .expect("a check")
@@ -246,7 +278,7 @@ fn workload(seed: u64) -> u64 {
 }
 
 #[test]
-fn s1_s2_acknowledged_commits_survive_and_others_are_whole_or_absent_at_any_crash() {
+fn s1_s2_s14_acknowledged_commits_survive_and_others_are_whole_or_absent_at_any_crash() {
     let mut crashes = 0;
     for seed in 0..seeds(2) {
         crashes += workload(seed);

@@ -13,15 +13,16 @@
 //! | 32 | 32 | object id |
 //! | 64 | 4 | commit number of the object |
 //! | 68 | 4 | size of the database in pages |
-//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm |
+//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, 8 the alarm was given up; bits 16–31: the alarm's attempts |
 //! | 76 | 4 | number of page entries |
 //! | 80 | 8 | time of the commit, milliseconds since 1970 |
-//! | 88 | 8 | time of the alarm, milliseconds since 1970, if flag 2 |
+//! | 88 | 8 | when the alarm is due, milliseconds since 1970, if flag 2 |
 //! | 96 | 4 | CRC-32C of the payload |
 //! | 100 | 4 | page size |
 //!
 //! A record's length is a multiple of 8; what is left behind the last entry is zero.
 
+use crate::alarms::{AlarmChange, AlarmEntry};
 use crate::ident::{CommitNo, Epoch, Lsn, NamespaceNo, ObjectKey};
 use crate::limits::PAGE_BYTES;
 
@@ -34,16 +35,12 @@ pub(crate) const ALIGN: usize = 8;
 const LAST: u32 = 1;
 const ALARM_SET: u32 = 2;
 const ALARM_CLEARED: u32 = 4;
-const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED;
-
-/// A change of the object's alarm, which travels with the transaction that made it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AlarmChange {
-    /// The alarm is set to a time in milliseconds since 1970.
-    Set(i64),
-    /// There is no alarm any more.
-    Cleared,
-}
+const ALARM_FAILED: u32 = 8;
+/// Where the number of the alarm's attempts begins.
+const ATTEMPTS_SHIFT: u32 = 16;
+/// What only a set alarm has.
+const OF_SET_ALARM: u32 = ALARM_FAILED | (u16::MAX as u32) << ATTEMPTS_SHIFT;
+const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM;
 
 /// What a header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,12 +78,16 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
 impl Header {
     /// Writes everything but the position; [`stamp`] completes it.
     pub(crate) fn write(&self, bytes: &mut [u8]) {
-        let (alarm_flag, alarm_time) = match self.alarm {
+        let (alarm_flags, alarm_due) = match self.alarm {
             None => (0, 0),
-            Some(AlarmChange::Set(at)) => (ALARM_SET, at),
+            Some(AlarmChange::Set(alarm)) => {
+                let failed = if alarm.failed { ALARM_FAILED } else { 0 };
+                let attempts = u32::from(alarm.attempts) << ATTEMPTS_SHIFT;
+                (ALARM_SET | failed | attempts, alarm.due)
+            }
             Some(AlarmChange::Cleared) => (ALARM_CLEARED, 0),
         };
-        let flags = alarm_flag | if self.last_part { LAST } else { 0 };
+        let flags = alarm_flags | if self.last_part { LAST } else { 0 };
         put(bytes, 4, &(self.length as u32).to_le_bytes());
         put(bytes, 24, &self.epoch.0.to_le_bytes());
         put(bytes, 28, &self.key.namespace.0.to_le_bytes());
@@ -96,7 +97,7 @@ impl Header {
         put(bytes, 72, &flags.to_le_bytes());
         put(bytes, 76, &self.entries.to_le_bytes());
         put(bytes, 80, &self.unix_millis.to_le_bytes());
-        put(bytes, 88, &alarm_time.to_le_bytes());
+        put(bytes, 88, &alarm_due.to_le_bytes());
         put(bytes, 96, &self.payload_crc.to_le_bytes());
         put(bytes, 100, &(PAGE_BYTES as u32).to_le_bytes());
         stamp(bytes, self.lsn, self.durable);
@@ -111,6 +112,17 @@ impl Header {
         let length = u32_at(bytes, 4) as usize;
         let flags = u32_at(bytes, 72);
         let page_bytes = u32_at(bytes, 100) as usize;
+        let alarm = match flags & (ALARM_SET | ALARM_CLEARED) {
+            ALARM_SET => Some(AlarmChange::Set(AlarmEntry {
+                due: u64_at(bytes, 88).cast_signed(),
+                attempts: (flags >> ATTEMPTS_SHIFT) as u16,
+                failed: flags & ALARM_FAILED != 0,
+            })),
+            _ if flags & OF_SET_ALARM != 0 => return None,
+            ALARM_CLEARED => Some(AlarmChange::Cleared),
+            0 => None,
+            _ => return None,
+        };
         let known = flags & !KNOWN_FLAGS == 0 && page_bytes == PAGE_BYTES;
         if !known || length < HEADER_BYTES || !length.is_multiple_of(ALIGN) {
             return None;
@@ -129,11 +141,7 @@ impl Header {
             commit: CommitNo(u32_at(bytes, 64)),
             database_pages: u32_at(bytes, 68),
             last_part: flags & LAST != 0,
-            alarm: match flags & (ALARM_SET | ALARM_CLEARED) {
-                ALARM_SET => Some(AlarmChange::Set(u64_at(bytes, 88).cast_signed())),
-                ALARM_CLEARED => Some(AlarmChange::Cleared),
-                _ => None,
-            },
+            alarm,
             entries: u32_at(bytes, 76),
             unix_millis: u64_at(bytes, 80),
             payload_crc: u32_at(bytes, 96),
@@ -172,7 +180,11 @@ mod tests {
             commit: CommitNo(17),
             database_pages: 5,
             last_part: true,
-            alarm: Some(AlarmChange::Set(-5)),
+            alarm: Some(AlarmChange::Set(AlarmEntry {
+                due: 1_700_000_060_000,
+                attempts: 7,
+                failed: true,
+            })),
             entries: 2,
             unix_millis: 1_700_000_000_000,
             payload_crc: 0xdead_beef,
@@ -183,7 +195,11 @@ mod tests {
     fn a_header_is_read_as_it_was_written() {
         for alarm in [
             None,
-            Some(AlarmChange::Set(i64::MAX)),
+            Some(AlarmChange::Set(AlarmEntry {
+                due: i64::MAX,
+                attempts: u16::MAX,
+                failed: false,
+            })),
             Some(AlarmChange::Cleared),
         ] {
             let header = Header { alarm, ..header() };

@@ -1,0 +1,358 @@
+//! Runs: the alarm index on disk, as the files `alarms/NUMBER.run` that the manifest lists.
+//!
+//! The first run of the list holds the whole index of its moment, each later one what had changed since the one before.
+//! Together they say at least what the index was at the manifest's redo position; what replay then applies again comes
+//! to the same. A run is written and synced, and its name is, before the manifest names it; it is removed when no
+//! manifest does any more. Bytes: `docs/format.md`.
+
+use super::index::{AlarmIndex, Unsaved};
+use super::{AlarmChange, AlarmEntry};
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::limits::MAX_ALARM_RUNS;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"abidealm";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 48;
+const ENTRY_BYTES: usize = 48;
+
+const CLEARED: u32 = 1;
+const FAILED: u32 = 2;
+
+/// Entries that are read and written at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// The runs of a data directory, as the manifest lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Runs {
+    /// The number of the newest run that was ever listed.
+    pub(crate) newest: u64,
+    /// The whole index, then its changes.
+    pub(crate) list: Vec<RunRef>,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunRef {
+    pub(crate) number: u64,
+    pub(crate) entries: u64,
+}
+
+impl Runs {
+    /// True if so many changes are better written with everything else as a new first run.
+    fn merges(&self, changes: usize) -> bool {
+        let Some((base, later)) = self.list.split_first() else {
+            return true;
+        };
+        let changes = later.iter().map(|run| run.entries).sum::<u64>() + changes as u64;
+        self.list.len() >= MAX_ALARM_RUNS || changes > base.entries / 2
+    }
+}
+
+/// The directory of the runs.
+pub(crate) fn dir_of(data: &Path) -> PathBuf {
+    data.join("alarms")
+}
+
+fn path_of(data: &Path, number: u64) -> PathBuf {
+    dir_of(data).join(format!("{number:016}.run"))
+}
+
+/// Writes what the index has not saved as a run, and returns what the next manifest is to list.
+pub(crate) fn write(
+    disk: &dyn Disk,
+    data: &Path,
+    runs: &Runs,
+    redo: Lsn,
+    unsaved: &mut Unsaved<'_>,
+    durable: impl FnOnce(Lsn) -> Result<()>,
+) -> Result<Runs> {
+    if unsaved.len() == 0 {
+        return Ok(runs.clone());
+    }
+    let merges = runs.merges(unsaved.len());
+    let entries = if merges {
+        unsaved.everything()
+    } else {
+        unsaved.changes()
+    };
+    // Like a page of a file, an entry of a run must not tell of what may still be lost.
+    durable(unsaved.newest)?;
+    let mut next = if merges {
+        Runs {
+            newest: runs.newest,
+            list: Vec::new(),
+        }
+    } else {
+        runs.clone()
+    };
+    if entries.is_empty() {
+        return Ok(next);
+    }
+    next.newest += 1;
+    next.list.push(RunRef {
+        number: next.newest,
+        entries: entries.len() as u64,
+    });
+    let path = path_of(data, next.newest);
+    let written = |error: io::Error| Error::io(format_args!("writing {}", path.display()), &error);
+    let file = disk.open(&path, OpenMode::Create).map_err(written)?;
+    write_entries(&*file, next.newest, redo, &entries).map_err(written)?;
+    // An error of a sync says nothing about space: it is final.
+    let synced = |error: io::Error| {
+        Error::new(
+            crate::ErrorKind::Io,
+            format!("syncing {}: {error}", path.display()),
+        )
+    };
+    file.sync().map_err(synced)?;
+    disk.sync_dir(&dir_of(data)).map_err(synced)?;
+    Ok(next)
+}
+
+fn write_entries(
+    file: &dyn DiskFile,
+    number: u64,
+    redo: Lsn,
+    entries: &[(ObjectKey, AlarmChange)],
+) -> io::Result<()> {
+    file.set_len(0)?;
+    let mut bytes = Vec::with_capacity(CHUNK.min(entries.len()) * ENTRY_BYTES);
+    let (mut at, mut crc) = (HEADER_BYTES as u64, 0);
+    for chunk in entries.chunks(CHUNK) {
+        bytes.clear();
+        for (key, change) in chunk {
+            encode(&mut bytes, *key, *change);
+        }
+        crc = crc32c::crc32c_append(crc, &bytes);
+        file.write_at(&bytes, at)?;
+        at += bytes.len() as u64;
+    }
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    header.extend_from_slice(MAGIC);
+    header.extend_from_slice(&VERSION.to_le_bytes());
+    header.extend_from_slice(&crc.to_le_bytes());
+    header.extend_from_slice(&number.to_le_bytes());
+    header.extend_from_slice(&redo.0.to_le_bytes());
+    header.extend_from_slice(&(entries.len() as u64).to_le_bytes());
+    header.extend_from_slice(&[0; 4]);
+    header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
+    file.write_at(&header, 0)
+}
+
+fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
+    let (flags, due) = match change {
+        AlarmChange::Cleared => (CLEARED, 0),
+        AlarmChange::Set(entry) => {
+            let failed = if entry.failed { FAILED } else { 0 };
+            (failed | u32::from(entry.attempts) << 16, entry.due)
+        }
+    };
+    bytes.extend_from_slice(&key.namespace.0.to_le_bytes());
+    bytes.extend_from_slice(&flags.to_le_bytes());
+    bytes.extend_from_slice(&key.id);
+    bytes.extend_from_slice(&due.to_le_bytes());
+}
+
+fn decode(bytes: &[u8; ENTRY_BYTES]) -> (ObjectKey, AlarmChange) {
+    let flags = u32_at(bytes, 4);
+    let mut id = [0; 32];
+    id.copy_from_slice(&bytes[8..40]);
+    let key = ObjectKey {
+        namespace: NamespaceNo(u32_at(bytes, 0)),
+        id,
+    };
+    let change = if flags & CLEARED != 0 {
+        AlarmChange::Cleared
+    } else {
+        AlarmChange::Set(AlarmEntry {
+            due: u64_at(bytes, 40).cast_signed(),
+            attempts: (flags >> 16) as u16,
+            failed: flags & FAILED != 0,
+        })
+    };
+    (key, change)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[offset..offset + 4]);
+    u32::from_le_bytes(field)
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[offset..offset + 8]);
+    u64::from_le_bytes(field)
+}
+
+/// Reads the runs that the manifest lists.
+pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<AlarmIndex> {
+    let index = AlarmIndex::default();
+    for run in &runs.list {
+        let path = path_of(data, run.number);
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::NotFound => Error::refused(format!(
+                "{} is damaged or missing ({error}), so alarms would be lost: restore the data directory from a backup; nothing was changed",
+                path.display()
+            )),
+            _ => Error::io(format_args!("reading {}", path.display()), &error),
+        };
+        disk.open(&path, OpenMode::Existing)
+            .and_then(|file| read_entries(&*file, *run, |key, change| index.load(key, change)))
+            .map_err(failed)?;
+    }
+    Ok(index)
+}
+
+fn read_entries(
+    file: &dyn DiskFile,
+    run: RunRef,
+    mut take: impl FnMut(ObjectKey, AlarmChange),
+) -> io::Result<()> {
+    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+    let mut header = [0; HEADER_BYTES];
+    file.read_at(&mut header, 0)?;
+    if header[..8] != *MAGIC || u32_at(&header, 44) != crc32c::crc32c(&header[..44]) {
+        return Err(damaged("its header is damaged"));
+    }
+    if u32_at(&header, 8) != VERSION {
+        return Err(damaged("it has another version"));
+    }
+    if u64_at(&header, 16) != run.number || u64_at(&header, 32) != run.entries {
+        return Err(damaged("it is another run than the manifest says"));
+    }
+    let mut bytes = vec![0; CHUNK * ENTRY_BYTES];
+    let (mut at, mut crc) = (HEADER_BYTES as u64, 0);
+    let mut left = run.entries as usize;
+    while left > 0 {
+        let wanted = left.min(CHUNK) * ENTRY_BYTES;
+        let read = file.read_at(&mut bytes[..wanted], at)?;
+        if read < wanted {
+            return Err(damaged("it is too short"));
+        }
+        crc = crc32c::crc32c_append(crc, &bytes[..wanted]);
+        at += wanted as u64;
+        left -= wanted / ENTRY_BYTES;
+        for entry in bytes[..wanted].as_chunks::<ENTRY_BYTES>().0 {
+            let (key, change) = decode(entry);
+            take(key, change);
+        }
+    }
+    if crc != u32_at(&header, 12) {
+        return Err(damaged("its entries are damaged"));
+    }
+    Ok(())
+}
+
+/// Removes the runs that the manifest does not list: what a crash or a newer run has left.
+pub(crate) fn remove_others(disk: &dyn Disk, data: &Path, runs: &Runs) -> io::Result<()> {
+    for name in disk.list(&dir_of(data))? {
+        let number: Option<u64> = name
+            .strip_suffix(".run")
+            .and_then(|number| number.parse().ok());
+        if number.is_some_and(|number| runs.list.iter().all(|run| run.number != number)) {
+            disk.remove(&dir_of(data).join(name))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+
+    fn key(id: u8) -> ObjectKey {
+        ObjectKey {
+            namespace: NamespaceNo(3),
+            id: [id; 32],
+        }
+    }
+
+    fn set(due: i64, attempts: u16, failed: bool) -> AlarmChange {
+        AlarmChange::Set(AlarmEntry {
+            due,
+            attempts,
+            failed,
+        })
+    }
+
+    fn save(disk: &SimDisk, data: &Path, index: &AlarmIndex, runs: &Runs) -> Runs {
+        disk.create_dir_all(&dir_of(data)).unwrap();
+        let mut unsaved = index.unsaved();
+        let runs = write(disk, data, runs, Lsn(9), &mut unsaved, |_| Ok(())).unwrap();
+        unsaved.saved();
+        runs
+    }
+
+    fn all(index: &AlarmIndex) -> Vec<(ObjectKey, AlarmChange)> {
+        index.unsaved().everything()
+    }
+
+    #[test]
+    fn runs_are_read_as_they_were_written() {
+        let (disk, data) = (SimDisk::new(), Path::new("/data"));
+        let index = AlarmIndex::default();
+        for id in 0..20 {
+            let change = set(i64::from(id) - 5, u16::from(id), id % 5 == 0);
+            index.apply(key(id), change, Lsn(1));
+        }
+        let mut runs = save(&disk, data, &index, &Runs::default());
+        for id in 0..4 {
+            index.apply(key(id), AlarmChange::Cleared, Lsn(2));
+            index.apply(key(id + 4), set(77, 1, false), Lsn(3));
+            runs = save(&disk, data, &index, &runs);
+            assert_eq!(all(&load(&disk, data, &runs).unwrap()), all(&index));
+        }
+        assert_eq!(runs.list.len(), 5);
+        assert_eq!(
+            save(&disk, data, &index, &runs),
+            runs,
+            "nothing has changed"
+        );
+    }
+
+    #[test]
+    fn many_changes_make_a_new_first_run_and_the_old_ones_are_removed() {
+        let (disk, data) = (SimDisk::new(), Path::new("/data"));
+        let index = AlarmIndex::default();
+        let mut runs = Runs::default();
+        for round in 0..40 {
+            for id in 0..3 {
+                index.apply(key(id + round), set(1, 1, false), Lsn(1));
+            }
+            runs = save(&disk, data, &index, &runs);
+            remove_others(&disk, data, &runs).unwrap();
+            assert!(runs.list.len() <= MAX_ALARM_RUNS, "{runs:?}");
+            assert_eq!(disk.list(&dir_of(data)).unwrap().len(), runs.list.len());
+            assert_eq!(all(&load(&disk, data, &runs).unwrap()), all(&index));
+        }
+        for id in 0..43 {
+            index.apply(key(id), AlarmChange::Cleared, Lsn(2));
+        }
+        let runs = save(&disk, data, &index, &runs);
+        assert_eq!(runs.list, []);
+    }
+
+    #[test]
+    fn a_damaged_run_is_refused() {
+        let (disk, data) = (SimDisk::new(), Path::new("/data"));
+        let index = AlarmIndex::default();
+        index.apply(key(1), set(5, 0, false), Lsn(1));
+        let runs = save(&disk, data, &index, &Runs::default());
+        let length = (HEADER_BYTES + ENTRY_BYTES) as u64;
+        for offset in 0..length {
+            let disk = disk.after_kill();
+            disk.flip(&path_of(data, 1), offset);
+            let error = load(&disk, data, &runs).unwrap_err();
+            assert!(error.to_string().contains("damaged or missing"), "{error}");
+        }
+        disk.remove(&path_of(data, 1)).unwrap();
+        assert!(load(&disk, data, &runs).is_err());
+    }
+}
