@@ -181,7 +181,10 @@ pub use abide_runtime::{
     AnyNamespace, AnyStub, BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Env,
     Error, ErrorKind, Event, Instance, LocalFuture, Namespace, Native, Node, NodeBuilder,
     NodeStats, ObjectClass, ObjectId, PutOptions, Released, Remote, Reply, Request, Response,
-    Result, Row, Rows, Sql, State, Storage, Stub, clock, limits, random,
+    Result, Row, Rows, Sql, State, Storage, Stub, clock, limits, random, socket,
+    socket::{
+        Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
+    },
 };
 pub use abide_storage::{
     Disk, ListOptions, Lsn, Params, RealDisk, SimDisk, Store, StoreOptions, StoreStats, ToSql,
@@ -199,9 +202,9 @@ pub use abide_server::Host;
 pub mod prelude {
     //! What nearly every file with an object needs: `use abide::prelude::*;`
     pub use crate::{
-        Body, ClassOptions, DurableObject, Env, Error, ListOptions, Namespace, ObjectId,
-        PutOptions, Request, Response, Result, Row, Rows, Sql, State, Storage, Stub,
-        durable_object, params, rpc,
+        Body, ClassOptions, DurableObject, Env, Error, ListOptions, Message, Namespace, ObjectId,
+        PutOptions, Request, RequestResponsePair, Response, Result, Row, Rows, Sql, State, Storage,
+        Stub, WebSocket, WebSocketPair, durable_object, params, rpc, websocket_response,
     };
 }
 

@@ -8,6 +8,7 @@ use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, ti
 
 use crate::{
     AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result, State, limits,
+    socket::{Message, WebSocket},
 };
 
 /// A future that stays on its thread.
@@ -52,6 +53,45 @@ pub trait DurableObject: Sized + 'static {
             ErrorKind::NotFound,
             "this object does not answer HTTP requests: its class has no `fetch`",
         )))
+    }
+
+    /// Takes a message of a WebSocket that the object has [accepted](State::accept_websocket). Messages of one socket
+    /// start in order; one starts while another waits at an `await`.
+    ///
+    /// An error is logged; the socket stays open.
+    fn websocket_message(
+        &self,
+        ws: WebSocket,
+        message: Message,
+    ) -> impl Future<Output = Result<()>> {
+        let _ = (ws, message);
+        std::future::ready(Err(Error::with_kind(
+            ErrorKind::NotFound,
+            "this object does not take WebSocket messages: its class has no `websocket_message`",
+        )))
+    }
+
+    /// Learns that a WebSocket has ended, once for each. `get_websockets` does not list it any more, and it need not be
+    /// closed: the gateway has answered the peer's close already.
+    ///
+    /// `code` and `reason` are the peer's; 1005 means that it gave none, 1006 with `was_clean` false that the connection
+    /// broke without a close.
+    fn websocket_close(
+        &self,
+        ws: WebSocket,
+        code: u16,
+        reason: String,
+        was_clean: bool,
+    ) -> impl Future<Output = Result<()>> {
+        let _ = (ws, code, reason, was_clean);
+        std::future::ready(Ok(()))
+    }
+
+    /// Learns that a WebSocket has failed, because its peer broke the protocol or sent too much.
+    /// [`websocket_close`](Self::websocket_close) follows with code 1006.
+    fn websocket_error(&self, ws: WebSocket, error: Error) -> impl Future<Output = Result<()>> {
+        let _ = (ws, error);
+        std::future::ready(Ok(()))
     }
 }
 
@@ -126,6 +166,25 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 let result = T::dispatch(object, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
             }
+            Event::WebSocketMessage { socket, message } => Box::pin(async move {
+                object.websocket_message(socket, message).await?;
+                Ok(Reply::Done)
+            }),
+            Event::WebSocketClose {
+                socket,
+                code,
+                reason,
+                was_clean,
+            } => Box::pin(async move {
+                object
+                    .websocket_close(socket, code, reason, was_clean)
+                    .await?;
+                Ok(Reply::Done)
+            }),
+            Event::WebSocketError { socket, error } => Box::pin(async move {
+                object.websocket_error(socket, error).await?;
+                Ok(Reply::Done)
+            }),
         }
     }
 }

@@ -113,6 +113,10 @@ impl Env {
         &self.0.router.clock
     }
 
+    pub(crate) fn router(&self) -> &Arc<Router> {
+        &self.0.router
+    }
+
     fn of_class<T: ObjectClass>(&self) -> impl Iterator<Item = &Arc<Binding>> {
         self.0
             .bindings

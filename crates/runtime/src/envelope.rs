@@ -13,6 +13,7 @@ use crate::{
     chain::Link,
     gate::{Lane, Released},
     limits::MAX_QUEUED_PER_WORKER,
+    socket::Delivery,
     stats::Counters,
     watchdog::PollWatch,
 };
@@ -79,6 +80,11 @@ impl Mailbox {
             })
     }
 
+    /// Hands over an event that was admitted before, or must not be refused. It is dropped if the worker has ended.
+    pub(crate) fn post_admitted(&self, envelope: Envelope) {
+        let _ = self.channel.send(Message::Event(envelope));
+    }
+
     /// Refuses an event, whose ticket exists already, that is one too many for the worker.
     pub(crate) fn admit(&self) -> Result<()> {
         if self.outstanding() > MAX_QUEUED_PER_WORKER {
@@ -100,21 +106,53 @@ impl Mailbox {
 
 /// The way back to a caller.
 pub(crate) struct Replier {
-    answer: oneshot::Sender<Answer>,
+    to: Origin,
     ticket: Ticket,
+}
+
+/// Who is to know what became of an event.
+enum Origin {
+    Caller(oneshot::Sender<Answer>),
+    Socket(Delivery),
 }
 
 impl Replier {
     pub(crate) fn new(answer: oneshot::Sender<Answer>, mailbox: &Arc<Mailbox>) -> Self {
         Self {
-            answer,
+            to: Origin::Caller(answer),
             ticket: Ticket::new(mailbox),
+        }
+    }
+
+    pub(crate) fn for_socket(delivery: Delivery, mailbox: &Arc<Mailbox>) -> Self {
+        Self {
+            to: Origin::Socket(delivery),
+            ticket: Ticket::new(mailbox),
+        }
+    }
+
+    /// True if somebody waits for the answer.
+    pub(crate) fn has_caller(&self) -> bool {
+        matches!(self.to, Origin::Caller(_))
+    }
+
+    /// The event's handler begins.
+    pub(crate) fn begin(&mut self) {
+        if let Origin::Socket(delivery) = &mut self.to {
+            delivery.begin();
         }
     }
 
     /// Answers; a caller that is gone does not mind.
     pub(crate) fn send(self, answer: Released<Result<Reply>>) {
-        drop(self.answer.send(answer));
+        match self.to {
+            Origin::Caller(caller) => drop(caller.send(answer)),
+            Origin::Socket(delivery) => {
+                if let Err(error) = answer.into_inner() {
+                    delivery.fail(&error);
+                }
+            }
+        }
         drop(self.ticket);
     }
 

@@ -7,6 +7,11 @@ use std::borrow::Cow;
 
 use axum_core::body::Body;
 
+use crate::{
+    Error,
+    socket::{Message, WebSocket},
+};
+
 /// The HTTP request that an object's `fetch` takes.
 pub type Request<T = Body> = http::Request<T>;
 
@@ -25,6 +30,43 @@ pub enum Event {
         /// The arguments: a CBOR array.
         args: Vec<u8>,
     },
+    /// A message of a WebSocket that the object has accepted.
+    WebSocketMessage {
+        /// The socket.
+        socket: WebSocket,
+        /// The message.
+        message: Message,
+    },
+    /// A WebSocket has ended. The object gets this once for each socket, and nothing of that socket after it.
+    WebSocketClose {
+        /// The socket.
+        socket: WebSocket,
+        /// The peer's close code; 1005 if it gave none, 1006 if the connection broke.
+        code: u16,
+        /// The peer's reason.
+        reason: String,
+        /// True if both sides said that they close.
+        was_clean: bool,
+    },
+    /// A WebSocket failed: what came was not the protocol, or too long. The close event follows.
+    WebSocketError {
+        /// The socket.
+        socket: WebSocket,
+        /// What was wrong.
+        error: Error,
+    },
+}
+
+impl Event {
+    /// True for events that nobody waits for an answer to, so that nobody would repeat them.
+    pub(crate) fn is_of_socket(&self) -> bool {
+        matches!(
+            self,
+            Self::WebSocketMessage { .. }
+                | Self::WebSocketClose { .. }
+                | Self::WebSocketError { .. }
+        )
+    }
 }
 
 /// What an object answers to an [`Event`].
@@ -34,4 +76,6 @@ pub enum Reply {
     Fetch(Response),
     /// To [`Event::Rpc`]: the result as CBOR.
     Rpc(Vec<u8>),
+    /// To an event that has no answer: it has been handled.
+    Done,
 }

@@ -49,6 +49,7 @@ mod router;
 mod rows;
 #[doc(hidden)]
 pub mod rpc;
+pub mod socket;
 mod sql;
 mod state;
 mod stats;

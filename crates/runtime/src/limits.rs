@@ -63,6 +63,45 @@ pub const BODY_STALL_LIMIT: Duration = Duration::from_mins(1);
 /// Events that a worker takes from its channel before it lets suspended handlers run.
 pub const WORKER_BATCH: usize = 64;
 
+/// Longest message of a WebSocket, in either direction (the field's 32 MiB).
+pub const MAX_WEBSOCKET_MESSAGE: usize = 32 << 20;
+
+/// WebSockets that one object may have at a time (the field's number).
+pub const MAX_WEBSOCKETS_PER_OBJECT: usize = 32_768;
+
+/// Tags of one WebSocket (the field's 10).
+pub const MAX_TAGS: usize = 10;
+
+/// Bytes of one tag (the field's 256 characters).
+pub const MAX_TAG: usize = 256;
+
+/// A WebSocket's attachment as CBOR: the field's newer 16 KiB.
+pub const MAX_ATTACHMENT: usize = 16 << 10;
+
+/// Each side of a WebSocket auto-response (the field's 2,048).
+pub const MAX_AUTO_RESPONSE: usize = 2_048;
+
+/// Bytes of the reason in a close frame: a control frame's 125 less two of the code (RFC 6455, section 5.5).
+pub const MAX_CLOSE_REASON: usize = 123;
+
+/// What may wait for one reader of a WebSocket. Less than a second of a fast link; a reader that is behind by more will
+/// not catch up.
+pub const WEBSOCKET_SEND_BUFFER: usize = 1 << 20;
+
+/// What each frame in a send buffer counts besides its content, so that many empty ones are bounded, too.
+pub const WEBSOCKET_FRAME_OVERHEAD: usize = 64;
+
+/// Messages of one WebSocket that its object has not finished handling. Enough to keep an object busy while answers wait
+/// for a sync of the disk.
+pub const MAX_WEBSOCKET_IN_FLIGHT: usize = 64;
+
+/// How long a message may wait for an overloaded object before its WebSocket is closed: as long as
+/// `block_concurrency_while` may make events wait.
+pub const WEBSOCKET_DELIVERY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a WebSocket looks whether an overloaded worker takes events again.
+pub const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
+
 /// Worker threads that a node may have.
 pub const MAX_WORKERS: usize = 1_024;
 

@@ -15,6 +15,7 @@ use crate::{
     envelope::{Drain, Envelope, Mailbox},
     gate::Departure,
     random::Randomness,
+    socket::{WebSocketConnector, WebSocketOptions},
 };
 
 /// Where a node is in its life.
@@ -31,6 +32,8 @@ pub(crate) struct Router {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
+    pub(crate) websockets: WebSocketOptions,
+    pub(crate) connector: Option<Arc<dyn WebSocketConnector>>,
     pub(crate) drain: Arc<Drain>,
     /// The log has failed, or a thread of the node has ended too early.
     pub(crate) failed: watch::Sender<bool>,
@@ -44,6 +47,8 @@ impl Router {
         store: Store,
         clock: Arc<dyn Clock>,
         randomness: Arc<dyn Randomness>,
+        websockets: WebSocketOptions,
+        connector: Option<Arc<dyn WebSocketConnector>>,
         drain: Arc<Drain>,
     ) -> Arc<Self> {
         let router = Arc::new(Self {
@@ -51,6 +56,8 @@ impl Router {
             store,
             clock,
             randomness,
+            websockets,
+            connector,
             drain,
             failed: watch::Sender::new(false),
             stopped: Notify::new(),

@@ -5,12 +5,17 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use tokio::sync::oneshot;
 
-use crate::{Env, Error, ErrorKind, ObjectId, Result, Storage, object::Object};
+use crate::{
+    Env, Error, ErrorKind, ObjectId, Result, Storage,
+    object::Object,
+    socket::{RequestResponsePair, ServerSocket, WebSocket},
+};
 
 /// An object's identity, storage and gates. Clones are cheap and are the same state.
 #[derive(Clone)]
@@ -86,6 +91,51 @@ impl State {
     pub fn abort(&self, reason: impl Into<String>) {
         self.object()
             .doom(Error::with_kind(ErrorKind::Reset, reason.into()));
+    }
+
+    /// Takes a WebSocket: from now on its messages and its end are events of this object. It may have up to 10 tags of
+    /// at most 256 bytes each, by which [`get_websockets`](Self::get_websockets) finds it; a tag given twice counts once.
+    ///
+    /// The object need not stay in memory for it (the socket hibernates). A turn that fails after it does not undo
+    /// it; the client's end is then not answered, and the socket ends with 1006.
+    pub fn accept_websocket(&self, server: ServerSocket, tags: &[&str]) -> Result<WebSocket> {
+        self.object().accept_websocket(server.0, tags)
+    }
+
+    /// Opens a WebSocket to another server, when what the object wrote before is durable; then it is like one that the
+    /// object has accepted: its messages are events of the object, which may hibernate meanwhile.
+    ///
+    /// The request's URI is `ws://…` or `wss://…`; its headers go along. An object that is reset keeps the socket, a
+    /// process that ends does not: an object that needs it opens it again when it next runs.
+    pub async fn connect_websocket(
+        &self,
+        request: http::Request<()>,
+        tags: &[&str],
+    ) -> Result<WebSocket> {
+        self.object().connect_websocket(request, tags).await
+    }
+
+    /// The object's WebSockets that have not ended, in the order in which it accepted them: all, or those with a tag.
+    /// One that the object has closed is among them until its peer has confirmed.
+    pub fn get_websockets(&self, tag: Option<&str>) -> Vec<WebSocket> {
+        self.object().websockets(tag)
+    }
+
+    /// The tags that a WebSocket was accepted with.
+    pub fn tags(&self, ws: &WebSocket) -> Vec<String> {
+        ws.tags()
+    }
+
+    /// Lets the gateway answer one text message on all WebSockets of this object, without waking it; `None` ends that.
+    /// It takes effect when what the object wrote before is durable, and lasts until the object is out of memory and
+    /// has no WebSockets.
+    pub fn set_websocket_auto_response(&self, pair: Option<RequestResponsePair>) -> Result<()> {
+        self.object().set_auto_response(pair.map(Arc::new))
+    }
+
+    /// The pair that was set last.
+    pub fn get_websocket_auto_response(&self) -> Option<RequestResponsePair> {
+        self.object().auto_response().as_deref().cloned()
     }
 
     fn object(&self) -> &Rc<Object> {

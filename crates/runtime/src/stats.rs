@@ -11,6 +11,10 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
     pub(crate) fn subtract(&self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -31,6 +35,12 @@ pub(crate) struct Counters {
     pub(crate) panics: Counter,
     pub(crate) background_timeouts: Counter,
     pub(crate) resident: Counter,
+    pub(crate) sockets_open: Counter,
+    pub(crate) socket_messages_in: Counter,
+    pub(crate) socket_messages_out: Counter,
+    pub(crate) socket_bytes_in: Counter,
+    pub(crate) socket_bytes_out: Counter,
+    pub(crate) slow_readers: Counter,
 }
 
 /// A node's figures at one moment.
@@ -54,6 +64,18 @@ pub struct NodeStats {
     pub background_timeouts: u64,
     /// Objects in memory.
     pub resident: u64,
+    /// WebSockets that a gateway serves.
+    pub sockets_open: u64,
+    /// Messages that came on WebSockets.
+    pub socket_messages_in: u64,
+    /// Messages written to WebSockets.
+    pub socket_messages_out: u64,
+    /// Bytes of the messages that came on WebSockets.
+    pub socket_bytes_in: u64,
+    /// Bytes of the messages written to WebSockets.
+    pub socket_bytes_out: u64,
+    /// Messages for which a WebSocket's send buffer had no room.
+    pub slow_readers: u64,
     /// Events sent to a worker and not answered yet.
     pub outstanding: u64,
     /// Messages that wait at an output gate for the log.
@@ -73,6 +95,12 @@ impl NodeStats {
         self.panics += counters.panics.get();
         self.background_timeouts += counters.background_timeouts.get();
         self.resident += counters.resident.get();
+        self.sockets_open += counters.sockets_open.get();
+        self.socket_messages_in += counters.socket_messages_in.get();
+        self.socket_messages_out += counters.socket_messages_out.get();
+        self.socket_bytes_in += counters.socket_bytes_in.get();
+        self.socket_bytes_out += counters.socket_bytes_out.get();
+        self.slow_readers += counters.slow_readers.get();
     }
 
     /// Hands the figures to the program's `metrics` recorder.
@@ -86,11 +114,23 @@ impl NodeStats {
             ("abide_object_resets_total", self.resets),
             ("abide_panics_total", self.panics),
             ("abide_background_timeouts_total", self.background_timeouts),
+            (
+                "abide_websocket_messages_received_total",
+                self.socket_messages_in,
+            ),
+            (
+                "abide_websocket_messages_sent_total",
+                self.socket_messages_out,
+            ),
+            ("abide_websocket_received_bytes_total", self.socket_bytes_in),
+            ("abide_websocket_sent_bytes_total", self.socket_bytes_out),
+            ("abide_websocket_slow_readers_total", self.slow_readers),
         ] {
             metrics::counter!(name).absolute(value);
         }
         for (name, value) in [
             ("abide_objects_resident", self.resident),
+            ("abide_websockets_open", self.sockets_open),
             ("abide_events_outstanding", self.outstanding),
             ("abide_messages_held", self.held),
             ("abide_workers_stuck", self.stuck_workers),

@@ -60,7 +60,7 @@ impl AnyStub {
     pub fn fetch(&self, request: Request) -> Call<Response> {
         let decode: fn(Reply) -> Result<Response> = |reply| match reply {
             Reply::Fetch(response) => Ok(response),
-            Reply::Rpc(_) => Err(wrong_reply()),
+            Reply::Rpc(_) | Reply::Done => Err(wrong_reply()),
         };
         let request = match context::current() {
             None => request,
@@ -83,7 +83,7 @@ impl AnyStub {
     ) -> Call<R> {
         let decode: fn(Reply) -> Result<R> = |reply| match reply {
             Reply::Rpc(bytes) => rpc::decode("the result", &bytes),
-            Reply::Fetch(_) => Err(wrong_reply()),
+            Reply::Fetch(_) | Reply::Done => Err(wrong_reply()),
         };
         match rpc::encode("the arguments", args) {
             Ok(args) => self.send(

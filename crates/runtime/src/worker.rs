@@ -5,6 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     future::poll_fn,
     rc::Rc,
     sync::Arc,
@@ -17,13 +18,14 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    Env, Error,
+    Env, Error, Event,
     clock::{Clock, Sleep},
     envelope::{Envelope, Mailbox, Message},
     gate::Token,
     limits::WORKER_BATCH,
     namespace::Binding,
     object::{Arrival, Object},
+    socket::Registry,
     timers::{Due, Timers},
 };
 
@@ -41,6 +43,10 @@ pub(crate) struct Worker {
     /// The newest writes of objects that were reset before these were durable. The next incarnation may show
     /// them, so its output gate starts there.
     unconfirmed: RefCell<FxHashMap<ObjectKey, Lsn>>,
+    /// The sockets of its objects, also of those that are not in memory.
+    pub(crate) sockets: Registry,
+    /// Events that an incarnation has not begun before it was reset, for the next one.
+    again: RefCell<VecDeque<Envelope>>,
 }
 
 impl Worker {
@@ -61,6 +67,8 @@ impl Worker {
             earlier: Notify::new(),
             tokens: Cell::new(0),
             unconfirmed: RefCell::default(),
+            sockets: Registry::default(),
+            again: RefCell::default(),
         })
     }
 
@@ -85,11 +93,13 @@ impl Worker {
                 () = elapsed(&mut sleep) => self.look_after(),
                 () = self.earlier.notified() => {}
             }
+            self.deliver_again();
             for message in batch.drain(..) {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::Stop => return self.end(),
                 }
+                self.deliver_again();
             }
             // However fast events come, what is due is done, and suspended handlers get their turn.
             if self
@@ -119,6 +129,10 @@ impl Worker {
         } = envelope;
         let binding = &self.bindings[binding];
         let key = binding.key(id);
+        if let Event::WebSocketClose { socket, .. } = &event {
+            self.sockets.remove(socket);
+            socket.link().closed();
+        }
         let known = self.objects.borrow().get(&key).map(Rc::clone);
         if let (Some(object), Some(name)) = (&known, &name) {
             object.learn_name(name);
@@ -138,6 +152,22 @@ impl Worker {
             replier,
             chain,
         });
+    }
+
+    /// An event that an object has not begun goes to its next incarnation, before whatever comes later.
+    pub(crate) fn redeliver(&self, envelope: Envelope) {
+        self.again.borrow_mut().push_back(envelope);
+        self.earlier.notify_one();
+    }
+
+    fn deliver_again(self: &Rc<Self>) {
+        loop {
+            let next = self.again.borrow_mut().pop_front();
+            match next {
+                Some(envelope) => self.deliver(envelope),
+                None => break,
+            }
+        }
     }
 
     fn look_after(&self) {
@@ -161,6 +191,8 @@ impl Worker {
         for object in objects {
             object.kill(Error::stopping().into_maybe_ran());
         }
+        // Their sockets end with the node.
+        self.again.take();
     }
 
     /// Remembers to look at an object.
@@ -180,6 +212,7 @@ impl Worker {
         {
             objects.remove(&key);
         }
+        self.sockets.object_left(key);
         let durable = self.store.durable();
         if newest > durable {
             let mut unconfirmed = self.unconfirmed.borrow_mut();

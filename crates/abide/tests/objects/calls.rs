@@ -415,6 +415,7 @@ impl Instance for Phrases {
                 }
             }
             Event::Fetch(_) => Ok(Reply::Fetch(Response::new(Body::from("phrases")))),
+            _ => Ok(Reply::Done),
         };
         Box::pin(std::future::ready(reply))
     }

@@ -14,7 +14,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering, fence},
     },
 };
@@ -26,6 +26,7 @@ use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
     envelope::{Envelope, Replier},
+    socket::{AutoResponses, Outgoing, RequestResponsePair, WebSocket},
 };
 
 /// A value that has passed an output gate.
@@ -68,6 +69,15 @@ pub(crate) enum Departure {
     Call(Envelope),
     /// A piece of a streamed body.
     Body(FramePermit, BodyMessage),
+    /// A frame of a WebSocket.
+    Frame(WebSocket, Outgoing),
+    /// What the gateway is to answer on the object's sockets while the object sleeps.
+    AutoResponse(Arc<AutoResponses>, Option<Arc<RequestResponsePair>>),
+    /// A request for a WebSocket to another server.
+    Connect(
+        http::Request<()>,
+        oneshot::Sender<Released<http::Request<()>>>,
+    ),
     /// Nothing but the news that everything before it is durable.
     Synced(oneshot::Sender<Released<()>>),
 }
@@ -83,7 +93,10 @@ impl Departure {
                 }
             }
             Self::Body(permit, message) => drop(permit.send(Released(message))),
+            Self::Frame(socket, outgoing) => socket.link().release(Released(outgoing)),
+            Self::AutoResponse(shared, pair) => shared.enforce(Released(pair)),
             // The object may have been reset meanwhile.
+            Self::Connect(request, waiter) => drop(waiter.send(Released(request))),
             Self::Synced(waiter) => drop(waiter.send(Released(()))),
         }
     }
@@ -94,7 +107,14 @@ impl Departure {
             Self::Reply(replier, _) => Self::Reply(replier, Err(error)),
             Self::Call(envelope) => Self::Reply(envelope.replier, Err(error)),
             Self::Body(permit, _) => Self::Body(permit, BodyMessage::Failed(error)),
+            Self::Frame(socket, outgoing) => Self::Frame(socket, outgoing.into_failed(&error)),
+            // What is in force stays so.
+            Self::AutoResponse(shared, _) => {
+                let in_force = shared.withdraw();
+                Self::AutoResponse(shared, in_force)
+            }
             // Dropping the sender at release tells the waiter.
+            Self::Connect(request, _) => Self::Connect(request, oneshot::channel().0),
             Self::Synced(_) => Self::Synced(oneshot::channel().0),
         }
     }
@@ -218,7 +238,7 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, sync::Arc};
+    use std::path::Path;
 
     use abide_storage::{ObjectKey, SimDisk, StoreOptions};
 

@@ -25,6 +25,7 @@ use crate::{
     namespace::Binding,
     random::{Randomness, SystemRandomness},
     router::{Phase, Router},
+    socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
 };
@@ -37,6 +38,8 @@ pub struct NodeBuilder {
     workers: Option<usize>,
     clock: Arc<dyn Clock>,
     randomness: Arc<dyn Randomness>,
+    websockets: WebSocketOptions,
+    connector: Option<Arc<dyn WebSocketConnector>>,
     values: Values,
 }
 
@@ -55,6 +58,8 @@ impl NodeBuilder {
             workers: None,
             clock: Arc::new(SystemClock::new()),
             randomness: Arc::new(SystemRandomness),
+            websockets: WebSocketOptions::default(),
+            connector: None,
             values: Values::new(),
         }
     }
@@ -108,6 +113,18 @@ impl NodeBuilder {
         self
     }
 
+    /// How sockets are treated.
+    pub fn websockets(mut self, options: WebSocketOptions) -> Self {
+        self.websockets = options;
+        self
+    }
+
+    /// Who opens WebSockets for objects. Without it they cannot open any.
+    pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
+        self.connector = Some(connector);
+        self
+    }
+
     /// A value that objects find with [`Env::get`], one for each type.
     pub fn with<C: Send + Sync + 'static>(mut self, value: C) -> Self {
         self.values.insert(
@@ -127,6 +144,11 @@ impl NodeBuilder {
                 "a node has 1 to {MAX_WORKERS} workers, not {workers}"
             )));
         }
+        if self.websockets.max_in_flight == 0 {
+            return Err(refused(
+                "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
+            ));
+        }
         let bindings = bind(&self.store, self.classes)?;
 
         let drain = Arc::new(Drain::default());
@@ -141,6 +163,8 @@ impl NodeBuilder {
             self.store,
             self.clock,
             self.randomness,
+            self.websockets,
+            self.connector,
             drain,
         );
         let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);

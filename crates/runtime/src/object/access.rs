@@ -124,7 +124,7 @@ impl Object {
             .map_err(|_| Error::log_failed())
     }
 
-    pub(super) fn must_be_current(&self) -> Result<()> {
+    pub(crate) fn must_be_current(&self) -> Result<()> {
         if context::is_current(self) && self.is_alive() && !self.discarding.get() {
             Ok(())
         } else {

@@ -23,7 +23,10 @@ impl Object {
         if let Some(error) = self.cycle(&arrival) {
             return self.refuse(arrival, error);
         }
-        if self.queue.borrow().len() >= self.binding.options.max_queued {
+        // A socket's events have a bound of their own, and nobody would send them again.
+        if self.queue.borrow().len() >= self.binding.options.max_queued
+            && !arrival.event.is_of_socket()
+        {
             self.worker.mailbox.counters.overloaded.add();
             return self.refuse(arrival, Error::overloaded_object());
         }
@@ -98,6 +101,9 @@ impl Object {
                     return Ok(Poll::Ready(()));
                 }
             }
+            if let Some(replier) = &mut replier {
+                replier.begin();
+            }
             let delivered = match (&*self.instance.borrow(), event.take()) {
                 (Some(instance), Some(event)) => instance.deliver(event),
                 _ => return Ok(Poll::Ready(())),
@@ -166,8 +172,14 @@ impl Object {
     /// A handler has finished: its answer leaves with the turn.
     pub(crate) fn answer(self: &Rc<Self>, replier: Replier, result: Result<Reply>) {
         let result = result.map_err(Error::into_remote);
-        if result.is_err() {
+        if let Err(error) = &result {
             self.worker.mailbox.counters.errors.add();
+            if !replier.has_caller() {
+                tracing::warn!(
+                    class = self.binding.class.name(), id = %self.id, %error,
+                    "a WebSocket handler returned an error"
+                );
+            }
         }
         match result {
             Ok(Reply::Fetch(response)) => body::answer(self, replier, response),

@@ -19,6 +19,7 @@
 
 mod access;
 mod events;
+mod sockets;
 mod turns;
 
 use std::{
@@ -37,7 +38,7 @@ use crate::{
     Error, ErrorKind, Event, Instance, ObjectId,
     chain::Link,
     context,
-    envelope::Replier,
+    envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
     namespace::Binding,
     task::Work,
@@ -215,8 +216,19 @@ impl Object {
         self.end(reason.clone());
         let not_begun = reason.into_retryable();
         for arrival in waiting {
-            self.discard(arrival.event);
-            self.answer_broken(arrival.replier, not_begun.clone());
+            if arrival.event.is_of_socket() {
+                self.worker.redeliver(Envelope {
+                    binding: self.binding.index,
+                    id: self.id,
+                    name: self.name.borrow().clone(),
+                    event: arrival.event,
+                    replier: arrival.replier,
+                    chain: arrival.chain,
+                });
+            } else {
+                self.discard(arrival.event);
+                self.answer_broken(arrival.replier, not_begun.clone());
+            }
         }
         wakers.into_iter().for_each(Waker::wake);
     }

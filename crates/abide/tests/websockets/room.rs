@@ -1,0 +1,279 @@
+//! The object of these tests: it notes what happens to its sockets, and does what messages tell it to.
+
+use abide::{Response, prelude::*, socket::ClientSocket, socket::Endpoint};
+use serde::{Deserialize, Serialize};
+
+use crate::support::{Signals, World, signals};
+
+#[durable_object]
+pub(crate) struct Room {
+    state: State,
+    signals: Signals,
+}
+
+/// What the tests attach.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Member {
+    name: String,
+    messages: u32,
+}
+
+impl DurableObject for Room {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let signals = signals(&env);
+        signals.note("new");
+        if signals.notes().contains(&"refuse".to_owned()) {
+            return Err(Error::new("the room is not to be had"));
+        }
+        Ok(Self { state, signals })
+    }
+
+    /// `/a,b` accepts a socket with the tags `a` and `b`; `/` one without any. `?then=…` says what happens besides.
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let path = request.uri().path().trim_start_matches('/').to_owned();
+        let tags: Vec<&str> = path.split(',').filter(|tag| !tag.is_empty()).collect();
+        let pair = WebSocketPair::new();
+        match request.uri().query() {
+            Some("forget") => return Ok(websocket_response(pair.client)),
+            Some("refuse") => {
+                self.state.accept_websocket(pair.server, &tags)?;
+                return Ok(Response::new(Body::from("no")));
+            }
+            Some("panic") => {
+                self.state.accept_websocket(pair.server, &tags)?;
+                panic!("on purpose");
+            }
+            _ => {}
+        }
+        let ws = self.state.accept_websocket(pair.server, &tags)?;
+        if request.uri().query() == Some("greet") {
+            self.state.storage().put("greeted", &true)?;
+            ws.send("welcome")?;
+        }
+        Ok(websocket_response(pair.client))
+    }
+
+    #[allow(clippy::too_many_lines, reason = "a list of verbs")]
+    async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
+        let Some(text) = message.as_text() else {
+            return ws.send(message);
+        };
+        let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+        match verb {
+            "echo" => ws.send(rest),
+            "note" => {
+                self.signals.note(rest);
+                Ok(())
+            }
+            "all" => {
+                let message = Message::from(rest);
+                for other in self.state.get_websockets(None) {
+                    other.send(&message)?;
+                }
+                Ok(())
+            }
+            "tagged" => ws.send(self.state.get_websockets(Some(rest)).len().to_string()),
+            "tags" => ws.send(self.state.tags(&ws).join(",")),
+            "attach" => ws.serialize_attachment(&Member {
+                name: rest.to_owned(),
+                messages: 7,
+            }),
+            "attached" => {
+                let member: Option<Member> = ws.deserialize_attachment()?;
+                ws.send(format!("{member:?}"))
+            }
+            "attach-bytes" => {
+                let error = ws.serialize_attachment(&"x".repeat(rest.parse().unwrap()));
+                ws.send(format!("{:?}", error.map_err(|error| error.kind())))
+            }
+            "put" => {
+                self.state.storage().put("key", rest)?;
+                ws.send(format!("put {rest}"))
+            }
+            "put-then-panic" => {
+                self.state.storage().put("key", rest)?;
+                ws.send("never")?;
+                panic!("on purpose");
+            }
+            "get" => {
+                let value: Option<String> = self.state.storage().get("key")?;
+                ws.send(value.unwrap_or_default())
+            }
+            "flood" => {
+                for number in 0..rest.parse().unwrap() {
+                    ws.send(format!("{number:0>1000}"))?;
+                }
+                Ok(())
+            }
+            "wait" => {
+                self.signals.note(format!("waiting {rest}"));
+                self.signals.wait(rest).await;
+                self.signals.note(format!("waited {rest}"));
+                ws.send(rest)
+            }
+            "shut" => {
+                let signals = self.signals.clone();
+                self.state
+                    .block_concurrency_while(async move {
+                        signals.wait("open").await;
+                        Ok(())
+                    })
+                    .await
+            }
+            "shut-then-fail" => {
+                let signals = self.signals.clone();
+                self.state
+                    .block_concurrency_while(async move {
+                        signals.wait("fail").await;
+                        Err::<(), _>(Error::new("on purpose"))
+                    })
+                    .await
+            }
+            "auto" => {
+                let (request, response) = rest.split_once('=').unwrap();
+                let pair = RequestResponsePair::new(request, response)?;
+                self.state.set_websocket_auto_response(Some(pair))
+            }
+            "no-auto" => self.state.set_websocket_auto_response(None),
+            "auto?" => {
+                let pair = self.state.get_websocket_auto_response();
+                let stamp = ws.auto_response_timestamp();
+                ws.send(format!("{} {stamp:?}", pair.is_some()))
+            }
+            "close" => {
+                let (code, reason) = rest.split_once(' ').unwrap_or((rest, ""));
+                match ws.close(code.parse().unwrap(), reason) {
+                    Ok(()) => {
+                        self.signals.note(format!("{:?}", ws.ready_state()));
+                        let late = ws.send("late").unwrap_err();
+                        self.signals.note(late.message().to_owned());
+                        Ok(())
+                    }
+                    Err(error) => ws.send(error.to_string()),
+                }
+            }
+            "close-then-panic" => {
+                ws.close(1000, "")?;
+                panic!("on purpose");
+            }
+            "state" => ws.send(format!("{:?}", ws.ready_state())),
+            "fail" => Err(Error::new("the handler says no")),
+            "panic" => panic!("on purpose"),
+            _ => Err(Error::new(format!("{text} means nothing"))),
+        }
+    }
+
+    async fn websocket_close(
+        &self,
+        ws: WebSocket,
+        code: u16,
+        reason: String,
+        was_clean: bool,
+    ) -> Result<()> {
+        let left = self.state.get_websockets(None);
+        assert!(!left.contains(&ws));
+        ws.close(code, "answered already")?;
+        let clean = if was_clean { "clean" } else { "not clean" };
+        self.signals.note(format!(
+            "closed {code} {reason:?} {clean} {:?}, {} left",
+            ws.ready_state(),
+            left.len()
+        ));
+        Ok(())
+    }
+
+    async fn websocket_error(&self, _ws: WebSocket, error: Error) -> Result<()> {
+        self.signals.note(format!("error {error}"));
+        Ok(())
+    }
+}
+
+#[rpc]
+impl Room {
+    pub async fn sockets(&self) -> usize {
+        self.state.get_websockets(None).len()
+    }
+
+    pub async fn ids(&self) -> Vec<u64> {
+        let sockets = self.state.get_websockets(None);
+        sockets.iter().map(WebSocket::id).collect()
+    }
+
+    /// Accepts a socket with these tags and says what came of it.
+    pub async fn try_tags(&self, tags: Vec<String>) -> String {
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        let pair = WebSocketPair::new();
+        match self.state.accept_websocket(pair.server, &tags) {
+            Ok(ws) => ws.tags().join(","),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Keeps a socket of this object's where another object finds it.
+    pub async fn say(&self, text: String) -> Result<()> {
+        for ws in self.state.get_websockets(None) {
+            ws.send(&text)?;
+        }
+        Ok(())
+    }
+
+    pub async fn panic(&self) {
+        panic!("on purpose");
+    }
+}
+
+pub(crate) fn world() -> World {
+    World::new(|node| node.class::<Room>("ROOM", ClassOptions::default()))
+}
+
+pub(crate) fn room(world: &World) -> Stub<Room> {
+    world.env().object::<Room>().get_by_name("room")
+}
+
+pub(crate) fn request(path: &str) -> Request {
+    Request::builder().uri(path).body(Body::empty()).unwrap()
+}
+
+/// What a gateway finds in the answer to a request.
+pub(crate) fn client_of(mut response: Response) -> ClientSocket {
+    assert_eq!(response.status(), 101);
+    response.extensions_mut().remove().unwrap()
+}
+
+/// Opens a socket as a gateway does.
+pub(crate) async fn open(world: &World, path: &str) -> Endpoint {
+    let response = room(world).fetch(request(path)).await.unwrap();
+    client_of(response).claim().unwrap()
+}
+
+/// Sends a message and takes one.
+pub(crate) async fn ask(socket: &mut Endpoint, message: &str) -> String {
+    socket.deliver(message).await.unwrap();
+    next(socket).await
+}
+
+/// The next message, which must be text.
+pub(crate) async fn next(socket: &mut Endpoint) -> String {
+    match socket.next_frame().await {
+        abide::socket::Frame::Message(message) => message.as_text().unwrap().to_owned(),
+        abide::socket::Frame::Close(close) => panic!("{close:?}"),
+    }
+}
+
+/// True if there is no frame to be sent.
+pub(crate) fn is_silent(socket: &Endpoint) -> bool {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    socket.poll_frame(&mut cx).is_pending()
+}
+
+/// What the object noted, without its beginnings.
+pub(crate) fn notes(world: &World) -> Vec<String> {
+    let notes = world.signals.notes().into_iter();
+    notes.filter(|note| note != "new").collect()
+}
+
+/// How often the object came to life.
+pub(crate) fn lives(world: &World) -> usize {
+    let notes = world.signals.notes();
+    notes.iter().filter(|note| *note == "new").count()
+}

@@ -1,0 +1,123 @@
+//! The object's WebSockets: taking them, finding them again.
+
+use std::{rc::Rc, sync::Arc};
+
+use tokio::sync::oneshot;
+
+use super::Object;
+use crate::{
+    Error, ErrorKind, Result,
+    gate::Departure,
+    limits::{MAX_TAG, MAX_TAGS},
+    socket::{Home, Link, RequestResponsePair, WebSocket, WebSocketPair},
+};
+
+impl Object {
+    /// Makes the object the socket's home.
+    pub(crate) fn accept_websocket(
+        self: &Rc<Self>,
+        link: Arc<Link>,
+        tags: &[&str],
+    ) -> Result<WebSocket> {
+        self.must_be_current()?;
+        let tags = checked(tags)?;
+        let key = self.binding.key(self.id);
+        let sockets = &self.worker.sockets;
+        sockets.has_room(key)?;
+        let settled = link.settle(Home {
+            router: Arc::clone(self.worker.env.router()),
+            key,
+            binding: self.binding.index,
+            id: self.id,
+            serial: self.worker.next_token().0,
+            tags,
+            auto_responses: sockets.auto_responses(key),
+        });
+        if !settled {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                "the WebSocket has been accepted already",
+            ));
+        }
+        let socket = WebSocket::new(link);
+        sockets.add(&socket);
+        Ok(socket)
+    }
+
+    /// Opens a socket to another server, once what the object wrote before is durable.
+    pub(crate) async fn connect_websocket(
+        self: &Rc<Self>,
+        request: http::Request<()>,
+        tags: &[&str],
+    ) -> Result<WebSocket> {
+        self.must_be_current()?;
+        // What would be refused afterwards is refused before anybody is called.
+        checked(tags)?;
+        let Some(connector) = self.worker.env.router().connector.clone() else {
+            return Err(Error::with_kind(
+                ErrorKind::Unavailable,
+                "this node opens no WebSockets: give it a connector with `NodeBuilder::websocket_connector`",
+            ));
+        };
+        let (leave, left) = oneshot::channel();
+        self.push(Departure::Connect(request, leave));
+        let request = left.await.map_err(|_| Error::log_failed())?;
+        let connected = connector.connect(request.into_inner()).await?;
+        let pair = WebSocketPair::new();
+        let socket = self.accept_websocket(pair.server.0, tags)?;
+        (connected.serve)(pair.client.claim()?);
+        Ok(socket)
+    }
+
+    pub(crate) fn websockets(&self, tag: Option<&str>) -> Vec<WebSocket> {
+        let key = self.binding.key(self.id);
+        match self.must_be_current() {
+            Ok(()) => self.worker.sockets.list(key, tag),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_auto_response(&self, pair: Option<Arc<RequestResponsePair>>) -> Result<()> {
+        self.must_be_current()?;
+        let shared = self
+            .worker
+            .sockets
+            .auto_responses(self.binding.key(self.id));
+        shared.set(pair.clone());
+        self.push(Departure::AutoResponse(shared, pair));
+        Ok(())
+    }
+
+    pub(crate) fn auto_response(&self) -> Option<Arc<RequestResponsePair>> {
+        self.must_be_current().ok()?;
+        let key = self.binding.key(self.id);
+        self.worker.sockets.auto_responses(key).get()
+    }
+}
+
+/// Each tag once, in order.
+fn checked(tags: &[&str]) -> Result<Box<[Arc<str>]>> {
+    let mut kept: Vec<Arc<str>> = Vec::with_capacity(tags.len().min(MAX_TAGS));
+    for tag in tags {
+        if tag.len() > MAX_TAG {
+            return Err(Error::with_kind(
+                ErrorKind::Limit,
+                format!(
+                    "a WebSocket tag has {} bytes; at most {MAX_TAG} are allowed: use the attachment for longer values",
+                    tag.len()
+                ),
+            ));
+        }
+        if kept.iter().any(|known| **known == **tag) {
+            continue;
+        }
+        if kept.len() == MAX_TAGS {
+            return Err(Error::with_kind(
+                ErrorKind::Limit,
+                format!("a WebSocket has at most {MAX_TAGS} tags"),
+            ));
+        }
+        kept.push((*tag).into());
+    }
+    Ok(kept.into())
+}

@@ -1,0 +1,101 @@
+//! Why a socket ends: RFC 6455, section 7.4.
+
+use bytestring::ByteString;
+
+use crate::{Error, ErrorKind, Result, limits::MAX_CLOSE_REASON};
+
+/// Close codes (RFC 6455, section 7.4.1, and IANA's WebSocket Close Code Number Registry).
+pub mod code {
+    /// The purpose of the connection is fulfilled.
+    pub const NORMAL: u16 = 1000;
+    /// The server stops, or a browser has left the page.
+    pub const GOING_AWAY: u16 = 1001;
+    /// What came was not the protocol.
+    pub const PROTOCOL_ERROR: u16 = 1002;
+    /// The close had no code. Never sent.
+    pub const NO_STATUS: u16 = 1005;
+    /// The connection ended without a close. Never sent.
+    pub const ABNORMAL: u16 = 1006;
+    /// Text that is not UTF-8.
+    pub const INVALID_DATA: u16 = 1007;
+    /// The message is too big.
+    pub const TOO_BIG: u16 = 1009;
+    /// The server met a condition that kept it from going on.
+    pub const INTERNAL_ERROR: u16 = 1011;
+    /// The server restarts.
+    pub const SERVICE_RESTART: u16 = 1012;
+    /// The server is overloaded, or the reader too slow: try again later.
+    pub const TRY_AGAIN_LATER: u16 = 1013;
+
+    /// True for the codes that may stand in a close frame: the registered ones, and those for libraries and programs.
+    pub const fn may_be_sent(code: u16) -> bool {
+        matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
+    }
+}
+
+/// A close frame's content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// The code; [`code::NO_STATUS`] if there is none.
+    pub code: u16,
+    /// Why, for people: at most 123 bytes.
+    pub reason: ByteString,
+}
+
+impl Close {
+    /// A close that an object sends. Refuses codes that must not be sent and a reason that does not fit.
+    pub(crate) fn new(code: u16, reason: &str) -> Result<Self> {
+        if !code::may_be_sent(code) {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "a WebSocket cannot be closed with code {code}: use 1000, another code of RFC 6455 that may be \
+                     sent, or 3000 to 4999"
+                ),
+            ));
+        }
+        if reason.len() > MAX_CLOSE_REASON {
+            return Err(Error::with_kind(
+                ErrorKind::Limit,
+                format!(
+                    "the reason for closing a WebSocket has {} bytes; at most {MAX_CLOSE_REASON} fit",
+                    reason.len()
+                ),
+            ));
+        }
+        Ok(Self {
+            code,
+            reason: reason.into(),
+        })
+    }
+
+    /// A close with a code and a fixed reason.
+    pub const fn of(code: u16, reason: &'static str) -> Self {
+        Self {
+            code,
+            reason: ByteString::from_static(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_that_the_protocol_reserves_are_refused() {
+        for good in [1000, 1001, 1003, 1007, 1013, 3000, 4999] {
+            assert!(Close::new(good, "").is_ok(), "{good}");
+        }
+        for bad in [0, 999, 1004, 1005, 1006, 1015, 2999, 5000, u16::MAX] {
+            assert_eq!(Close::new(bad, "").unwrap_err().kind(), ErrorKind::Input);
+        }
+    }
+
+    #[test]
+    fn a_reason_has_at_most_123_bytes() {
+        assert!(Close::new(1000, &"x".repeat(123)).is_ok());
+        let error = Close::new(1000, &"é".repeat(62)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
+    }
+}

@@ -1,0 +1,236 @@
+//! The gateway's end of a socket.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use super::{Close, Delivery, Frame, Home, Link, Message, WebSocket, WebSocketOptions, code};
+use crate::{
+    Error, Event, Result,
+    clock::Sleep,
+    envelope::{Envelope, Replier},
+    limits::WEBSOCKET_RETRY,
+    router::Phase,
+};
+
+/// The gateway's end of an accepted socket: what it writes to the peer comes from here, and what it reads goes here.
+///
+/// Made by [`ClientSocket::claim`](super::ClientSocket::claim). When it is dropped without [`end`](Self::end) the
+/// object is told that the connection broke (1006).
+pub struct Endpoint {
+    link: Arc<Link>,
+    /// Set while a message waits to be delivered.
+    stalled: Option<Stalled>,
+}
+
+/// A message waits: until when, and when to look again if nothing wakes us.
+struct Stalled {
+    until: Duration,
+    alarm: Sleep,
+}
+
+impl Endpoint {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        if let Some(home) = link.home() {
+            home.mailbox().counters.sockets_open.add();
+        }
+        Self {
+            link,
+            stalled: None,
+        }
+    }
+
+    /// How the node treats its sockets.
+    pub fn options(&self) -> &WebSocketOptions {
+        self.home().options()
+    }
+
+    /// A handle with which others can close this socket.
+    pub fn handle(&self) -> EndpointHandle {
+        EndpointHandle(Arc::clone(&self.link))
+    }
+
+    /// Takes the next frame that is to be written. It takes room in the send buffer until [`written`](Self::written) is
+    /// told of it.
+    pub fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<Frame> {
+        match self.link.take(cx.waker()) {
+            Some(frame) => Poll::Ready(frame),
+            None => Poll::Pending,
+        }
+    }
+
+    /// A frame has been written to the peer.
+    pub fn written(&self, frame: &Frame) {
+        self.link.written(frame);
+        if let Frame::Message(message) = frame {
+            let counters = &self.home().mailbox().counters;
+            counters.socket_messages_out.add();
+            counters.socket_bytes_out.add_many(message.len() as u64);
+        }
+    }
+
+    /// Hands the message in `waiting` to the object and leaves `None`; or answers it for the object, if it has set an
+    /// auto-response. Pending while too many messages of this socket are in flight, or the object's worker is
+    /// overloaded: the gateway must read no further then.
+    ///
+    /// An error means that the node did not take the message, and the socket is to be closed as it says: 1013 if that
+    /// lasted too long, 1001 if the node stops.
+    pub fn poll_deliver(
+        &mut self,
+        cx: &mut Context<'_>,
+        waiting: &mut Option<Message>,
+    ) -> Poll<Result<(), Close>> {
+        let Some(message) = waiting.take() else {
+            return Poll::Ready(Ok(()));
+        };
+        let home = home(&self.link);
+        if let Some(answer) = home.auto_responses.answer(&message) {
+            self.count_in(&message);
+            self.link.auto_responded(home.router.clock.unix_millis());
+            self.link.push(answer);
+            return Poll::Ready(Ok(()));
+        }
+        if home.router.phase() != Phase::Running {
+            return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server stops")));
+        }
+        let bytes = message.len();
+        // Admission first: what has entered flight must leave it.
+        if home.mailbox().admit().is_err() || !self.link.enter_flight(bytes, cx.waker()) {
+            *waiting = Some(message);
+            return self.poll_stalled(cx);
+        }
+        self.count_in(&message);
+        self.stalled = None;
+        let socket = WebSocket::new(Arc::clone(&self.link));
+        let delivery = Delivery::of_message(socket.clone(), bytes);
+        self.post(Event::WebSocketMessage { socket, message }, delivery);
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next frame, as written at once: [`poll_frame`](Self::poll_frame) for a peer that always reads.
+    pub async fn next_frame(&mut self) -> Frame {
+        let frame = poll_fn(|cx| self.poll_frame(cx)).await;
+        self.written(&frame);
+        frame
+    }
+
+    /// Hands a message to the object: [`poll_deliver`](Self::poll_deliver) as a future.
+    pub async fn deliver(&mut self, message: impl Into<Message>) -> Result<(), Close> {
+        let mut waiting = Some(message.into());
+        poll_fn(|cx| self.poll_deliver(cx, &mut waiting)).await
+    }
+
+    /// Ends the socket: the peer has closed it, or it has closed it with the peer.
+    pub fn end(self, close: Close) {
+        self.tell_end(close, true);
+    }
+
+    /// Ends the socket because of an error: the object gets the error event, then the close event with 1006.
+    pub fn fail(self, error: Error) {
+        let socket = WebSocket::new(Arc::clone(&self.link));
+        let delivery = Delivery::of_end(socket.clone());
+        self.post(Event::WebSocketError { socket, error }, delivery);
+    }
+
+    fn tell_end(&self, close: Close, was_clean: bool) {
+        if !self.link.end() {
+            return;
+        }
+        self.home().mailbox().counters.sockets_open.subtract();
+        let socket = WebSocket::new(Arc::clone(&self.link));
+        let delivery = Delivery::of_end(socket.clone());
+        let event = Event::WebSocketClose {
+            socket,
+            code: close.code,
+            reason: close.reason.into(),
+            was_clean,
+        };
+        self.post(event, delivery);
+    }
+
+    /// Sends an event to the object. If the node has ended there is nobody to tell.
+    fn post(&self, event: Event, delivery: Delivery) {
+        let home = self.home();
+        let envelope = Envelope {
+            binding: home.binding,
+            id: home.id,
+            name: None,
+            event,
+            replier: Replier::for_socket(delivery, home.mailbox()),
+            chain: None,
+        };
+        home.mailbox().post_admitted(envelope);
+    }
+
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
+        let home = home(&self.link);
+        let clock = &home.router.clock;
+        let stalled = self.stalled.get_or_insert_with(|| Stalled {
+            until: clock.now() + home.options().delivery_patience,
+            alarm: clock.sleep_until(clock.now() + WEBSOCKET_RETRY),
+        });
+        loop {
+            if clock.now() >= stalled.until {
+                self.stalled = None;
+                return Poll::Ready(Err(Close::of(
+                    code::TRY_AGAIN_LATER,
+                    "the object has too much to do",
+                )));
+            }
+            if stalled.alarm.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            stalled.alarm = clock.sleep_until(clock.now() + WEBSOCKET_RETRY);
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    fn count_in(&self, message: &Message) {
+        let counters = &self.home().mailbox().counters;
+        counters.socket_messages_in.add();
+        counters.socket_bytes_in.add_many(message.len() as u64);
+    }
+
+    fn home(&self) -> &Home {
+        home(&self.link)
+    }
+}
+
+/// The socket of an object ends with its connection, however that ends.
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.tell_end(Close::of(code::ABNORMAL, ""), false);
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").finish_non_exhaustive()
+    }
+}
+
+/// A way to close a socket from beside its connection.
+#[derive(Clone)]
+pub struct EndpointHandle(Arc<Link>);
+
+impl EndpointHandle {
+    /// Closes the socket, after what is in its send buffer.
+    pub fn close(&self, close: Close) {
+        self.0.close(close);
+    }
+}
+
+impl fmt::Debug for EndpointHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointHandle").finish_non_exhaustive()
+    }
+}
+
+/// Every endpoint is of an accepted socket.
+fn home(link: &Link) -> &Home {
+    link.home().expect("an endpoint's socket has a home")
+}

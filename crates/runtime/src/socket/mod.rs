@@ -1,0 +1,48 @@
+//! Hibernating WebSockets: the object's half, the gateway's half, and the link between them.
+//!
+//! ```text
+//! peer ⇄ gateway: Endpoint ──Event──▶ worker ──▶ object: websocket_message(ws, …)
+//!                    ▲                                      │ ws.send(…)
+//!                    └── Link (send buffer) ◀── output gate ◀┘
+//! ```
+//!
+//! - The gateway owns the connection, the object owns its meaning. An object that leaves memory, or is reset, keeps its
+//!   sockets with their tags and attachments: they are in its worker's [`Registry`], not in the object. They end
+//!   with the process; a client reconnects.
+//! - What an object sends to a socket passes its output gate, in order, into the socket's bounded send buffer.
+//!   Only released frames get there.
+//! - Messages of one socket reach the object in order, and only so many at a time: then the gateway stops reading.
+//! - Each accepted socket ends once, with one close event.
+//!
+//! What this module does not know: the protocol's bytes, TCP, and HTTP. A gateway reads and writes them and holds an
+//! [`Endpoint`].
+
+mod auto_response;
+mod close;
+mod connector;
+mod delivery;
+mod endpoint;
+mod link;
+mod message;
+mod options;
+mod pair;
+mod registry;
+mod websocket;
+
+pub(crate) use self::{
+    auto_response::AutoResponses,
+    delivery::Delivery,
+    link::{Home, Link, Outgoing},
+    registry::Registry,
+};
+pub use self::{
+    auto_response::RequestResponsePair,
+    close::{Close, code},
+    connector::{ConnectedWebSocket, Connecting, WebSocketConnector},
+    endpoint::{Endpoint, EndpointHandle},
+    link::Frame,
+    message::Message,
+    options::{SlowReader, WebSocketOptions},
+    pair::{ClientSocket, ServerSocket, WebSocketPair, websocket_response},
+    websocket::{ReadyState, WebSocket},
+};

@@ -1,0 +1,97 @@
+//! The sockets of a worker's objects. It belongs to the worker, so that they outlive their objects in memory.
+
+use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
+
+use abide_storage::ObjectKey;
+use rustc_hash::FxHashMap;
+
+use super::{AutoResponses, WebSocket};
+use crate::{Error, ErrorKind, Result, limits::MAX_WEBSOCKETS_PER_OBJECT};
+
+#[derive(Default)]
+pub(crate) struct Registry(RefCell<FxHashMap<ObjectKey, OfObject>>);
+
+/// Sockets by serial number, which is the order of acceptance.
+type Sockets = BTreeMap<u64, WebSocket>;
+
+#[derive(Default)]
+struct OfObject {
+    all: Sockets,
+    tagged: FxHashMap<Arc<str>, Sockets>,
+    auto_responses: Arc<AutoResponses>,
+}
+
+impl Registry {
+    /// Refuses a socket that would be one too many for its object.
+    pub(crate) fn has_room(&self, key: ObjectKey) -> Result<()> {
+        let objects = self.0.borrow();
+        let count = objects.get(&key).map_or(0, |object| object.all.len());
+        if count < MAX_WEBSOCKETS_PER_OBJECT {
+            return Ok(());
+        }
+        Err(Error::with_kind(
+            ErrorKind::Limit,
+            format!(
+                "an object may have {MAX_WEBSOCKETS_PER_OBJECT} WebSockets at a time: spread them over several objects"
+            ),
+        ))
+    }
+
+    /// The object's auto-responses, shared with its sockets.
+    pub(crate) fn auto_responses(&self, key: ObjectKey) -> Arc<AutoResponses> {
+        let mut objects = self.0.borrow_mut();
+        Arc::clone(&objects.entry(key).or_default().auto_responses)
+    }
+
+    pub(crate) fn add(&self, socket: &WebSocket) {
+        let home = socket.home();
+        let mut objects = self.0.borrow_mut();
+        let object = objects.entry(home.key).or_default();
+        object.all.insert(home.serial, socket.clone());
+        for tag in &home.tags {
+            let tagged = object.tagged.entry(Arc::clone(tag)).or_default();
+            tagged.insert(home.serial, socket.clone());
+        }
+    }
+
+    pub(crate) fn remove(&self, socket: &WebSocket) {
+        let home = socket.home();
+        let mut objects = self.0.borrow_mut();
+        let Some(object) = objects.get_mut(&home.key) else {
+            return;
+        };
+        object.all.remove(&home.serial);
+        for tag in &home.tags {
+            if let Some(tagged) = object.tagged.get_mut(tag) {
+                tagged.remove(&home.serial);
+                if tagged.is_empty() {
+                    object.tagged.remove(tag);
+                }
+            }
+        }
+    }
+
+    /// The object's sockets in order of acceptance.
+    pub(crate) fn list(&self, key: ObjectKey, tag: Option<&str>) -> Vec<WebSocket> {
+        let objects = self.0.borrow();
+        let Some(object) = objects.get(&key) else {
+            return Vec::new();
+        };
+        let found = match tag {
+            None => Some(&object.all),
+            Some(tag) => object.tagged.get(tag),
+        };
+        found.map_or_else(Vec::new, |sockets| sockets.values().cloned().collect())
+    }
+
+    /// The object has left memory: what belongs to sockets that it does not have goes, too.
+    pub(crate) fn object_left(&self, key: ObjectKey) {
+        let mut objects = self.0.borrow_mut();
+        if objects
+            .get(&key)
+            .is_some_and(|object| object.all.is_empty())
+        {
+            objects.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! An accepted socket, as its object's code sees it.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Close, Frame, Home, Link, Message, Outgoing};
+use crate::{
+    Error, ErrorKind, Result, context, gate::Departure, limits::MAX_ATTACHMENT, object::Object,
+};
+
+/// What an object may do with a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadyState {
+    /// Messages may be sent.
+    #[default]
+    Open,
+    /// The object has closed it, or the node has; the peer has not confirmed.
+    Closing,
+    /// The close event has arrived.
+    Closed,
+}
+
+/// A WebSocket that an object has accepted. Clones are the same socket, and equal.
+///
+/// It outlives the object in memory: after an eviction or a reset [`State::get_websockets`](crate::State::get_websockets)
+/// finds it again. Its methods work in handlers of its own object only.
+#[derive(Clone)]
+pub struct WebSocket(Arc<Link>);
+
+impl WebSocket {
+    /// The link must have a home.
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self(link)
+    }
+
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.0
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        self.0.home().expect("an accepted socket has a home")
+    }
+
+    /// Sends a message, when everything that the object wrote before is durable, and after everything that it sent
+    /// before. It does not wait for the reader: see [`SlowReader`](super::SlowReader).
+    ///
+    /// A socket whose peer has gone takes messages until the object has learned of it by the close event. For many
+    /// sockets make the [`Message`] once and send clones: they share its bytes.
+    pub fn send(&self, message: impl Into<Message>) -> Result<()> {
+        let object = self.object()?;
+        if self.ready_state() != ReadyState::Open {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                "the WebSocket is closed, so nothing can be sent on it",
+            ));
+        }
+        let message = message.into();
+        let limit = self.home().options().max_message_bytes;
+        if message.len() > limit {
+            return Err(Error::with_kind(
+                ErrorKind::Limit,
+                format!(
+                    "the WebSocket message has {} bytes; at most {limit} are allowed: send it in parts",
+                    message.len()
+                ),
+            ));
+        }
+        object.push(Departure::Frame(
+            self.clone(),
+            Outgoing::Frame(Frame::Message(message)),
+        ));
+        Ok(())
+    }
+
+    /// Closes the socket, after everything that was sent before. The close event follows when the peer has
+    /// confirmed, or has not for 10 s. On a socket that is closed it does nothing.
+    ///
+    /// The code is 1000, another of RFC 6455 that may be sent, or 3000 to 4999; the reason has at most 123 bytes.
+    pub fn close(&self, code: u16, reason: &str) -> Result<()> {
+        let object = self.object()?;
+        if self.ready_state() != ReadyState::Open {
+            return Ok(());
+        }
+        let close = Close::new(code, reason)?;
+        self.0.closing();
+        object.push(Departure::Frame(
+            self.clone(),
+            Outgoing::Frame(Frame::Close(close)),
+        ));
+        Ok(())
+    }
+
+    /// What may be done with it.
+    pub fn ready_state(&self) -> ReadyState {
+        self.0.state()
+    }
+
+    /// A number that no other socket of this object has had since the process started; later sockets have higher ones.
+    pub fn id(&self) -> u64 {
+        self.home().serial
+    }
+
+    /// The tags that it was accepted with, in that order.
+    pub fn tags(&self) -> Vec<String> {
+        let tags = self.home().tags.iter();
+        tags.map(|tag| tag.as_ref().to_owned()).collect()
+    }
+
+    /// True if it was accepted with this tag.
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.home().tags.iter().any(|known| &**known == tag)
+    }
+
+    /// Keeps a value with the socket, in memory, for as long as the socket lives: at most 16 KiB as CBOR. It replaces
+    /// the one before at once; a turn that fails afterwards does not undo it.
+    pub fn serialize_attachment<T: Serialize + ?Sized>(&self, value: &T) -> Result<()> {
+        self.object()?;
+        let bytes = abide_storage::cbor::to_vec(value)?;
+        if bytes.len() > MAX_ATTACHMENT {
+            return Err(Error::with_kind(
+                ErrorKind::Limit,
+                format!(
+                    "the WebSocket's attachment takes {} bytes; at most {MAX_ATTACHMENT} are allowed: keep the rest in \
+                     storage and attach its key",
+                    bytes.len()
+                ),
+            ));
+        }
+        self.0.attach(bytes.into());
+        Ok(())
+    }
+
+    /// The value that was attached last, if any was.
+    pub fn deserialize_attachment<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        self.object()?;
+        match self.0.attachment() {
+            Some(bytes) => Ok(Some(abide_storage::cbor::from_slice(&bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// When the gateway last answered this socket in the object's name, if it ever did.
+    pub fn auto_response_timestamp(&self) -> Option<SystemTime> {
+        let millis = self.0.auto_responded_at()?;
+        Some(UNIX_EPOCH + Duration::from_millis(millis))
+    }
+
+    /// Its object, if that is the one whose code runs.
+    fn object(&self) -> Result<Rc<Object>> {
+        let home = self.home();
+        match context::current() {
+            Some(object) if object.binding.key(object.id) == home.key => {
+                object.must_be_current()?;
+                Ok(object)
+            }
+            _ => Err(Error::with_kind(
+                ErrorKind::Input,
+                "a WebSocket works only inside handlers of the object that accepted it",
+            )),
+        }
+    }
+}
+
+impl PartialEq for WebSocket {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for WebSocket {}
+
+impl Hash for WebSocket {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl fmt::Debug for WebSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocket")
+            .field("id", &self.id())
+            .field("state", &self.ready_state())
+            .finish_non_exhaustive()
+    }
+}
