@@ -8,17 +8,19 @@
 //! 5. Save what has changed in the alarm index as a run. After step 3: a commit before redo that has not told the index
 //!    yet keeps its object locked.
 //! 6. Publish the manifest with redo and the runs.
-//! 7. Only now drop the written versions from the overlay, remove old runs, and recycle the segments before redo.
+//! 7. Only now drop the written versions from the overlay, remove old runs, archive the log before redo, and recycle its
+//!    segments.
 //!
 //! A crash anywhere leaves a manifest whose redo position still covers everything that the files may lack or hold in
 //! part, because replay rewrites every page that was written since. Commits go on all the time; an object is locked
 //! only while its pages are listed.
 
 use crate::alarms;
+use crate::archive;
 use crate::disk::{DiskFile, OpenMode};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, Lsn, Page};
+use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
 use crate::limits::{PAGE_BYTES, PREPARED_SEGMENTS, SYNC_ONE_BY_ONE};
 use crate::overlay::{FileState, Object, Pages, header};
 use rustc_hash::FxHashMap;
@@ -34,6 +36,16 @@ struct Snapshot {
     size: u32,
     commit: CommitNo,
     newest: Lsn,
+}
+
+impl Snapshot {
+    fn written(&self) -> (ObjectKey, archive::step::Written) {
+        let written = archive::step::Written {
+            commit: self.commit,
+            newest: self.newest,
+        };
+        (self.object.key, written)
+    }
 }
 
 /// A file that was written and must be synced.
@@ -121,6 +133,7 @@ impl Engine {
         if runs != saved_runs {
             alarms::remove_others(&*self.disk, &self.dir, &runs).map_err(failed)?;
         }
+        let files = written.iter().map(|file| file.snapshot.written()).collect();
         for file in written {
             self.drop_written(&file.snapshot);
         }
@@ -130,7 +143,9 @@ impl Engine {
             self.count_overlay(pages.overlay.len(), 0);
             pages.overlay = FxHashMap::default();
         }
-        self.shelf.trim(redo).map_err(failed)
+        self.archive_log(redo, &files)?;
+        let archived = self.manifest.lock().archived();
+        self.shelf.trim(archived).map_err(failed)
     }
 
     /// The committed pages that the file lacks. `Some(Err)`: the object is quarantined.
@@ -247,6 +262,9 @@ impl Engine {
                     return Err(error);
                 }
             }
+        }
+        if !self.threads {
+            while self.keep_archive()? {}
         }
         if self.wants_checkpoint() || self.log_is_full() || self.no_space() {
             self.checkpoint()?;

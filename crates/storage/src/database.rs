@@ -5,6 +5,7 @@
 //! transaction. After an error of `commit` the connection is of no use: drop it, and open the object again to go on
 //! from what is committed.
 
+use crate::archive::bookmark::Bookmark;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, NO_ATTACH, max_page_count, renames_to_reserved};
 use crate::ident::Lsn;
@@ -274,7 +275,12 @@ impl ObjectDb {
         };
         let committed = alarm.and_then(|change| {
             self.file.set_alarm(change);
-            self.control(&self.commit)
+            self.control(&self.commit)?;
+            // A bookmark was taken in the transaction, and SQLite had no page to write.
+            if self.file.owes_commit() {
+                self.file.commit()?;
+            }
+            Ok(())
         });
         self.file.set_alarm(None);
         if let Err(error) = committed {
@@ -296,6 +302,51 @@ impl ObjectDb {
     /// newer than this can be seen by another connection.
     pub fn newest(&self) -> Lsn {
         self.file.newest()
+    }
+
+    /// The bookmark of the object as it is now. With a transaction open it is that of the commit that will end it, which
+    /// is then made even if nothing has changed; it is of no use if the transaction is rolled back.
+    pub fn bookmark(&self) -> Bookmark {
+        match self.state.get() {
+            State::Transaction => self.file.bookmark_of_next(),
+            State::Idle | State::Lost => self.file.bookmark(),
+        }
+    }
+
+    /// Commits what is staged beside SQLite: the pages of an earlier state. The object keeps its name and has the alarm of
+    /// that state; a restore that was asked for is done.
+    pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
+        self.begin()?;
+        self.touch_alarm();
+        if let Some(name) = name {
+            self.store_name(name)?;
+        }
+        self.commit_staged()
+    }
+
+    /// As [`Self::commit_restored`], for a new object made of another's pages. It has no alarm.
+    pub(crate) fn commit_forked(&self, name: Option<&str>) -> Result<()> {
+        self.begin()?;
+        match name {
+            Some(name) => self.store_name(name)?,
+            None => {
+                self.internal("DELETE FROM _abide_meta WHERE key = 'name'/*abide*/", ())?;
+            }
+        }
+        self.set_alarm(None)?;
+        self.commit_staged()
+    }
+
+    fn store_name(&self, name: &str) -> Result<()> {
+        let upsert = "INSERT INTO _abide_meta (key, value) VALUES ('name', ?1)
+            ON CONFLICT DO UPDATE SET value = excluded.value/*abide*/";
+        self.internal(upsert, [name]).map(drop)
+    }
+
+    fn commit_staged(&self) -> Result<()> {
+        // Even a restore to the present state is a commit: it has a bookmark of its own.
+        self.file.bookmark_of_next();
+        self.commit().map(drop)
     }
 
     /// Undoes everything since the last commit.

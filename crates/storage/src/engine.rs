@@ -2,6 +2,7 @@
 //! the bounds that make commits wait.
 
 use crate::alarms::AlarmIndex;
+use crate::archive::Archive;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey, Page};
@@ -29,6 +30,7 @@ pub(crate) struct Engine {
     pub(crate) template: Vec<Arc<Page>>,
     pub(crate) alarms: AlarmIndex,
     pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) archive: Archive,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) checkpoints: AtomicU64,
@@ -60,6 +62,7 @@ pub(crate) struct Parts {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) template: Vec<Arc<Page>>,
     pub(crate) manifest: Manifest,
+    pub(crate) archive: Archive,
     pub(crate) objects: FxHashMap<ObjectKey, Arc<Object>>,
     pub(crate) alarms: AlarmIndex,
 }
@@ -81,6 +84,7 @@ impl Engine {
             template: parts.template,
             alarms: parts.alarms,
             manifest: Mutex::new(parts.manifest),
+            archive: parts.archive,
             checkpointing: Mutex::new(()),
             checkpoints: AtomicU64::new(0),
             objects: Mutex::new(parts.objects),
@@ -205,6 +209,8 @@ impl Engine {
             (Some((commit, size)), None) => {
                 pages.commit = commit;
                 pages.size = size;
+                // Where it ends is not known; files hold nothing that was not durable.
+                pages.newest = pages.newest.max(self.log.durable());
             }
             _ => {}
         }
@@ -318,11 +324,12 @@ impl Engine {
 
     /// True if no further segment is prepared before a checkpoint has freed some.
     pub(crate) fn log_is_full(&self) -> bool {
-        self.log_tail()
-            >= self
-                .options
-                .checkpoint_bytes
-                .saturating_mul(LOG_TAIL_FACTOR)
+        let kept = self.manifest.lock().archived().get();
+        let tail = self.log.durable().get().saturating_sub(kept);
+        tail >= self
+            .options
+            .checkpoint_bytes
+            .saturating_mul(LOG_TAIL_FACTOR)
     }
 
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],
@@ -368,6 +375,7 @@ impl Engine {
     }
 
     pub(crate) fn stop_housekeeping(&self) {
+        self.archive.stop();
         self.housekeeping.lock().stop = true;
         self.wake.notify_all();
     }

@@ -5,11 +5,13 @@
 //!                                 ▲                    │
 //!                                 │ reads              ▼ after it is durable
 //!                              overlay ── checkpoint ──▶ object files (plain SQLite databases)
+//!                                             └── the log before it ──▶ archive (every commit of the last days)
 //! ```
 //!
 //! A commit costs one record in a log that all objects share, so thousands of objects share one sync of the disk. The
 //! record holds the changed pages, or what changed in them. Until a checkpoint writes an object's file its pages are
-//! found in an overlay in memory; after a crash the overlay is rebuilt from the log. The crate has no async runtime,
+//! found in an overlay in memory; after a crash the overlay is rebuilt from the log. What a checkpoint has made
+//! superfluous in the log goes to the archive, from which an object can be brought back to any bookmark. The crate has no async runtime,
 //! knows no HTTP and nothing of objects' code.
 //!
 //! # Invariants
@@ -30,6 +32,10 @@
 //! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns.
 //! - **s13** One connection for each object; a refused commit leaves the committed state as it was.
 //! - **s14** The alarm index never says later than the object's row, whatever crash came between them.
+//! - **s15** Every acknowledged commit of the retention can be restored, whatever crashes came since: a segment is recycled
+//!   only after it is archived, and a run of the archive replaces others only when it is durable.
+//! - **s16** Damage in the archive is seen and named; it never gives a wrong state, and never stops an object.
+//! - **s17** A restore is one commit: wholly there or absent after a crash, and undone by another restore.
 //!
 //! # Example
 //!
@@ -50,6 +56,7 @@
 //! ```
 
 mod alarms;
+mod archive;
 mod checkpoint;
 mod database;
 mod delta;
@@ -76,6 +83,8 @@ pub mod limits;
 pub use alarms::{
     AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState, DueAlarm,
 };
+pub use archive::ArchiveOptions;
+pub use archive::bookmark::Bookmark;
 pub use database::ObjectDb;
 pub use disk::{Barrier, Disk, DiskEvent, DiskFile, OpenMode, RealDisk, SimDisk};
 pub use error::{Error, ErrorKind, Result};

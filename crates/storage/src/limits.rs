@@ -65,6 +65,31 @@ pub const MAX_ALARM_RUNS: usize = 8;
 /// Up to this many files are synced one by one at a checkpoint; more are synced with the whole file system.
 pub const SYNC_ONE_BY_ONE: usize = 64;
 
+/// Bytes of log that are gathered in memory for one run of the archive, unless one transaction has more.
+pub const ARCHIVE_STEP_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of entries that are compressed together in the archive. A block ends with the entry that reaches this.
+pub const ARCHIVE_BLOCK_BYTES: usize = 64 * 1024;
+
+/// The longest block of the archive before compression; a longer one is damage.
+pub const MAX_ARCHIVE_BLOCK_BYTES: usize =
+    ARCHIVE_BLOCK_BYTES + MAX_RECORD_PAYLOAD + 4 * PAGE_BYTES;
+
+/// So many runs of one level are merged into one of the next.
+pub const ARCHIVE_FAN_IN: usize = 8;
+
+/// A merged run covers at most this share of the retention, so that expired history leaves in pieces: one part of this.
+pub const ARCHIVE_SPAN_SHARE: u64 = 8;
+
+/// Expired history is folded away when it has at least this share of the bytes of the bases: one part of this.
+pub const ARCHIVE_FOLD_SHARE: u64 = 4;
+
+/// An object gets a new snapshot in the archive when the history since the last one passes its size, and this.
+pub const SNAPSHOT_FLOOR_BYTES: u64 = 256 * 1024;
+
+/// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file.
+pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;
+
 // A value of the largest size and its key must fit a record chain, and a chain must fit the log.
 const _: () = assert!(MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES < MAX_TRANSACTION_BYTES);
 const _: () = assert!(MAX_RECORD_PAYLOAD.is_multiple_of(PAGE_BYTES));

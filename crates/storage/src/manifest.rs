@@ -4,6 +4,7 @@
 //! replaced as a whole: written beside, synced, renamed, and the directory synced.
 
 use crate::alarms::Runs;
+use crate::archive::ArchiveState;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo};
@@ -35,11 +36,20 @@ pub(crate) struct Manifest {
     /// Where the alarm index is saved.
     #[serde(default)]
     pub(crate) alarms: Runs,
+    /// How far the log is archived, and in which runs.
+    #[serde(default)]
+    pub(crate) archive: ArchiveState,
 }
 
 impl Manifest {
     pub(crate) fn redo(&self) -> Lsn {
         Lsn(self.redo)
+    }
+
+    /// The end of what need not be kept of the log: in the object files, and archived or not to be archived.
+    pub(crate) fn archived(&self) -> Lsn {
+        let archived = self.archive.archived.unwrap_or(self.redo);
+        Lsn(archived.min(self.redo))
     }
 
     pub(crate) fn epoch(&self) -> Epoch {
@@ -136,6 +146,7 @@ mod tests {
             redo: 77,
             segment_bytes: 1 << 20,
             namespaces: vec!["a".to_owned(), "b".to_owned()],
+            archive: ArchiveState::default(),
             quarantined: BTreeMap::new(),
             alarms: Runs::default(),
         }

@@ -6,6 +6,7 @@
 //! end in the staging area; a page that was staged and put back compares equal at the commit and is left out.
 
 use crate::alarms::AlarmChange;
+use crate::archive::bookmark::Bookmark;
 use crate::delta::{self, Encoded};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -32,6 +33,8 @@ pub(crate) struct PageFile {
     alarm: Cell<Option<AlarmChange>>,
     /// The position of the newest commit through this connection.
     committed: Cell<Option<Lsn>>,
+    /// A bookmark of the next commit was given out, so there must be one.
+    owes_commit: Cell<bool>,
     /// Why the last commit or write was refused: SQLite itself passes on only a number.
     error: RefCell<Option<Error>>,
     encoding: RefCell<Encoding>,
@@ -55,6 +58,7 @@ impl PageFile {
             staged_size: Cell::new(None),
             alarm: Cell::new(None),
             committed: Cell::new(None),
+            owes_commit: Cell::new(false),
             error: RefCell::default(),
             encoding: RefCell::default(),
         }
@@ -73,6 +77,31 @@ impl PageFile {
     /// Says what the commit that comes does to the object's alarm: its record tells the index of it.
     pub(crate) fn set_alarm(&self, change: Option<AlarmChange>) {
         self.alarm.set(change);
+    }
+
+    /// The bookmark of the newest commit.
+    pub(crate) fn bookmark(&self) -> Bookmark {
+        let pages = self.object.pages();
+        Bookmark {
+            epoch: self.engine.log.epoch,
+            lsn: pages.newest,
+            commit: pages.commit,
+        }
+    }
+
+    /// The bookmark of the commit that is to come. It will be made even if nothing has changed.
+    pub(crate) fn bookmark_of_next(&self) -> Bookmark {
+        self.owes_commit.set(true);
+        let newest = self.bookmark();
+        Bookmark {
+            commit: newest.commit.next(),
+            ..newest
+        }
+    }
+
+    /// True if a bookmark of the next commit was given out.
+    pub(crate) fn owes_commit(&self) -> bool {
+        self.owes_commit.get()
     }
 
     /// The position of the newest commit since the last call.
@@ -203,10 +232,14 @@ impl PageFile {
         self.staged.borrow_mut().clear();
         self.staged_size.set(None);
         self.alarm.set(None);
+        self.owes_commit.set(false);
     }
 
     /// The commit point: appends what is staged to the log and moves it to the overlay.
     pub(crate) fn commit(&self) -> Result<()> {
+        if self.owes_commit.get() {
+            self.stage_first_page()?;
+        }
         loop {
             match self.try_commit() {
                 Ok(()) => return Ok(()),
@@ -222,6 +255,15 @@ impl PageFile {
                 }
             }
         }
+    }
+
+    /// Page 1 is what a commit holds that changes nothing: without a page it would not reach the object's file.
+    fn stage_first_page(&self) -> Result<()> {
+        let mut page = ZERO_PAGE;
+        self.read_page(1, 0, &mut page)?;
+        let mut staged = self.staged.borrow_mut();
+        staged.entry(1).or_insert_with(|| Arc::new(page));
+        Ok(())
     }
 
     fn try_commit(&self) -> Result<(), Refused> {
@@ -287,6 +329,7 @@ impl PageFile {
         encoding.numbers.clear();
         encoding.numbers.shrink_to(MAX_KEPT_PAGES);
         self.staged_size.set(None);
+        self.owes_commit.set(false);
         self.committed.set(Some(end));
         Ok(())
     }
@@ -334,8 +377,13 @@ impl PageFile {
             }
         }
         if written.is_empty() && size == pages.size {
-            transaction.bytes.clear();
-            return;
+            if !self.owes_commit.get() {
+                transaction.bytes.clear();
+                return;
+            }
+            delta::encode(&mut transaction.bytes, 1, &staged[&1], None);
+            part.entries += 1;
+            written.push((1, true));
         }
         self.finish(transaction, &part, pages, size, true);
     }

@@ -8,6 +8,7 @@
 //!    where the old epoch ended.
 
 use crate::alarms::{self, AlarmIndex, Runs};
+use crate::archive::{Archive, ArchiveState};
 use crate::disk::Disk;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, Result};
@@ -66,7 +67,7 @@ pub(crate) fn open(
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = std::time::Instant::now();
-    let end = reader::replay(&segments, manifest.redo(), |logged| {
+    let end = reader::read(&segments, manifest.redo(), None, |logged| {
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
     let bytes = end.get() - manifest.redo;
@@ -84,6 +85,7 @@ pub(crate) fn open(
     disk.sync_dir(&log_dir).map_err(failed)?;
 
     manifest.epoch += 1;
+    let archive = Archive::open(disk.clone(), dir, options.archive, &mut manifest)?;
     manifest.store(&*disk, dir)?;
     remove_unused(&*disk, &segments).map_err(failed)?;
     alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
@@ -104,6 +106,7 @@ pub(crate) fn open(
         shelf,
         template: template::build()?,
         manifest,
+        archive,
         objects,
         alarms,
     });
@@ -135,6 +138,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         namespaces: Vec::new(),
         quarantined: BTreeMap::new(),
         alarms: Runs::default(),
+        archive: ArchiveState::default(),
     };
     manifest.store(disk, dir)?;
     Ok(manifest)
@@ -213,15 +217,12 @@ fn remove_unused(disk: &dyn Disk, segments: &[Found]) -> std::io::Result<()> {
     unused.try_for_each(|s| disk.remove(&s.path))
 }
 
-/// Sorts the used segments that were found: those that recovery needs again, and those that it does not.
+/// Sorts the used segments that were found: those that recovery or the archive needs again, and the others.
 fn shelve(segments: &[Found], disk: Arc<dyn Disk>, log_dir: PathBuf, manifest: &Manifest) -> Shelf {
     let next_number = segments.last().map_or(1, |s| s.number + 1);
     let firsts: Vec<Lsn> = segments.iter().filter_map(Found::first).collect();
-    let redo_segment = firsts
-        .iter()
-        .rev()
-        .find(|first| **first <= manifest.redo())
-        .copied();
+    let needed = manifest.archived();
+    let redo_segment = firsts.iter().rev().find(|first| **first <= needed).copied();
     let headed = segments.iter().filter(|s| s.first().is_some());
     let (used, spare): (Vec<_>, Vec<_>) = headed.partition(|s| s.first() >= redo_segment);
     Shelf::new(

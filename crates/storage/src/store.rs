@@ -1,6 +1,8 @@
 //! The store: one data directory, opened.
 
 use crate::alarms::AlarmIndex;
+use crate::archive::ArchiveOptions;
+use crate::archive::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::disk::Disk;
 use crate::engine::{Engine, directory_name};
@@ -8,11 +10,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::log::Progress;
 use crate::log::segment::HEADER_BLOCK;
-use crate::pagefile::PageFile;
 use crate::recovery::{self, DirLock};
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -31,6 +31,8 @@ pub struct StoreOptions {
     pub cache_kib: usize,
     /// The time of commits, milliseconds since 1970. Default: the system's clock.
     pub unix_millis: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// What is kept of the past.
+    pub archive: ArchiveOptions,
     /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::keep_house`]. For tests and
     /// simulations that decide themselves when what happens. Default false.
     pub manual: bool,
@@ -48,6 +50,7 @@ impl Default for StoreOptions {
             checkpoint_interval: Duration::from_mins(1),
             cache_kib: 2048,
             unix_millis: Arc::new(unix_millis),
+            archive: ArchiveOptions::default(),
             manual: false,
         }
     }
@@ -60,6 +63,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("checkpoint_bytes", &self.checkpoint_bytes)
             .field("checkpoint_interval", &self.checkpoint_interval)
             .field("cache_kib", &self.cache_kib)
+            .field("archive", &self.archive)
             .field("manual", &self.manual)
             .finish_non_exhaustive()
     }
@@ -110,6 +114,14 @@ pub struct StoreStats {
     pub live_objects: u64,
     /// True while commits are refused because the disk is full.
     pub no_space: bool,
+    /// Bytes of the archive.
+    pub archive_bytes: u64,
+    /// Files of the archive.
+    pub archive_runs: u64,
+    /// Bytes of durable log that are not archived yet; 0 if the archive is off.
+    pub archive_lag_bytes: u64,
+    /// Every commit since this time can be restored, milliseconds since 1970; 0 if none can.
+    pub archive_horizon_ms: u64,
 }
 
 /// A data directory, opened. Clones share it; the last one to go stops its threads, without a checkpoint: call
@@ -185,10 +197,44 @@ impl Store {
 
     /// Opens an object's database, or begins a new one. An object has one connection at a time.
     pub fn open_object(&self, key: ObjectKey) -> Result<ObjectDb> {
-        let engine = &self.0.engine;
-        let object = engine.open_object(key)?;
-        let file = Rc::new(PageFile::new(engine.clone(), object));
-        ObjectDb::open(file, engine.options.cache_kib)
+        self.0.engine.open_database(key)
+    }
+
+    /// The bookmark of the object's newest commit at or before a time (milliseconds since 1970). Reads files and may take a
+    /// checkpoint: not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the object did not exist then, or its archived history begins later; the message says when.
+    /// [`ErrorKind::Damaged`]: the archive is damaged; the message names the file.
+    pub fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
+        self.0.engine.bookmark_for_time(key, unix_millis)
+    }
+
+    /// Brings an object back to a bookmark, by a commit of its own, and returns the bookmark that undoes it. Durable
+    /// when it returns. The object must not be open. Reads files and may take a checkpoint: not for a thread that runs
+    /// objects.
+    ///
+    /// # Errors
+    /// As [`Store::bookmark_for_time`]; [`ErrorKind::Limit`] if more pages differ than one transaction may change;
+    /// [`ErrorKind::Refused`] if the object is open. Nothing was changed then.
+    pub fn restore(&self, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+        self.0.engine.restore(key, to)
+    }
+
+    /// Makes a new object, `to`, with the content that `from` had at a bookmark, by one commit. `name` is the new object's
+    /// name; it has no alarm. Durable when it returns. Reads files and may take a checkpoint: not for a thread that
+    /// runs objects.
+    ///
+    /// # Errors
+    /// As [`Store::restore`]; [`ErrorKind::Input`] if `to` was ever written.
+    pub fn fork(
+        &self,
+        from: ObjectKey,
+        at: &Bookmark,
+        to: ObjectKey,
+        name: Option<&str>,
+    ) -> Result<()> {
+        self.0.engine.fork(from, at, to, name)
     }
 
     /// Where the object's file is, or will be. It is a plain SQLite database; after [`Store::checkpoint`] or
@@ -268,7 +314,15 @@ impl Store {
         self.0.engine.log.write_group()
     }
 
-    /// Prepares segments and takes a checkpoint if one is due. For `manual` stores.
+    /// Reads the whole archive, checks every checksum, and returns the number of its entries.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] with the name of the file.
+    pub fn verify_archive(&self) -> Result<u64> {
+        self.0.engine.verify_archive()
+    }
+
+    /// Prepares segments, merges runs of the archive, and takes a checkpoint if one is due. For `manual` stores.
     pub fn keep_house(&self) -> Result<()> {
         self.0.engine.keep_house()
     }
@@ -277,6 +331,8 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;
         let stats = &engine.log.stats;
+        let archive = engine.manifest.lock().archive.clone();
+        let durable = engine.log.durable().get();
         StoreStats {
             commits: stats.commits.load(Ordering::Relaxed),
             groups: stats.groups.load(Ordering::Relaxed),
@@ -284,7 +340,7 @@ impl Store {
             sync_seconds: Duration::from_nanos(stats.sync_nanos.load(Ordering::Relaxed))
                 .as_secs_f64(),
             last_sync_us: stats.last_sync_nanos.load(Ordering::Relaxed) / 1000,
-            durable_lsn: engine.log.durable().get(),
+            durable_lsn: durable,
             appended_lsn: engine.log.appended().get(),
             unsynced_bytes: engine.log.unsynced_bytes(),
             overlay_bytes: engine.overlay_bytes(),
@@ -292,6 +348,12 @@ impl Store {
             checkpoints: engine.checkpoints.load(Ordering::Relaxed),
             live_objects: engine.open_objects() as u64,
             no_space: engine.no_space(),
+            archive_bytes: archive.bytes(),
+            archive_runs: archive.runs.len() as u64,
+            archive_lag_bytes: archive
+                .archived
+                .map_or(0, |archived| durable.saturating_sub(archived)),
+            archive_horizon_ms: archive.horizon().unwrap_or(0),
         }
     }
 }
@@ -327,6 +389,7 @@ fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
     Ok(vec![
         spawn("abide-log", |engine| engine.log.run_writer())?,
         spawn("abide-house", keep_house)?,
+        spawn("abide-archive", keep_archive)?,
     ])
 }
 
@@ -349,6 +412,22 @@ fn keep_house(engine: &Engine) {
                 tracing::warn!(%error, "the checkpoint goes on later");
             }
             last = Instant::now();
+        }
+    }
+}
+
+/// The archive's thread: merges and folds beside everything else.
+fn keep_archive(engine: &Engine) {
+    while engine.await_archive_work() {
+        loop {
+            match engine.keep_archive() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "the archive is tidied later");
+                    break;
+                }
+            }
         }
     }
 }

@@ -106,6 +106,12 @@ impl Shelf {
         Ok(())
     }
 
+    /// The segments in use, oldest first.
+    pub(crate) fn used(&self) -> Vec<PathBuf> {
+        let inner = self.inner.lock();
+        inner.used.iter().map(|(path, _)| path.clone()).collect()
+    }
+
     fn take(&self) -> io::Result<Segment> {
         let mut inner = self.inner.lock();
         let segment = inner.prepared.pop_front();

@@ -47,10 +47,28 @@ pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<Found>> {
         .filter_map(|n| number_of(n))
         .collect();
     numbers.sort_unstable();
-    numbers
+    let paths = numbers
         .into_iter()
-        .map(|number| {
-            let path = dir.join(file_name(number));
+        .map(|number| dir.join(file_name(number)));
+    open(disk, paths)
+}
+
+/// Opens segments, given from the oldest to the newest.
+pub(crate) fn open(
+    disk: &dyn Disk,
+    paths: impl IntoIterator<Item = PathBuf>,
+) -> Result<Vec<Found>> {
+    paths
+        .into_iter()
+        .map(|path| {
+            let failed = |error| {
+                Error::io(
+                    format_args!("reading the log segment {}", path.display()),
+                    &error,
+                )
+            };
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            let number = name.and_then(|name| number_of(&name)).unwrap_or(0);
             let file = disk.open(&path, OpenMode::Existing).map_err(failed)?;
             let mut block = [0; 64];
             let read = file.read_at(&mut block, 0).map_err(failed)?;
@@ -83,10 +101,12 @@ pub(crate) struct Logged<'a> {
     pub(crate) end: Lsn,
 }
 
-/// Hands every whole transaction from `redo` on to `take`, in order, and returns where the log ends.
-pub(crate) fn replay(
+/// Hands every whole transaction from `redo` on to `take`, in order, and returns where the log ends. With `until`, the
+/// end of a transaction that is known to be durable, it stops there.
+pub(crate) fn read(
     segments: &[Found],
     redo: Lsn,
+    until: Option<Lsn>,
     mut take: impl FnMut(&Logged<'_>) -> Result<()>,
 ) -> Result<Lsn> {
     let used: Vec<&Found> = segments.iter().filter(|s| s.first().is_some()).collect();
@@ -147,6 +167,9 @@ pub(crate) fn replay(
                 })?;
                 parts.clear();
                 end = cursor.at;
+                if Some(end) == until {
+                    return Ok(end);
+                }
             }
         }
         match next {

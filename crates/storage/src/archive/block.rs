@@ -1,0 +1,84 @@
+//! Compressed blocks of a run: `stored length: u32, raw length: u32, CRC-32C of the eight bytes before and of the stored
+//! bytes: u32`, then a zstd frame (RFC 8878).
+
+use super::entry::Fields;
+use crate::limits::MAX_ARCHIVE_BLOCK_BYTES;
+
+/// Bytes before the frame.
+pub(crate) const BLOCK_HEADER: usize = 12;
+
+/// Makes blocks; keeps the compressor's tables between them.
+pub(crate) struct Packer(zstd::bulk::Compressor<'static>);
+
+impl Packer {
+    pub(crate) fn new(level: i32) -> std::io::Result<Self> {
+        zstd::bulk::Compressor::new(level).map(Self)
+    }
+
+    /// Appends `raw` to `out` as one block.
+    pub(crate) fn pack(&mut self, raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
+        let stored = self.0.compress(raw)?;
+        let start = out.len();
+        out.extend_from_slice(&(stored.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&out[start..]), &stored);
+        out.extend_from_slice(&crc.to_le_bytes());
+        out.extend_from_slice(&stored);
+        Ok(())
+    }
+}
+
+/// What a block's header says.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockHeader {
+    pub(crate) stored: usize,
+    raw: usize,
+    crc: u32,
+    lengths_crc: u32,
+}
+
+impl BlockHeader {
+    /// `None` if no block begins so.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let header = Self {
+            stored: fields.u32()? as usize,
+            raw: fields.u32()? as usize,
+            crc: fields.u32()?,
+            lengths_crc: crc32c::crc32c(bytes.get(..8)?),
+        };
+        let bound = zstd::zstd_safe::compress_bound(MAX_ARCHIVE_BLOCK_BYTES);
+        (header.raw <= MAX_ARCHIVE_BLOCK_BYTES && header.stored <= bound).then_some(header)
+    }
+
+    /// The entries of a block, from its stored bytes. `None` if they are not what was written.
+    pub(crate) fn unpack(&self, stored: &[u8]) -> Option<Vec<u8>> {
+        if crc32c::crc32c_append(self.lengths_crc, stored) != self.crc {
+            return None;
+        }
+        let raw = zstd::bulk::decompress(stored, self.raw).ok()?;
+        (raw.len() == self.raw).then_some(raw)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_unpacked_as_it_was_packed_and_any_changed_bit_is_seen() {
+        let raw: Vec<u8> = (0..5000_u32).map(|i| (i / 7 % 251) as u8).collect();
+        let mut bytes = Vec::new();
+        Packer::new(1).unwrap().pack(&raw, &mut bytes).unwrap();
+        let read = |bytes: &[u8]| {
+            let header = BlockHeader::decode(bytes)?;
+            header.unpack(bytes.get(BLOCK_HEADER..)?)
+        };
+        assert_eq!(read(&bytes), Some(raw));
+        for at in 0..bytes.len() {
+            bytes[at] ^= 4;
+            assert_eq!(read(&bytes), None, "byte {at}");
+            bytes[at] ^= 4;
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Bookmarks: a moment in an object's history, as text that a program can keep and compare.
+
+use crate::error::{Error, Result};
+use crate::ident::{CommitNo, Epoch, Lsn};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+const EXAMPLE: &str = "00000003-0000000000001a40-00000011-ea9dca40";
+
+/// The state of one object after one of its commits.
+///
+/// As text, `eeeeeeee-llllllllllllllll-cccccccc-ssssssss` in hexadecimal: the epoch of the log, a position in it, the object's
+/// commit number, and a checksum of the text before, so that a mistyped bookmark is refused. Bookmarks of one object
+/// order as their moments do, as values and as text. A bookmark means something only for the object it was taken of.
+///
+/// ```
+/// use abide_storage::Bookmark;
+///
+/// let text = "00000003-0000000000001a40-00000011-ea9dca40";
+/// let bookmark: Bookmark = text.parse()?;
+/// assert_eq!(bookmark.to_string(), text);
+/// assert!("00000003-0000000000001a41-00000011-ea9dca40".parse::<Bookmark>().is_err());
+/// # Ok::<(), abide_storage::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Bookmark {
+    /// The epoch that the commit, or the look at it, belongs to: the commit's own epoch is not later.
+    pub(crate) epoch: Epoch,
+    /// A position between the end of the commit and that of the object's next one. For a commit that is still to come:
+    /// a position between the end of the commit before it and its own.
+    pub(crate) lsn: Lsn,
+    /// The commit; 0 is the object before its first.
+    pub(crate) commit: CommitNo,
+}
+
+impl Bookmark {
+    fn body(&self) -> String {
+        format!(
+            "{:08x}-{:016x}-{:08x}",
+            self.epoch.0, self.lsn.0, self.commit.0
+        )
+    }
+}
+
+impl Ord for Bookmark {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let place = |b: &Self| (b.epoch, b.lsn, b.commit.0);
+        place(self).cmp(&place(other))
+    }
+}
+
+impl PartialOrd for Bookmark {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Bookmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body = self.body();
+        write!(f, "{body}-{:08x}", crc32c::crc32c(body.as_bytes()))
+    }
+}
+
+impl fmt::Debug for Bookmark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bookmark({self})")
+    }
+}
+
+impl FromStr for Bookmark {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refused = || {
+            Error::input(format!(
+                "{text:?} is not a bookmark: it looks like {EXAMPLE}, and must be copied whole"
+            ))
+        };
+        let number = |range| {
+            let digits: &str = text.get(range)?;
+            let hex = digits.bytes().all(|b| b.is_ascii_hexdigit());
+            u64::from_str_radix(digits, 16).ok().filter(|_| hex)
+        };
+        let parse = || {
+            Some(Self {
+                epoch: Epoch(number(0..8)? as u32),
+                lsn: Lsn(number(9..25)?),
+                commit: CommitNo(number(26..34)? as u32),
+            })
+        };
+        let bookmark = parse().ok_or_else(refused)?;
+        // Writing it again checks what stands between the numbers, and the checksum.
+        if bookmark.to_string() == text {
+            Ok(bookmark)
+        } else {
+            Err(refused())
+        }
+    }
+}
+
+impl Serialize for Bookmark {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bookmark {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bookmark((epoch, lsn, commit): (u32, u64, u32)) -> Bookmark {
+        Bookmark {
+            epoch: Epoch(epoch),
+            lsn: Lsn(lsn),
+            commit: CommitNo(commit),
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_message_is_a_bookmark() {
+        assert_eq!(
+            EXAMPLE.parse::<Bookmark>().unwrap(),
+            bookmark((3, 0x1a40, 17))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn bookmarks_survive_their_text_and_order_as_text(a: (u32, u64, u32), b: (u32, u64, u32)) {
+            let (a, b) = (bookmark(a), bookmark(b));
+            prop_assert_eq!(a.to_string().parse::<Bookmark>().unwrap(), a);
+            prop_assert_eq!(a.to_string().cmp(&b.to_string()), a.cmp(&b));
+            let json = serde_json::to_string(&a).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Bookmark>(&json).unwrap(), a);
+        }
+
+        #[test]
+        fn a_mistyped_bookmark_is_refused(a: (u32, u64, u32), at in 0..43_usize, digit in 0..16_u32) {
+            let text = bookmark(a).to_string();
+            let typed = char::from_digit(digit, 16).unwrap();
+            let mut mistyped: Vec<char> = text.chars().collect();
+            prop_assume!(mistyped[at] != typed);
+            mistyped[at] = typed;
+            let mistyped: String = mistyped.into_iter().collect();
+            prop_assert!(mistyped.parse::<Bookmark>().is_err());
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(text: String) {
+            let _ = text.parse::<Bookmark>();
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One entry of the archive: the page entries of a commit, or of a part of it, as they stood in the log; or a part of
+//! a snapshot, which is the same with every page of the object and only full images.
+//!
+//! Bytes, little-endian (`docs/format.md` draws them):
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | length of the entry, header included |
+//! | 4 | 4 | flags: 1 first part, 2 last part, 4 snapshot |
+//! | 8 | 4 | namespace |
+//! | 12 | 32 | object id |
+//! | 44 | 4 | commit number of the object |
+//! | 48 | 8 | LSN behind the commit; of a snapshot, one between its commit and the next |
+//! | 56 | 4 | epoch |
+//! | 60 | 4 | size of the database in pages |
+//! | 64 | 8 | time of the commit, milliseconds since 1970 |
+//! | 72 | 4 | number of page entries |
+//! | 76 | | page entries |
+//!
+//! Entries are sorted by object, then LSN; a snapshot comes behind the commit of the same LSN.
+
+use crate::ident::{CommitNo, Epoch, Lsn, NamespaceNo, ObjectKey};
+
+/// Bytes of an entry's header.
+pub(crate) const ENTRY_BYTES: usize = 76;
+
+const FIRST: u32 = 1;
+const LAST: u32 = 2;
+const SNAPSHOT: u32 = 4;
+
+/// What an entry holds. In the order in which entries of the same LSN stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// What a commit changed.
+    Commit,
+    /// The whole object as of a commit.
+    Snapshot,
+}
+
+/// What an entry's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) key: ObjectKey,
+    pub(crate) commit: CommitNo,
+    pub(crate) lsn: Lsn,
+    pub(crate) epoch: Epoch,
+    pub(crate) database_pages: u32,
+    pub(crate) unix_millis: u64,
+    pub(crate) entries: u32,
+    pub(crate) kind: Kind,
+    pub(crate) first: bool,
+    pub(crate) last: bool,
+}
+
+/// An entry: its header and its page entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) head: Head,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Head {
+    /// The place of the entry in the archive's order.
+    pub(crate) fn place(&self) -> (ObjectKey, Lsn, Kind) {
+        (self.key, self.lsn, self.kind)
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// Appends the entry to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let head = &self.head;
+        let length = (ENTRY_BYTES + self.payload.len()) as u32;
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(head.first, FIRST)
+            | flag(head.last, LAST)
+            | flag(head.kind == Kind::Snapshot, SNAPSHOT);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&flags.to_le_bytes());
+        out.extend_from_slice(&head.key.namespace.0.to_le_bytes());
+        out.extend_from_slice(&head.key.id);
+        out.extend_from_slice(&head.commit.0.to_le_bytes());
+        out.extend_from_slice(&head.lsn.0.to_le_bytes());
+        out.extend_from_slice(&head.epoch.0.to_le_bytes());
+        out.extend_from_slice(&head.database_pages.to_le_bytes());
+        out.extend_from_slice(&head.unix_millis.to_le_bytes());
+        out.extend_from_slice(&head.entries.to_le_bytes());
+        out.extend_from_slice(self.payload);
+    }
+
+    /// Reads the entry at the beginning of `bytes` and returns it with its length. `None` if it is none.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let mut fields = Fields(bytes);
+        let length = fields.u32()? as usize;
+        let flags = fields.u32()?;
+        if flags & !(FIRST | LAST | SNAPSHOT) != 0 {
+            return None;
+        }
+        let key = fields.key()?;
+        let head = Head {
+            key,
+            commit: CommitNo(fields.u32()?),
+            lsn: Lsn(fields.u64()?),
+            epoch: Epoch(fields.u32()?),
+            database_pages: fields.u32()?,
+            unix_millis: fields.u64()?,
+            entries: fields.u32()?,
+            kind: if flags & SNAPSHOT == 0 {
+                Kind::Commit
+            } else {
+                Kind::Snapshot
+            },
+            first: flags & FIRST != 0,
+            last: flags & LAST != 0,
+        };
+        let payload = bytes.get(ENTRY_BYTES..length)?;
+        Some((Self { head, payload }, length))
+    }
+}
+
+/// Little-endian fields, one behind the other.
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn key(&mut self) -> Option<ObjectKey> {
+        Some(ObjectKey {
+            namespace: NamespaceNo(self.u32()?),
+            id: self.take()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head() -> Head {
+        Head {
+            key: ObjectKey {
+                namespace: NamespaceNo(2),
+                id: [9; 32],
+            },
+            commit: CommitNo(17),
+            lsn: Lsn(4096),
+            epoch: Epoch(3),
+            database_pages: 5,
+            unix_millis: 1_700_000_000_000,
+            entries: 2,
+            kind: Kind::Snapshot,
+            first: true,
+            last: false,
+        }
+    }
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let mut bytes = Vec::new();
+        let head = head();
+        let payload = &[1, 2, 3];
+        Entry { head, payload }.encode(&mut bytes);
+        bytes.extend_from_slice(&[7; 9]);
+        let (entry, length) = Entry::decode(&bytes).unwrap();
+        assert_eq!(entry.head, head);
+        assert_eq!((entry.payload, length), (&payload[..], ENTRY_BYTES + 3));
+    }
+
+    #[test]
+    fn a_snapshot_stands_behind_the_commit_of_the_same_position() {
+        let snapshot = head();
+        let commit = Head {
+            kind: Kind::Commit,
+            ..snapshot
+        };
+        let next = Head {
+            lsn: Lsn(4097),
+            ..commit
+        };
+        assert!(commit.place() < snapshot.place() && snapshot.place() < next.place());
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Entry::decode(&bytes);
+        }
+    }
+}

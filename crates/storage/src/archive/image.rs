@@ -1,0 +1,219 @@
+//! An object's pages as of some commit, built from the archive: a snapshot, or nothing, and then the commits one by one.
+//!
+//! A hole in the commit numbers makes the image unknown until the next snapshot: it never shows pages that did not
+//! stand beside each other at one commit. Pages are kept in memory up to a bound; beyond it they go to a scratch file,
+//! which is removed with the image.
+
+use super::entry::{Entry, Head, Kind};
+use crate::delta;
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{CommitNo, Page, ZERO_PAGE};
+use crate::limits::PAGE_BYTES;
+use rustc_hash::FxHashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// See the module.
+pub(crate) struct Image {
+    disk: Arc<dyn Disk>,
+    scratch: PathBuf,
+    max_pages: usize,
+    pages: FxHashMap<u32, Box<Page>>,
+    spilled: Option<Arc<dyn DiskFile>>,
+    size: u32,
+    state: State,
+}
+
+/// How far the entries applied so far make a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing yet: the object's first commit, or a snapshot, may come.
+    Nothing,
+    /// The object as of this commit.
+    At(Head),
+    /// In the middle of this commit or snapshot.
+    Within(Head),
+    /// A commit is missing: only a snapshot helps.
+    Unknown,
+}
+
+impl Image {
+    /// An image of nothing. `scratch` is where pages go if there are more than `max_pages`.
+    pub(crate) fn new(disk: Arc<dyn Disk>, scratch: PathBuf, max_pages: usize) -> Self {
+        Self {
+            disk,
+            scratch,
+            max_pages,
+            pages: FxHashMap::default(),
+            spilled: None,
+            size: 0,
+            state: State::Nothing,
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn reset(&mut self) -> Result<()> {
+        self.pages.clear();
+        if let Some(file) = &self.spilled {
+            file.set_len(0).map_err(|error| self.failed(&error))?;
+        }
+        self.size = 0;
+        self.state = State::Nothing;
+        Ok(())
+    }
+
+    /// The commit that the image shows; `None` if it shows none.
+    pub(crate) fn at(&self) -> Option<&Head> {
+        match &self.state {
+            State::At(head) => Some(head),
+            _ => None,
+        }
+    }
+
+    /// The commit that may come next; `None` if only a snapshot may.
+    pub(crate) fn next_commit(&self) -> Option<CommitNo> {
+        match &self.state {
+            State::Nothing => Some(CommitNo(1)),
+            State::At(head) => Some(head.commit.next()),
+            State::Within(head) => Some(head.commit),
+            State::Unknown => None,
+        }
+    }
+
+    /// Makes it the image of an object before its first commit.
+    pub(crate) fn begin(&mut self, template: &[Arc<Page>]) {
+        for (page_no, page) in (1..).zip(template) {
+            self.pages.insert(page_no, Box::new(**page));
+        }
+        self.size = template.len() as u32;
+    }
+
+    /// The size in pages.
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Applies the next entry in the archive's order.
+    pub(crate) fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let head = entry.head;
+        let follows = match (self.state, head.kind, head.first) {
+            // A snapshot needs nothing before it.
+            (_, Kind::Snapshot, true) => {
+                self.reset()?;
+                true
+            }
+            (State::Nothing, Kind::Commit, true) => head.commit == CommitNo(1),
+            (State::At(at), Kind::Commit, true) => head.commit == at.commit.next(),
+            (State::Within(at), kind, false) => kind == at.kind && head.commit == at.commit,
+            _ => false,
+        };
+        if !follows || !self.take(entry)? {
+            self.reset()?;
+            self.state = State::Unknown;
+            return Ok(());
+        }
+        self.state = if head.last {
+            self.resize(head.database_pages)?;
+            State::At(head)
+        } else {
+            State::Within(head)
+        };
+        Ok(())
+    }
+
+    /// Applies the page entries. False if they do not fit what is there.
+    fn take(&mut self, entry: &Entry<'_>) -> Result<bool> {
+        let mut rest = entry.payload;
+        for _ in 0..entry.head.entries {
+            let Some((change, more)) = delta::Entry::decode(rest) else {
+                return Ok(false);
+            };
+            rest = more;
+            let mut page = if change.full {
+                ZERO_PAGE
+            } else {
+                self.page(change.page_no)?
+            };
+            change.apply(&mut page);
+            self.put(change.page_no, &page)?;
+        }
+        Ok(true)
+    }
+
+    /// The content of a page; zeros if it was never written.
+    pub(crate) fn page(&self, page_no: u32) -> Result<Page> {
+        if let Some(page) = self.pages.get(&page_no) {
+            return Ok(**page);
+        }
+        let mut page = ZERO_PAGE;
+        if let Some(file) = &self.spilled {
+            let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
+            let read = file.read_at(&mut page, offset);
+            read.map_err(|error| self.failed(&error))?;
+        }
+        Ok(page)
+    }
+
+    fn put(&mut self, page_no: u32, page: &Page) -> Result<()> {
+        match self.pages.get_mut(&page_no) {
+            Some(old) => **old = *page,
+            None => drop(self.pages.insert(page_no, Box::new(*page))),
+        }
+        if self.pages.len() > self.max_pages {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        let file = match &self.spilled {
+            Some(file) => file.clone(),
+            None => {
+                let opened = self.disk.open(&self.scratch, OpenMode::Create);
+                let file = opened.map_err(|error| self.failed(&error))?;
+                self.spilled = Some(file.clone());
+                file.set_len(0).map_err(|error| self.failed(&error))?;
+                file
+            }
+        };
+        let mut pages: Vec<_> = self.pages.drain().collect();
+        pages.sort_unstable_by_key(|(page_no, _)| *page_no);
+        for (page_no, page) in pages {
+            let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
+            let written = file.write_at(&page[..], offset);
+            written.map_err(|error| self.failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Pages behind the end are gone: should the database grow again they are zeros.
+    fn resize(&mut self, size: u32) -> Result<()> {
+        if size < self.size {
+            self.pages.retain(|page_no, _| *page_no <= size);
+            if let Some(file) = &self.spilled {
+                let bytes = u64::from(size) * PAGE_BYTES as u64;
+                let cut = file.len().and_then(|len| file.set_len(len.min(bytes)));
+                cut.map_err(|error| self.failed(&error))?;
+            }
+        }
+        self.size = size;
+        Ok(())
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Error {
+        Error::io(
+            format_args!("the scratch file {}", self.scratch.display()),
+            error,
+        )
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        if self.spilled.take().is_some() {
+            // If it cannot be removed now, the next start does it.
+            let _ = self.disk.remove(&self.scratch);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The index of a run: for each object of the run where its entries are, and what they cover.
+//!
+//! An index entry has 128 bytes, little-endian:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | namespace |
+//! | 4 | 32 | object id |
+//! | 36 | 4 | number of the newest commit whose changes were archived |
+//! | 40 | 8 | position in the file of the block with the object's first entry |
+//! | 48 | 4 | offset of that entry in the block |
+//! | 52 | 4 | number of entries |
+//! | 56 | 8 | least LSN |
+//! | 64 | 8 | greatest LSN |
+//! | 72 | 8 | least time, milliseconds since 1970 |
+//! | 80 | 8 | greatest time |
+//! | 88 | 8 | least LSN of a snapshot, or 2⁶⁴ − 1 |
+//! | 96 | 8 | bytes archived since the object's newest snapshot, in this run and those before it, or 2⁶⁴ − 1 for "no base" |
+//! | 104 | 24 | zero |
+//!
+//! Entries are sorted by object and stand in blocks of 64; each block is `CRC-32C of all that follows: u32, number of entries:
+//! u32`, then the entries.
+
+use super::entry::{Fields, Head, Kind};
+use crate::ident::{CommitNo, Lsn, ObjectKey};
+
+/// Bytes of an index entry.
+pub(crate) const INDEX_ENTRY: usize = 128;
+
+/// Entries of an index block.
+pub(crate) const INDEX_BLOCK_ENTRIES: usize = 64;
+
+/// Bytes before the entries of an index block.
+pub(crate) const INDEX_BLOCK_HEADER: usize = 8;
+
+/// Marks an object whose archived history has nothing to begin with: it gets a snapshot at the next opportunity.
+pub(crate) const NO_BASE: u64 = u64::MAX;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    pub(crate) key: ObjectKey,
+    pub(crate) last_commit: CommitNo,
+    pub(crate) block: u64,
+    pub(crate) in_block: u32,
+    pub(crate) entries: u32,
+    pub(crate) first_lsn: Lsn,
+    pub(crate) last_lsn: Lsn,
+    pub(crate) first_millis: u64,
+    pub(crate) last_millis: u64,
+    pub(crate) first_snapshot: Lsn,
+    pub(crate) since_base: u64,
+}
+
+impl IndexEntry {
+    /// The entry of an object without entries.
+    pub(crate) fn begin(key: ObjectKey, block: u64, in_block: usize) -> Self {
+        Self {
+            key,
+            last_commit: CommitNo(0),
+            block,
+            in_block: in_block as u32,
+            entries: 0,
+            first_lsn: Lsn(u64::MAX),
+            last_lsn: Lsn::ZERO,
+            first_millis: u64::MAX,
+            last_millis: 0,
+            first_snapshot: Lsn(u64::MAX),
+            since_base: NO_BASE,
+        }
+    }
+
+    /// Counts one more entry.
+    pub(crate) fn count(&mut self, head: &Head) {
+        self.entries += 1;
+        self.first_lsn = self.first_lsn.min(head.lsn);
+        self.last_lsn = self.last_lsn.max(head.lsn);
+        self.first_millis = self.first_millis.min(head.unix_millis);
+        self.last_millis = self.last_millis.max(head.unix_millis);
+        if head.kind == Kind::Snapshot {
+            self.first_snapshot = self.first_snapshot.min(head.lsn);
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.key.namespace.0.to_le_bytes());
+        out.extend_from_slice(&self.key.id);
+        out.extend_from_slice(&self.last_commit.0.to_le_bytes());
+        out.extend_from_slice(&self.block.to_le_bytes());
+        out.extend_from_slice(&self.in_block.to_le_bytes());
+        out.extend_from_slice(&self.entries.to_le_bytes());
+        for wide in [
+            self.first_lsn.0,
+            self.last_lsn.0,
+            self.first_millis,
+            self.last_millis,
+            self.first_snapshot.0,
+            self.since_base,
+        ] {
+            out.extend_from_slice(&wide.to_le_bytes());
+        }
+        out.resize(start + INDEX_ENTRY, 0);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self {
+            key: fields.key()?,
+            last_commit: CommitNo(fields.u32()?),
+            block: fields.u64()?,
+            in_block: fields.u32()?,
+            entries: fields.u32()?,
+            first_lsn: Lsn(fields.u64()?),
+            last_lsn: Lsn(fields.u64()?),
+            first_millis: fields.u64()?,
+            last_millis: fields.u64()?,
+            first_snapshot: Lsn(fields.u64()?),
+            since_base: fields.u64()?,
+        })
+    }
+}
+
+/// Appends an index block.
+pub(crate) fn encode_block(entries: &[IndexEntry], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + INDEX_BLOCK_HEADER, 0);
+    for entry in entries {
+        entry.encode(out);
+    }
+    out[start + 4..start + 8].copy_from_slice(&(entries.len() as u32).to_le_bytes());
+    let crc = crc32c::crc32c(&out[start + 4..]);
+    out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Reads an index block of which the place says how many entries it has. `None` if it is not what was written.
+pub(crate) fn decode_block(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
+    let mut fields = Fields(bytes);
+    let (crc, count) = (fields.u32()?, fields.u32()? as usize);
+    let whole = bytes.len() == INDEX_BLOCK_HEADER + count * INDEX_ENTRY;
+    if !whole || crc != crc32c::crc32c(&bytes[4..]) {
+        return None;
+    }
+    fields
+        .0
+        .chunks(INDEX_ENTRY)
+        .map(IndexEntry::decode)
+        .collect()
+}

@@ -1,0 +1,217 @@
+//! The archive: the history of every object, so that any commit of the last days can be restored.
+//!
+//! ```text
+//! log [archived, redo) ── step ──▶ run, level 0 ── merge of 8 ──▶ run, level 1 ── … ──▶ fold ──▶ base
+//!                                                                     (older than the retention: one snapshot an object)
+//! ```
+//!
+//! - After a checkpoint has published its redo position, [`step`] writes the records before it, regrouped by object and
+//!   compressed, as a **run** ([`run`]), and publishes the run in the manifest together with the position up to which
+//!   the log is archived. Only then are the log's segments before that position recycled.
+//! - An object whose history since its last **snapshot** has grown beyond its size gets a snapshot with it, taken from
+//!   its file, which the checkpoint has just written. So has an object whose history begins in the middle: one that is
+//!   older than its archive, or was written while the archive was off.
+//! - Runs of a level are merged into one of the next ([`keep`]), so that there are tens of them. History that is older
+//!   than the retention, or that passes the size cap, is folded: one snapshot remains of it for each object.
+//! - The state at a commit is the newest snapshot before it and the commits after that, without a hole ([`history`]).
+//!
+//! A run that is not in the manifest does not exist: a crash leaves files that the next start removes. A run that is in
+//! it is durable. All bytes are checked when they are read; damage is an error that names the file, never a wrong page.
+
+pub(crate) mod block;
+pub(crate) mod bookmark;
+pub(crate) mod entry;
+pub(crate) mod history;
+pub(crate) mod image;
+pub(crate) mod index;
+pub(crate) mod keep;
+pub(crate) mod restore;
+pub(crate) mod run;
+pub(crate) mod snapshot;
+pub(crate) mod step;
+pub(crate) mod stream;
+
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::manifest::Manifest;
+use crate::sync::{Condvar, Mutex};
+use run::{RunMeta, RunReader};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The archive's directory in the data directory.
+const DIR: &str = "archive";
+
+/// What is kept of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveOptions {
+    /// Keep history. While it is off nothing is archived, and what was stays as it is; switched on again, an object's
+    /// history goes on with its next commit. Default true.
+    pub enabled: bool,
+    /// Every commit of this time can be restored; older history is folded away. Default 30 days.
+    pub retention: Duration,
+    /// Most bytes that the archive should take: over it the oldest history is folded away before its time. One snapshot of
+    /// each object always stays. Default 64 GiB.
+    pub max_bytes: u64,
+}
+
+impl Default for ArchiveOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            retention: Duration::from_hours(30 * 24),
+            max_bytes: 64 << 30,
+        }
+    }
+}
+
+/// What the manifest says of the archive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ArchiveState {
+    /// Everything before this position of the log is archived; `None` while the archive is off.
+    pub(crate) archived: Option<u64>,
+    /// The runs, oldest first; their ranges of the log do not overlap.
+    pub(crate) runs: Vec<RunMeta>,
+}
+
+impl ArchiveState {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| run.bytes).sum()
+    }
+
+    /// The time from which on every commit can be restored; `None` if there is no history.
+    pub(crate) fn horizon(&self) -> Option<u64> {
+        let history = self.runs.iter().filter(|run| !run.base);
+        history.map(|run| run.first_millis).min()
+    }
+}
+
+/// The archive of an open store.
+pub(crate) struct Archive {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    options: ArchiveOptions,
+    next_run: AtomicU64,
+    next_scratch: AtomicU64,
+    /// True if there may be work for the archive's thread.
+    work: Mutex<bool>,
+    wake: Condvar,
+    /// Merges end at their next object.
+    stopping: AtomicBool,
+    /// One merge or fold at a time.
+    keeping: Mutex<keep::Keeper>,
+}
+
+impl Archive {
+    /// Opens the archive: removes what a crash has left, and notes in `manifest`, which the caller publishes, where
+    /// archiving begins or that it has ended.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        data_dir: &Path,
+        options: ArchiveOptions,
+        manifest: &mut Manifest,
+    ) -> Result<Self> {
+        let dir = data_dir.join(DIR);
+        let failed = |error| {
+            Error::io(
+                format_args!("opening the archive {}", dir.display()),
+                &error,
+            )
+        };
+        let redo = manifest.redo;
+        let state = &mut manifest.archive;
+        state.archived = match (options.enabled, state.archived) {
+            (false, _) => None,
+            (true, archived) => Some(archived.unwrap_or(redo)),
+        };
+        if options.enabled {
+            disk.create_dir_all(&dir).map_err(failed)?;
+        }
+        let known = |name: &String| {
+            let mut runs = state.runs.iter();
+            runs.any(|run| RunMeta::file_name(run.number) == *name)
+        };
+        for name in disk.list(&dir).map_err(failed)? {
+            if !known(&name) {
+                disk.remove(&dir.join(name)).map_err(failed)?;
+            }
+        }
+        let next_run = state.runs.iter().map(|run| run.number + 1).max();
+        Ok(Self {
+            disk,
+            dir,
+            options,
+            next_run: AtomicU64::new(next_run.unwrap_or(1)),
+            next_scratch: AtomicU64::new(0),
+            work: Mutex::default(),
+            wake: Condvar::default(),
+            stopping: AtomicBool::new(false),
+            keeping: Mutex::default(),
+        })
+    }
+
+    /// Opens runs, oldest first. One that is damaged is an error.
+    fn readers<'a>(&self, runs: impl IntoIterator<Item = &'a RunMeta>) -> Result<Vec<RunReader>> {
+        let opened = runs
+            .into_iter()
+            .map(|meta| RunReader::open(&*self.disk, &self.dir, meta));
+        opened.collect()
+    }
+
+    /// A number for a new run. It is not used again, even if the run is given up.
+    fn new_number(&self) -> u64 {
+        self.next_run.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Ends the archive's thread.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        drop(self.work.lock());
+        self.wake.notify_all();
+    }
+
+    /// There may be runs to merge.
+    fn tell_new_run(&self) {
+        *self.work.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// A file for the pages of one image.
+    fn scratch(&self) -> PathBuf {
+        let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
+        self.dir.join(format!("{number}.scratch"))
+    }
+}
+
+impl Engine {
+    /// Waits for a new run. False: stop.
+    pub(crate) fn await_archive_work(&self) -> bool {
+        let mut work = self.archive.work.lock();
+        while !*work && !self.archive_stopping() {
+            work = self.archive.wake.wait(work);
+        }
+        *work = false;
+        !self.archive_stopping()
+    }
+
+    fn archive_stopping(&self) -> bool {
+        self.archive.stopping.load(Ordering::Acquire) || self.log.failed()
+    }
+
+    /// All runs, opened. A merge may replace some between the look into the manifest and the opening: then look again.
+    fn archive_readers(&self) -> Result<Vec<RunReader>> {
+        loop {
+            let state = self.manifest.lock().archive.clone();
+            match self.archive.readers(&state.runs) {
+                Err(error)
+                    if error.kind() == ErrorKind::Io
+                        && self.manifest.lock().archive.runs != state.runs => {}
+                readers => return readers,
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Restoring an object to an earlier commit, and making a new object of it.
+//!
+//! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. So it is
+//! there wholly or not at all after a crash, and another restore can undo it.
+
+use super::bookmark::Bookmark;
+use super::image::Image;
+use crate::database::ObjectDb;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::ObjectKey;
+use crate::limits::{MAX_TRANSACTION_BYTES, PAGE_BYTES};
+use crate::pagefile::PageFile;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Engine {
+    /// See [`crate::Store::restore`].
+    pub(crate) fn restore(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+        let (name, undo) = {
+            let db = self.open_database(key)?;
+            (db.name()?, db.bookmark())
+        };
+        let image = self.image_at(key, to)?;
+        let file = self.page_file(key)?;
+        if file.bookmark().commit != undo.commit {
+            return Err(Error::refused(format!(
+                "the object {key} was written while it was to be restored: try again"
+            )));
+        }
+        stage(&file, &image)?;
+        let db = ObjectDb::open(file, self.options.cache_kib)?;
+        db.commit_restored(name.as_deref())?;
+        self.log.wait_durable(db.newest(), !self.threads)?;
+        Ok(undo)
+    }
+
+    /// See [`crate::Store::fork`].
+    pub(crate) fn fork(
+        self: &Arc<Self>,
+        from: ObjectKey,
+        at: &Bookmark,
+        to: ObjectKey,
+        name: Option<&str>,
+    ) -> Result<()> {
+        let file = self.page_file(to)?;
+        if !file.is_new() {
+            return Err(Error::input(format!(
+                "the object {to} exists: fork to a name that has never been used"
+            )));
+        }
+        let image = self.image_at(from, at)?;
+        stage(&file, &image)?;
+        let db = ObjectDb::open(file, self.options.cache_kib)?;
+        db.commit_forked(name)?;
+        self.log.wait_durable(db.newest(), !self.threads)
+    }
+
+    fn page_file(self: &Arc<Self>, key: ObjectKey) -> Result<Rc<PageFile>> {
+        let object = self.open_object(key)?;
+        Ok(Rc::new(PageFile::new(self.clone(), object)))
+    }
+
+    /// Opens an object's database.
+    pub(crate) fn open_database(self: &Arc<Self>, key: ObjectKey) -> Result<ObjectDb> {
+        ObjectDb::open(self.page_file(key)?, self.options.cache_kib)
+    }
+}
+
+/// Stages what is different in the image.
+fn stage(file: &PageFile, image: &Image) -> Result<()> {
+    let mut current = [0; PAGE_BYTES];
+    for page_no in 1..=image.size() {
+        let wanted = image.page(page_no)?;
+        let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
+        let there = file.read(&mut current, offset)?;
+        if there == PAGE_BYTES && wanted == current {
+            continue;
+        }
+        file.write(&wanted, offset).map_err(|error| match error.kind() {
+            ErrorKind::Limit => Error::limit(format!(
+                "restoring would change more than {} MiB of pages, the most of one transaction: choose a moment nearer to \
+                 the present state",
+                MAX_TRANSACTION_BYTES >> 20
+            )),
+            _ => error,
+        })?;
+    }
+    if image.size() < file.size() {
+        file.truncate(u64::from(image.size()) * PAGE_BYTES as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,390 @@
+//! A run: one file of the archive, written once and never changed. It holds the history of every object that was
+//! written in a range of the log, or, as a **base**, one snapshot of each.
+//!
+//! ```text
+//! header | blocks of entries, sorted by object and LSN | index blocks | footer
+//! ```
+//!
+//! Header, 64 bytes: `abidearc`, version u32, level u32, run number u64, the log's range u64 and u64, zeros, CRC-32C of bytes
+//! 0–59 at 60. Footer, 40 bytes: `abideidx`, position of the index u64, number of objects u64, length of the file u64,
+//! zeros u32, CRC-32C of the bytes before u32.
+
+use super::block::{BLOCK_HEADER, BlockHeader, Packer};
+use super::entry::{Entry, Fields};
+use super::index::{
+    INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, decode_block, encode_block,
+};
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{CommitNo, ObjectKey};
+use crate::limits::ARCHIVE_BLOCK_BYTES;
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The version of the format of runs.
+pub(crate) const RUN_VERSION: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"abidearc";
+const FOOTER_MAGIC: &[u8; 8] = b"abideidx";
+const HEADER_BYTES: usize = 64;
+const FOOTER_BYTES: usize = 40;
+const INDEX_BLOCK: usize = INDEX_BLOCK_HEADER + INDEX_BLOCK_ENTRIES * INDEX_ENTRY;
+/// Written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// What the manifest says of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunMeta {
+    /// Its name.
+    pub(crate) number: u64,
+    /// How many merges made it; a run straight from the log has level 0.
+    pub(crate) level: u32,
+    /// True if it holds one snapshot of each object and no commits.
+    pub(crate) base: bool,
+    /// The range of the log that it covers.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The times of its commits, milliseconds since 1970.
+    pub(crate) first_millis: u64,
+    pub(crate) last_millis: u64,
+    pub(crate) objects: u64,
+    pub(crate) bytes: u64,
+}
+
+impl RunMeta {
+    /// The file's name in the archive's directory.
+    pub(crate) fn file_name(number: u64) -> String {
+        format!("{number:016x}.run")
+    }
+
+    fn header(&self) -> [u8; HEADER_BYTES] {
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(MAGIC);
+        header[8..12].copy_from_slice(&RUN_VERSION.to_le_bytes());
+        header[12..16].copy_from_slice(&self.level.to_le_bytes());
+        header[16..24].copy_from_slice(&self.number.to_le_bytes());
+        header[24..32].copy_from_slice(&self.from.to_le_bytes());
+        header[32..40].copy_from_slice(&self.to.to_le_bytes());
+        let crc = crc32c::crc32c(&header[..HEADER_BYTES - 4]);
+        header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
+    fn footer(&self, index: u64) -> [u8; FOOTER_BYTES] {
+        let mut footer = [0; FOOTER_BYTES];
+        footer[..8].copy_from_slice(FOOTER_MAGIC);
+        footer[8..16].copy_from_slice(&index.to_le_bytes());
+        footer[16..24].copy_from_slice(&self.objects.to_le_bytes());
+        footer[24..32].copy_from_slice(&self.bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&footer[..FOOTER_BYTES - 4]);
+        footer[FOOTER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        footer
+    }
+}
+
+/// Writes a run, object by object, in the archive's order.
+pub(crate) struct RunWriter {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    meta: RunMeta,
+    packer: Packer,
+    /// Where the bytes in `out` belong.
+    at: u64,
+    out: Vec<u8>,
+    raw: Vec<u8>,
+    index: Vec<IndexEntry>,
+    object: Option<IndexEntry>,
+    finished: bool,
+}
+
+impl RunWriter {
+    /// Begins a run. `meta` says what is known before: number, level, kind and range.
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        meta: RunMeta,
+        level: i32,
+    ) -> Result<Self> {
+        let path = dir.join(RunMeta::file_name(meta.number));
+        let begin = || {
+            let file = disk.open(&path, OpenMode::Create)?;
+            file.set_len(0)?;
+            Ok((file, Packer::new(level)?))
+        };
+        let (file, packer) = begin().map_err(|error| writing(&path, &error))?;
+        Ok(Self {
+            out: meta.header().to_vec(),
+            disk,
+            path,
+            file,
+            meta,
+            packer,
+            at: 0,
+            raw: Vec::new(),
+            index: Vec::new(),
+            object: None,
+            finished: false,
+        })
+    }
+
+    /// Adds an entry. Those of one object come together and in order, and are ended by [`Self::end_object`].
+    pub(crate) fn add(&mut self, entry: &Entry<'_>) -> Result<()> {
+        let block = self.at + self.out.len() as u64;
+        let in_block = self.raw.len();
+        let object = self
+            .object
+            .get_or_insert_with(|| IndexEntry::begin(entry.head.key, block, in_block));
+        object.count(&entry.head);
+        entry.encode(&mut self.raw);
+        self.meta.first_millis = self.meta.first_millis.min(entry.head.unix_millis);
+        self.meta.last_millis = self.meta.last_millis.max(entry.head.unix_millis);
+        if self.raw.len() >= ARCHIVE_BLOCK_BYTES {
+            self.end_block()?;
+        }
+        Ok(())
+    }
+
+    /// Ends an object's entries. What is told is kept in the index.
+    pub(crate) fn end_object(&mut self, last_commit: CommitNo, since_base: u64) {
+        if let Some(object) = self.object.take() {
+            self.index.push(IndexEntry {
+                last_commit,
+                since_base,
+                ..object
+            });
+        }
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        if !self.raw.is_empty() {
+            let packed = self.packer.pack(&self.raw, &mut self.out);
+            packed.map_err(|error| writing(&self.path, &error))?;
+            self.raw.clear();
+        }
+        if self.out.len() >= WRITE_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let written = self.file.write_at(&self.out, self.at);
+        written.map_err(|error| writing(&self.path, &error))?;
+        self.at += self.out.len() as u64;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// True if nothing was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Writes index and footer. Durable, name included, when it returns.
+    pub(crate) fn finish(mut self) -> Result<RunMeta> {
+        self.end_block()?;
+        let index_at = self.at + self.out.len() as u64;
+        for block in std::mem::take(&mut self.index).chunks(INDEX_BLOCK_ENTRIES) {
+            self.meta.objects += block.len() as u64;
+            encode_block(block, &mut self.out);
+            if self.out.len() >= WRITE_BYTES {
+                self.flush()?;
+            }
+        }
+        self.meta.bytes = self.at + (self.out.len() + FOOTER_BYTES) as u64;
+        let footer = self.meta.footer(index_at);
+        self.out.extend_from_slice(&footer);
+        self.flush()?;
+        self.finished = true;
+        let synced = self.file.sync().and_then(|()| {
+            let dir = self.path.parent().unwrap_or(Path::new("."));
+            self.disk.sync_dir(dir)
+        });
+        // An error of a sync is final, whatever it says.
+        synced.map_err(|error| {
+            Error::new(
+                crate::error::ErrorKind::Io,
+                format!("syncing {}: {error}", self.path.display()),
+            )
+        })?;
+        Ok(self.meta.clone())
+    }
+}
+
+impl Drop for RunWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Half a run is of no use to anybody; if it cannot be removed now, the next start does it.
+            let _ = self.disk.remove(&self.path);
+        }
+    }
+}
+
+fn writing(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format_args!("writing {}", path.display()), error)
+}
+
+/// Reads a run. Every byte that it hands out has passed a checksum; what has not is an error of kind `Damaged`.
+#[derive(Clone)]
+pub(crate) struct RunReader {
+    pub(crate) meta: RunMeta,
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    index_at: u64,
+    /// The index block read last, with its number.
+    cached: Option<(u64, Vec<IndexEntry>)>,
+}
+
+impl RunReader {
+    /// Opens a run that the manifest lists.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, meta: &RunMeta) -> Result<Self> {
+        let path = dir.join(RunMeta::file_name(meta.number));
+        let file = disk
+            .open(&path, OpenMode::Existing)
+            .map_err(|error| reading(&path, &error))?;
+        let mut reader = Self {
+            meta: meta.clone(),
+            path,
+            file,
+            index_at: 0,
+            cached: None,
+        };
+        let header = reader.bytes(0, HEADER_BYTES)?;
+        if header != meta.header() {
+            return Err(match newer_version(&header) {
+                Some(version) => Error::refused(format!(
+                    "{} has format {version}, this program knows up to {RUN_VERSION}: use a newer program",
+                    reader.path.display()
+                )),
+                None => reader.damaged("its header"),
+            });
+        }
+        let footer = reader.bytes(meta.bytes.saturating_sub(FOOTER_BYTES as u64), FOOTER_BYTES)?;
+        let index_at = footer.get(8..16).and_then(|bytes| bytes.try_into().ok());
+        reader.index_at = index_at.map_or(0, u64::from_le_bytes);
+        if footer != meta.footer(reader.index_at) {
+            return Err(reader.damaged("its footer"));
+        }
+        Ok(reader)
+    }
+
+    pub(crate) fn damaged(&self, what: impl std::fmt::Display) -> Error {
+        Error::damaged(format!(
+            "the archive is damaged: {} cannot be read ({what}); objects go on, but the history in it cannot be restored. \
+             Put the file back from a backup",
+            self.path.display()
+        ))
+    }
+
+    fn bytes(&self, at: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let read = self.file.read_at(&mut bytes, at);
+        let read = read.map_err(|error| reading(&self.path, &error))?;
+        if read < length {
+            return Err(self.damaged("it is too short"));
+        }
+        Ok(bytes)
+    }
+
+    /// The entries of the block at `at`, and where the next block begins.
+    pub(crate) fn block(&self, at: u64) -> Result<(Vec<u8>, u64)> {
+        let damaged = || self.damaged(format_args!("the block at {at}"));
+        let head = self.bytes(at, BLOCK_HEADER)?;
+        let header = BlockHeader::decode(&head).ok_or_else(damaged)?;
+        let next = at + (BLOCK_HEADER + header.stored) as u64;
+        if next > self.index_at {
+            return Err(damaged());
+        }
+        let stored = self.bytes(at + BLOCK_HEADER as u64, header.stored)?;
+        let raw = header.unpack(&stored).ok_or_else(damaged)?;
+        Ok((raw, next))
+    }
+
+    fn index_blocks(&self) -> u64 {
+        self.meta.objects.div_ceil(INDEX_BLOCK_ENTRIES as u64)
+    }
+
+    fn index_block(&mut self, number: u64) -> Result<&[IndexEntry]> {
+        if self
+            .cached
+            .as_ref()
+            .is_none_or(|(cached, _)| *cached != number)
+        {
+            let before = number * INDEX_BLOCK_ENTRIES as u64;
+            let count = (self.meta.objects - before).min(INDEX_BLOCK_ENTRIES as u64) as usize;
+            let at = self.index_at + number * INDEX_BLOCK as u64;
+            let bytes = self.bytes(at, INDEX_BLOCK_HEADER + count * INDEX_ENTRY)?;
+            let entries = decode_block(&bytes)
+                .filter(|entries| entries.len() == count)
+                .ok_or_else(|| self.damaged(format_args!("block {number} of its index")))?;
+            self.cached = Some((number, entries));
+        }
+        Ok(self.cached.as_ref().map_or(&[], |(_, entries)| entries))
+    }
+
+    /// The object with this number in the run's order.
+    pub(crate) fn nth(&mut self, number: u64) -> Result<Option<IndexEntry>> {
+        if number >= self.meta.objects {
+            return Ok(None);
+        }
+        let block = self.index_block(number / INDEX_BLOCK_ENTRIES as u64)?;
+        Ok(block
+            .get((number % INDEX_BLOCK_ENTRIES as u64) as usize)
+            .copied())
+    }
+
+    /// Where an object is in this run. Quick for keys asked in order: the block read last and the next are tried first.
+    pub(crate) fn find(&mut self, key: ObjectKey) -> Result<Option<IndexEntry>> {
+        let blocks = self.index_blocks();
+        if let Some(last) = self.cached.as_ref().map(|(number, _)| *number) {
+            for near in last..blocks.min(last + 2) {
+                if self.side_of(near, key)?.is_eq() {
+                    return self.find_in(near, key);
+                }
+            }
+        }
+        let (mut low, mut high) = (0, blocks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.side_of(middle, key)? {
+                Ordering::Less => high = middle,
+                Ordering::Equal => return self.find_in(middle, key),
+                Ordering::Greater => low = middle + 1,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a key would stand before, in or behind an index block.
+    fn side_of(&mut self, block: u64, key: ObjectKey) -> Result<Ordering> {
+        Ok(match self.index_block(block)? {
+            [first, ..] if key < first.key => Ordering::Less,
+            [.., last] if key > last.key => Ordering::Greater,
+            _ => Ordering::Equal,
+        })
+    }
+
+    fn find_in(&mut self, block: u64, key: ObjectKey) -> Result<Option<IndexEntry>> {
+        let entries = self.index_block(block)?;
+        let place = entries.binary_search_by_key(&key, |entry| entry.key);
+        Ok(place.ok().map(|place| entries[place]))
+    }
+}
+
+fn reading(path: &Path, error: &std::io::Error) -> Error {
+    Error::io(format_args!("reading {}", path.display()), error)
+}
+
+/// The version in a whole header of a later one.
+fn newer_version(header: &[u8]) -> Option<u32> {
+    let (fields, mut crc) = (
+        &header[..HEADER_BYTES - 4],
+        Fields(&header[HEADER_BYTES - 4..]),
+    );
+    let whole = header.starts_with(MAGIC) && crc.u32() == Some(crc32c::crc32c(fields));
+    let version = Fields(&header[8..]).u32()?;
+    (whole && version > RUN_VERSION).then_some(version)
+}

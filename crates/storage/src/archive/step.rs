@@ -1,0 +1,277 @@
+//! One step of the archive: the log's records before a redo position become runs.
+//!
+//! The records are gathered in memory, [`ARCHIVE_STEP_BYTES`] at a time, sorted by object, and written. The caller is a
+//! checkpoint, which holds the lock that keeps every object file as it is: so an object's file is the object as of the
+//! commit in the file's header, and a snapshot is a copy of it.
+
+use super::entry::{Entry, Head, Kind};
+use super::index::{IndexEntry, NO_BASE};
+use super::run::{RunMeta, RunReader, RunWriter};
+use super::snapshot;
+use crate::disk::OpenMode;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
+use crate::limits::{ARCHIVE_STEP_BYTES, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
+use crate::log::reader::{self, Logged};
+use crate::manifest::Manifest;
+use crate::overlay::header;
+use rustc_hash::FxHashMap;
+
+/// Fast: the writer of the log waits for no compressor, but the checkpoint does.
+const COMPRESSION: i32 = 1;
+
+/// The commit that a checkpoint has brought an object's file to.
+#[derive(Clone, Copy)]
+pub(crate) struct Written {
+    pub(crate) commit: CommitNo,
+    pub(crate) newest: Lsn,
+}
+
+/// The commits that a checkpoint has brought the objects' files to, of those that it has written.
+pub(crate) type WrittenFiles = FxHashMap<ObjectKey, Written>;
+
+/// Entries of a range of the log, encoded, and where those of each object are.
+#[derive(Default)]
+struct Gathered {
+    bytes: Vec<u8>,
+    places: Vec<(ObjectKey, usize)>,
+}
+
+impl Gathered {
+    fn add(&mut self, logged: &Logged<'_>) {
+        let parts = logged.parts.len();
+        for (at, (header, payload)) in logged.parts.iter().enumerate() {
+            self.places.push((header.key, self.bytes.len()));
+            let head = Head {
+                key: header.key,
+                commit: header.commit,
+                lsn: logged.end,
+                epoch: header.epoch,
+                database_pages: header.database_pages,
+                unix_millis: header.unix_millis,
+                entries: header.entries,
+                kind: Kind::Commit,
+                first: at == 0,
+                last: at + 1 == parts,
+            };
+            Entry { head, payload }.encode(&mut self.bytes);
+        }
+    }
+
+    fn entry(&self, place: usize) -> Result<Entry<'_>> {
+        let entry = self.bytes.get(place..).and_then(Entry::decode);
+        // Encoded above; a length beyond 32 bits cannot be, because records are bounded.
+        entry
+            .map(|(entry, _)| entry)
+            .ok_or_else(|| Error::damaged("an entry of the archive in memory cannot be read"))
+    }
+}
+
+impl Engine {
+    /// Archives the log up to `redo`. Called by a checkpoint that has published it; `written` is what it wrote.
+    pub(crate) fn archive_log(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
+        let Some(archived) = self.manifest.lock().archive.archived else {
+            return Ok(());
+        };
+        let mut from = Lsn(archived);
+        if from >= redo {
+            return Ok(());
+        }
+        let mut gathered = Gathered::default();
+        let segments = reader::open(&*self.disk, self.shelf.used())?;
+        let read = reader::read(&segments, from, Some(redo), |logged| {
+            gathered.add(logged);
+            if gathered.bytes.len() >= ARCHIVE_STEP_BYTES {
+                self.archive_range(&mut gathered, from, logged.end, redo, written)?;
+                from = logged.end;
+            }
+            Ok(())
+        });
+        match read {
+            Err(error) if matches!(error.kind(), ErrorKind::Refused) => {
+                // Recovery would need none of it any more. The objects' files have it all; what is lost is history.
+                tracing::error!(%error, "the log cannot be archived: its commits since the last checkpoint cannot be restored one by one");
+                gathered = Gathered::default();
+                self.publish_archive(|state| state.archived = Some(redo.0))
+            }
+            read => {
+                read?;
+                self.archive_range(&mut gathered, from, redo, redo, written)
+            }
+        }?;
+        drop(gathered);
+        Ok(())
+    }
+
+    /// Writes what was gathered of the log from `from` to `to` as a run and publishes it.
+    fn archive_range(
+        &self,
+        gathered: &mut Gathered,
+        from: Lsn,
+        to: Lsn,
+        redo: Lsn,
+        written: &WrittenFiles,
+    ) -> Result<()> {
+        // By object; those of one object stay in their order.
+        gathered.places.sort_unstable();
+        let meta = RunMeta {
+            number: self.archive.new_number(),
+            level: 0,
+            base: false,
+            from: from.0,
+            to: to.0,
+            first_millis: u64::MAX,
+            last_millis: 0,
+            objects: 0,
+            bytes: 0,
+        };
+        let disk = self.disk.clone();
+        let mut writer = RunWriter::create(disk, &self.archive.dir, meta, COMPRESSION)?;
+        let mut older = self.readers_that_open();
+        for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
+            self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
+        }
+        let meta = (!writer.is_empty()).then(|| writer.finish()).transpose()?;
+        self.publish_archive(|state| {
+            state.archived = Some(to.0);
+            state.runs.extend(meta);
+        })?;
+        self.archive.tell_new_run();
+        gathered.bytes.clear();
+        gathered.places.clear();
+        Ok(())
+    }
+
+    fn archive_object(
+        &self,
+        gathered: &Gathered,
+        places: &[(ObjectKey, usize)],
+        redo: Lsn,
+        written: &WrittenFiles,
+        older: &mut Vec<RunReader>,
+        writer: &mut RunWriter,
+    ) -> Result<()> {
+        let (Some(&(key, first)), Some(&(_, last))) = (places.first(), places.last()) else {
+            return Ok(());
+        };
+        let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
+        let before = if first.commit == CommitNo(1) {
+            // A new object: nothing is before it, and its history begins with nothing.
+            Some(0)
+        } else {
+            newest_of(older, key)
+                .filter(|index| index.last_commit.next() == first.commit)
+                .map(|index| index.since_base)
+        };
+        let mut since = before.unwrap_or(NO_BASE);
+        for &(_, place) in places {
+            let entry = gathered.entry(place)?;
+            since = since.saturating_add(entry.payload.len() as u64);
+            writer.add(&entry)?;
+        }
+        let size = u64::from(last.database_pages) * PAGE_BYTES as u64;
+        if since >= size.max(SNAPSHOT_FLOOR_BYTES)
+            && self.archive_snapshot(&last, redo, written.get(&key), writer)?
+        {
+            since = 0;
+        }
+        writer.end_object(last.commit, since);
+        Ok(())
+    }
+
+    /// Adds a snapshot of an object to a run, from its file. False if there is none to be had.
+    fn archive_snapshot(
+        &self,
+        last: &Head,
+        redo: Lsn,
+        written: Option<&Written>,
+        writer: &mut RunWriter,
+    ) -> Result<bool> {
+        let manifest = self.manifest.lock();
+        let path = Self::object_path(&self.dir, &manifest, last.key);
+        let quarantined = manifest.quarantined.contains_key(&last.key.to_string());
+        drop(manifest);
+        let Some(path) = path.filter(|_| !quarantined) else {
+            return Ok(false);
+        };
+        let failed = |error| Error::io(format_args!("reading {}", path.display()), &error);
+        let file = match self.disk.open(&path, OpenMode::Existing) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            file => file.map_err(failed)?,
+        };
+        let mut page: Page = [0; PAGE_BYTES];
+        file.read_at(&mut page, 0).map_err(failed)?;
+        let (commit, pages) = (header::commit(&page), header::size(&page));
+        let head = if commit == last.commit {
+            Head {
+                database_pages: pages,
+                ..*last
+            }
+        } else if commit.is_after(last.commit) {
+            // Newer than what is archived now. A file that this checkpoint did not write was written by an earlier one,
+            // so its commit is before redo; the time is not known, but it is not later than now.
+            let newest = written.filter(|written| written.commit == commit);
+            Head {
+                commit,
+                lsn: newest.map_or(redo, |written| written.newest),
+                epoch: self.log.epoch,
+                database_pages: pages,
+                unix_millis: self.unix_millis(),
+                ..*last
+            }
+        } else {
+            return Ok(false);
+        };
+        snapshot::add(writer, head, |page_no| {
+            let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
+            let read = file.read_at(&mut page, offset).map_err(failed)?;
+            page[read..].fill(0);
+            Ok(page)
+        })?;
+        Ok(true)
+    }
+
+    /// The runs that can be opened, newest first. A damaged one is as if it were not there: objects of which it knows the
+    /// newest history get a new base.
+    fn readers_that_open(&self) -> Vec<RunReader> {
+        let runs = self.manifest.lock().archive.runs.clone();
+        let opened = runs.iter().rev().filter_map(|run| {
+            let opened = self.archive.readers([run]);
+            opened
+                .inspect_err(|error| tracing::error!(%error, "a run of the archive is left out"))
+                .ok()?
+                .pop()
+        });
+        opened.collect()
+    }
+
+    /// Publishes a change of the archive with the manifest.
+    pub(crate) fn publish_archive(
+        &self,
+        change: impl FnOnce(&mut super::ArchiveState),
+    ) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let mut changed: Manifest = manifest.clone();
+        change(&mut changed.archive);
+        self.store_manifest(&changed)?;
+        *manifest = changed;
+        Ok(())
+    }
+}
+
+/// What the newest run that knows an object says of it. A run that cannot be read is left out from then on.
+fn newest_of(runs: &mut Vec<RunReader>, key: ObjectKey) -> Option<IndexEntry> {
+    let mut at = 0;
+    while at < runs.len() {
+        match runs[at].find(key) {
+            Ok(None) => at += 1,
+            Ok(found) => return found,
+            Err(error) => {
+                tracing::error!(%error, "a run of the archive is left out");
+                runs.remove(at);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,393 @@
+//! The archive at any crash, and beside a model: what was acknowledged can be restored to exactly what it was.
+//!
+//! A workload is a script made from a seed: it writes to a few objects, restores them, and takes checkpoints, which archive;
+//! the clock moves, so that runs are merged and folded. It is run once to count the changes of the disk, then once for
+//! each of them with the power cut there. `ABIDE_CRASH_SEEDS` sets the number of workloads.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod common;
+
+use abide_storage::{
+    ArchiveOptions, Bookmark, ErrorKind, ListOptions, Lsn, ObjectDb, ObjectKey, SimDisk, Store,
+    StoreOptions, Value,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const OBJECTS: u64 = 3;
+const STEPS: u64 = 90;
+const RETENTION: Duration = Duration::from_secs(20);
+
+type Keys = BTreeMap<String, Vec<u8>>;
+
+/// Splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// A commit that the workload has seen: what could be restored.
+struct Commit {
+    id: u8,
+    bookmark: Bookmark,
+    lsn: Lsn,
+    millis: u64,
+    keys: Keys,
+}
+
+#[derive(Default)]
+struct Model {
+    now: BTreeMap<u8, Keys>,
+    commits: Vec<Commit>,
+    durable: Lsn,
+    clock: Arc<AtomicU64>,
+}
+
+fn open_store(disk: &SimDisk, clock: &Arc<AtomicU64>) -> abide_storage::Result<Store> {
+    let clock = clock.clone();
+    let options = StoreOptions {
+        manual: true,
+        checkpoint_bytes: 100 << 10,
+        archive: ArchiveOptions {
+            retention: RETENTION,
+            ..ArchiveOptions::default()
+        },
+        unix_millis: Arc::new(move || clock.load(Ordering::SeqCst)),
+        ..StoreOptions::small()
+    };
+    Store::open(Arc::new(disk.clone()), Path::new(common::DIR), options)
+}
+
+fn key(store: &Store, id: u8) -> abide_storage::Result<ObjectKey> {
+    let namespace = store.namespace("tests")?;
+    Ok(ObjectKey {
+        namespace,
+        id: [id; 32],
+    })
+}
+
+/// Runs a workload until it ends or the disk stops.
+fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
+    let Ok(store) = open_store(disk, &model.clock) else {
+        return;
+    };
+    let mut random = Random(seed);
+    for step in 0..STEPS {
+        // Mostly a little, so that runs are young enough to be merged, and now and then a lot.
+        let passed = if random.below(20) == 0 { 9_000 } else { 50 };
+        model.clock.fetch_add(passed, Ordering::SeqCst);
+        let id = random.below(OBJECTS) as u8;
+        let done = match random.below(10) {
+            0..=3 => store.checkpoint(),
+            4 => restore(&store, id, &mut random, model),
+            _ => write(&store, id, &mut random, step, model),
+        };
+        if random.below(2) == 0 {
+            store.write_group();
+        }
+        model.durable = model.durable.max(store.durable());
+        if done.is_err() || store.failed() || store.keep_house().is_err() {
+            break;
+        }
+    }
+    model.durable = model.durable.max(store.durable());
+}
+
+fn write(
+    store: &Store,
+    id: u8,
+    random: &mut Random,
+    step: u64,
+    model: &mut Model,
+) -> abide_storage::Result<()> {
+    let db = store.open_object(key(store, id)?)?;
+    let mut keys = model.now.get(&id).cloned().unwrap_or_default();
+    for _ in 0..=random.below(3) {
+        let key = format!("key {:02}", random.below(12));
+        let len = match random.below(30) {
+            0 => 300_000,
+            1..=5 => 9_000,
+            _ => random.below(200) as usize,
+        };
+        let value = vec![(step % 251) as u8; len];
+        db.kv_put(&key, &value)?;
+        keys.insert(key, value);
+    }
+    if let Some(lsn) = db.commit()? {
+        model.note(id, db.bookmark(), lsn, keys);
+    }
+    Ok(())
+}
+
+/// Brings an object back to one of its recent commits.
+fn restore(
+    store: &Store,
+    id: u8,
+    random: &mut Random,
+    model: &mut Model,
+) -> abide_storage::Result<()> {
+    let recent: Vec<&Commit> = model.recent().filter(|commit| commit.id == id).collect();
+    let Some(chosen) = recent.get(random.below(recent.len().max(1) as u64) as usize) else {
+        return Ok(());
+    };
+    let (bookmark, keys) = (chosen.bookmark, chosen.keys.clone());
+    let key = key(store, id)?;
+    store.restore(key, &bookmark)?;
+    let db = store.open_object(key)?;
+    model.note(id, db.bookmark(), db.newest(), keys);
+    Ok(())
+}
+
+impl Model {
+    fn note(&mut self, id: u8, bookmark: Bookmark, lsn: Lsn, keys: Keys) {
+        self.now.insert(id, keys.clone());
+        self.commits.push(Commit {
+            id,
+            bookmark,
+            lsn,
+            millis: self.clock.load(Ordering::SeqCst),
+            keys,
+        });
+    }
+
+    fn horizon(&self) -> u64 {
+        let now = self.clock.load(Ordering::SeqCst);
+        now.saturating_sub(RETENTION.as_millis() as u64)
+    }
+
+    /// The commits that must be restorable.
+    fn recent(&self) -> impl Iterator<Item = &Commit> {
+        let horizon = self.horizon();
+        self.commits
+            .iter()
+            .filter(move |commit| commit.millis >= horizon)
+    }
+}
+
+fn content(db: &ObjectDb) -> Keys {
+    let check = db.exec("PRAGMA integrity_check", ()).unwrap();
+    assert_eq!(check.one::<String>().unwrap(), "ok");
+    let keys = db.kv_list(&ListOptions::default()).unwrap();
+    keys.into_iter().collect()
+}
+
+/// Recovers, and restores every `nth` commit that was acknowledged, and the newest of them.
+fn check(disk: &SimDisk, model: &Model, nth: usize, context: &str) {
+    let store = open_store(disk, &model.clock).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let forks = store.namespace("forks").unwrap();
+    let horizon = model.horizon();
+    let last = model
+        .commits
+        .iter()
+        .rposition(|commit| commit.lsn <= model.durable);
+    for (at, commit) in model.commits.iter().enumerate() {
+        if at % nth != 0 && Some(at) != last {
+            continue;
+        }
+        let mut fork = key(&store, commit.id).unwrap();
+        let from = fork;
+        fork.namespace = forks;
+        fork.id[..8].copy_from_slice(&at.to_le_bytes());
+        let context = format!("{context}: commit {at} of object {}", commit.id);
+        match store.fork(from, &commit.bookmark, fork, None) {
+            Ok(()) => {
+                let found = content(&store.open_object(fork).unwrap());
+                assert!(found == commit.keys, "{context}: another state");
+            }
+            Err(error) => {
+                let must = commit.lsn <= model.durable && commit.millis >= horizon;
+                assert!(!must, "{context}: {error}");
+                assert_eq!(error.kind(), ErrorKind::Input, "{context}: {error}");
+            }
+        }
+    }
+    store.verify_archive().unwrap();
+}
+
+#[test]
+fn s15_every_acknowledged_commit_of_the_retention_can_be_restored_after_a_crash_at_any_write() {
+    let seeds = std::env::var("ABIDE_CRASH_SEEDS").map_or(1, |n| n.parse().expect("a number"));
+    let (mut crashes, mut merges, mut folds) = (0, 0, 0);
+    for seed in 0..seeds {
+        let disk = SimDisk::new();
+        let mut whole = Model::default();
+        run(&disk, seed, &mut whole);
+        check(
+            &disk.after_kill(),
+            &whole,
+            1,
+            &format!("seed {seed}, no crash"),
+        );
+        let manifest = common::read_file(&disk, &Path::new(common::DIR).join("MANIFEST"));
+        let manifest = String::from_utf8(manifest).unwrap();
+        merges += manifest.matches("\"level\": 1").count();
+        folds += manifest.matches("\"base\": true").count();
+        let changes = disk.changes();
+        for stop in 0..changes {
+            let disk = SimDisk::new();
+            disk.stop_at(stop);
+            let mut model = Model::default();
+            run(&disk, seed, &mut model);
+            let context = format!("seed {seed}, power cut at change {stop}");
+            check(&disk.crash(seed ^ stop), &model, 9, &context);
+        }
+        crashes += changes;
+    }
+    assert!(
+        crashes > 100 && merges > 0 && folds > 0,
+        "{crashes} {merges} {folds}"
+    );
+}
+
+#[test]
+fn s17_a_restore_is_one_commit_wholly_there_or_absent_after_a_crash_at_any_write() {
+    let prepare = || {
+        let disk = SimDisk::new();
+        let store = common::manual(&disk);
+        let db = common::open(&store, 1);
+        let put = |byte: u8| {
+            for at in 0..40 {
+                db.kv_put(&format!("key {at}"), &vec![byte; 20_000])
+                    .unwrap();
+            }
+            db.commit().unwrap();
+            common::flush(&store);
+            (db.bookmark(), content(&db))
+        };
+        let (past, present) = (put(1), put(2));
+        drop(db);
+        drop(store);
+        (disk.after_kill(), past, present)
+    };
+    let (mut before, mut after) = (0, 0);
+    for stop in 0..200 {
+        let (disk, past, present) = prepare();
+        let store = common::manual(&disk);
+        disk.stop_at(disk.changes() + stop);
+        let restored = store.restore(common::key(&store, 1), &past.0);
+        drop(store);
+        let store = common::manual(&disk.crash(stop));
+        let found = content(&common::open(&store, 1));
+        if found == past.1 {
+            after += 1;
+        } else {
+            assert!(found == present.1, "change {stop}: a mixture");
+            assert!(
+                restored.is_err(),
+                "change {stop}: an acknowledged restore is lost"
+            );
+            before += 1;
+        }
+        if restored.is_ok() {
+            break;
+        }
+    }
+    assert!(before > 5 && after > 0, "{before} {after}");
+}
+
+/// A step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Sql(String),
+    Commit,
+    Checkpoint,
+    /// To so many commits ago.
+    Restore(usize),
+    Kill,
+}
+
+fn statement() -> impl Strategy<Value = String> {
+    let id = 0..40_i64;
+    prop_oneof![
+        6 => (id.clone(), 0..9_000_usize, any::<u8>()).prop_map(|(id, n, b)| {
+            format!("INSERT INTO t (id, a, b) VALUES ({id}, {b}, zeroblob({n})) ON CONFLICT (id) DO UPDATE SET a = a + 1, b = excluded.b")
+        }),
+        3 => (id.clone(), any::<i32>()).prop_map(|(id, a)| format!("UPDATE t SET a = {a} WHERE id >= {id}")),
+        2 => id.clone().prop_map(|id| format!("DELETE FROM t WHERE id > {id}")),
+        1 => Just("CREATE INDEX IF NOT EXISTS i ON t (a, id)".to_owned()),
+        1 => Just("DROP INDEX IF EXISTS i".to_owned()),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => statement().prop_map(Step::Sql),
+        10 => Just(Step::Commit),
+        4 => Just(Step::Checkpoint),
+        1 => (0..20_usize).prop_map(Step::Restore),
+        1 => Just(Step::Kill),
+    ]
+}
+
+fn rows(db: &ObjectDb) -> Vec<Vec<Value>> {
+    let schema = db
+        .exec("SELECT name, sql FROM sqlite_schema ORDER BY name", ())
+        .unwrap();
+    let rows = db.exec("SELECT * FROM t ORDER BY id", ()).unwrap();
+    let by_a = db.exec("SELECT a FROM t ORDER BY a, id", ()).unwrap();
+    [schema.raw(), rows.raw(), by_a.raw()].concat()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bookmark_of_a_random_history_gives_what_the_object_was_then(
+        steps in proptest::collection::vec(step(), 1..120)
+    ) {
+        let mut disk = SimDisk::new();
+        let mut store = common::manual(&disk);
+        let mut history: Vec<(Bookmark, Vec<Vec<Value>>)> = Vec::new();
+        let mut db = None;
+        for step in [Step::Sql("CREATE TABLE t (id INTEGER PRIMARY KEY, a INTEGER, b BLOB)".to_owned()), Step::Commit]
+            .iter()
+            .chain(&steps)
+        {
+            let open = db.get_or_insert_with(|| common::open(&store, 1));
+            match step {
+                Step::Sql(sql) => drop(open.exec(sql, ()).unwrap()),
+                Step::Commit | Step::Checkpoint | Step::Restore(_) | Step::Kill => {
+                    if open.commit().unwrap().is_some() {
+                        history.push((open.bookmark(), rows(open)));
+                    }
+                    common::flush(&store);
+                }
+            }
+            match step {
+                Step::Sql(_) | Step::Commit => {}
+                Step::Checkpoint => store.checkpoint().unwrap(),
+                Step::Restore(ago) => {
+                    let (bookmark, rows) = history[history.len().saturating_sub(ago + 1)].clone();
+                    db = None;
+                    store.restore(common::key(&store, 1), &bookmark).unwrap();
+                    history.push((common::open(&store, 1).bookmark(), rows));
+                }
+                Step::Kill => {
+                    db = None;
+                    disk = disk.after_kill();
+                    store = common::manual(&disk);
+                }
+            }
+            store.keep_house().unwrap();
+        }
+        drop(db);
+        for (at, (bookmark, expected)) in history.iter().enumerate() {
+            let mut fork = common::key(&store, 2);
+            fork.id[..8].copy_from_slice(&at.to_le_bytes());
+            store.fork(common::key(&store, 1), bookmark, fork, None).unwrap();
+            let found = rows(&store.open_object(fork).unwrap());
+            prop_assert!(found == *expected, "commit {}", at);
+        }
+    }
+}
