@@ -12,6 +12,8 @@ mod value;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
+use abide_runtime::socket::{SlowReader, WebSocketOptions};
+
 pub use load::{ConfigError, Sources};
 
 /// Every setting of a node. Make one with [`Config::default`], then change fields; or [`Config::load`] it.
@@ -28,6 +30,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// `[objects]`: how objects run.
     pub objects: ObjectsConfig,
+    /// `[websocket]`: sockets of clients, and those that objects open.
+    pub websocket: WebSocketConfig,
     /// `[log]`: what the process tells about itself.
     pub log: LogConfig,
 }
@@ -144,6 +148,41 @@ impl Default for ObjectsConfig {
             event_timeout: Duration::from_mins(5),
             background_timeout: Duration::from_mins(15),
             max_queued: 1_024,
+        }
+    }
+}
+
+/// `[websocket]`: sockets of clients, and those that objects open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WebSocketConfig {
+    /// Longest message in either direction; a longer one closes the socket with 1009.
+    pub max_message_bytes: u64,
+    /// What may wait for one reader.
+    pub send_buffer_bytes: u64,
+    /// What happens when more would have to wait.
+    pub slow_reader: SlowReader,
+    /// Messages of one socket that its object has not finished handling; then no more is read from it.
+    pub max_in_flight: usize,
+    /// How long a message may wait for an overloaded object; then the socket is closed with 1013.
+    pub delivery_patience: Duration,
+    /// A peer that says nothing for this long gets a ping; `None` (`"off"`) never asks.
+    pub ping_interval: Option<Duration>,
+    /// A peer that says nothing for this long after a ping is gone.
+    pub pong_timeout: Duration,
+}
+
+impl Default for WebSocketConfig {
+    fn default() -> Self {
+        let defaults = WebSocketOptions::default();
+        Self {
+            max_message_bytes: defaults.max_message_bytes as u64,
+            send_buffer_bytes: defaults.send_buffer_bytes as u64,
+            slow_reader: defaults.slow_reader,
+            max_in_flight: defaults.max_in_flight,
+            delivery_patience: defaults.delivery_patience,
+            ping_interval: Some(Duration::from_secs(30)),
+            pong_timeout: Duration::from_secs(20),
         }
     }
 }

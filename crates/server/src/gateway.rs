@@ -30,7 +30,7 @@ use tokio::{
 };
 use tower::Service;
 
-use crate::{ServerConfig, limits, metric};
+use crate::{ServerConfig, limits, websocket::ConnectionHold};
 
 /// A listener and what answers on it.
 pub(crate) struct Gateway {
@@ -123,12 +123,15 @@ impl Gateway {
         graceful: &GracefulShutdown,
     ) -> impl Future<Output = ()> + Send + use<> {
         let heard = Arc::new(AtomicBool::new(false));
+        let hold = ConnectionHold::new(slot);
         let service = {
-            let (router, heard) = (self.router.clone(), Arc::clone(&heard));
+            let (router, heard, hold) = (self.router.clone(), Arc::clone(&heard), hold.clone());
             service_fn(move |request: http::Request<Incoming>| {
                 heard.store(true, Ordering::Relaxed);
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(ConnectInfo(peer));
+                // A WebSocket outlives what serves its handshake.
+                request.extensions_mut().insert(hold.clone());
                 router.clone().call(request)
             })
         };
@@ -138,8 +141,7 @@ impl Gateway {
         let connection = graceful.watch(connection.into_owned());
         let silence = self.header_timeout;
         async move {
-            let _slot = slot;
-            let _open = metric::OpenConnection::new();
+            let _hold = hold;
             tokio::select! {
                 ended = connection => if let Err(error) = ended {
                     tracing::debug!(%peer, error, "a connection ended early");

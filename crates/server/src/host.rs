@@ -5,7 +5,9 @@
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use abide_runtime::{ClassOptions, Env, NodeBuilder, ObjectClass, clock::Clock};
+use abide_runtime::{
+    ClassOptions, Env, NodeBuilder, ObjectClass, clock::Clock, socket::WebSocketOptions,
+};
 use abide_storage::{Disk, RealDisk, SimDisk};
 use axum::Router;
 
@@ -135,6 +137,14 @@ impl HostBuilder {
             max_queued: objects.max_queued,
             ..ClassOptions::default()
         };
+        let sockets = &self.config.websocket;
+        node = node.websockets(WebSocketOptions {
+            max_message_bytes: usize::try_from(sockets.max_message_bytes).unwrap_or(usize::MAX),
+            send_buffer_bytes: usize::try_from(sockets.send_buffer_bytes).unwrap_or(usize::MAX),
+            slow_reader: sockets.slow_reader,
+            max_in_flight: sockets.max_in_flight,
+            delivery_patience: sockets.delivery_patience,
+        });
         if let Some(workers) = objects.workers {
             node = node.workers(workers);
         }

@@ -23,13 +23,14 @@ mod metric;
 mod readiness;
 mod running;
 mod telemetry;
+mod websocket;
 
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
 pub use args::ServeArgs;
 pub use config::{
     AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
-    ObjectsConfig, ServerConfig, Sources, StorageConfig,
+    ObjectsConfig, ServerConfig, Sources, StorageConfig, WebSocketConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};

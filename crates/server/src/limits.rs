@@ -2,6 +2,19 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+/// Time that a WebSocket's peer has to confirm a close, and to take what is left.
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is read from a WebSocket's connection at once, into a buffer that all connections of a thread share.
+pub(crate) const SOCKET_READ_BYTES: usize = 64 << 10;
+
+/// Largest allowed `websocket.max_message_bytes`.
+pub(crate) const MAX_MESSAGE_BYTES_CEILING: u64 = 256 << 20;
+/// Allowed `websocket.send_buffer_bytes`.
+pub(crate) const SEND_BUFFER_BYTES: RangeInclusive<u64> = (1 << 10)..=(1 << 30);
+/// Largest allowed `websocket.max_in_flight`.
+pub(crate) const MAX_IN_FLIGHT_CEILING: usize = 4_096;
+
 /// Streams one HTTP/2 connection may have open. Hyper's own default.
 pub(crate) const MAX_HTTP2_STREAMS: u32 = 200;
 

@@ -11,6 +11,7 @@ const REQUESTS: &str = "abide_http_requests_total";
 const REQUEST_SECONDS: &str = "abide_http_request_seconds";
 const IN_FLIGHT: &str = "abide_http_requests_in_flight";
 const CONNECTIONS: &str = "abide_http_connections_open";
+const SILENT_SOCKETS: &str = "abide_websocket_keep_alive_timeouts_total";
 
 /// What the node publishes by itself, which the recorder is told here.
 const NODE_COUNTERS: &[(&str, &str)] = &[
@@ -36,11 +37,30 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     (
         "abide_background_timeouts_total",
         "Background work dropped because it took too long.",
+        "abide_websocket_messages_received_total",
+        "Messages that came on WebSockets.",
+    ),
+    (
+        "abide_websocket_messages_sent_total",
+        "Messages written to WebSockets.",
+    ),
+    (
+        "abide_websocket_received_bytes_total",
+        "Bytes of the messages that came on WebSockets.",
+    ),
+    (
+        "abide_websocket_sent_bytes_total",
+        "Bytes of the messages written to WebSockets.",
+    ),
+    (
+        "abide_websocket_slow_readers_total",
+        "Messages for which a WebSocket's send buffer had no room.",
     ),
 ];
 
 const NODE_GAUGES: &[(&str, &str)] = &[
     ("abide_objects_resident", "Objects in memory."),
+    ("abide_websockets_open", "Open WebSockets of objects."),
     (
         "abide_events_outstanding",
         "Events sent to objects and not answered yet.",
@@ -68,6 +88,10 @@ pub(crate) fn describe() {
     );
     describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
+    describe_counter!(
+        SILENT_SOCKETS,
+        "WebSockets ended because their peer did not answer a ping in time."
+    );
     for (name, help) in NODE_COUNTERS {
         describe_counter!(*name, *help);
     }
@@ -104,6 +128,11 @@ pub(crate) fn request(method: &Method, status: StatusCode, took: Duration) {
     };
     counter!(REQUESTS, "method" => method, "status" => class).increment(1);
     histogram!(REQUEST_SECONDS, "method" => method).record(took);
+}
+
+/// A WebSocket's peer did not answer a ping in time.
+pub(crate) fn silent_socket() {
+    counter!(SILENT_SOCKETS).increment(1);
 }
 
 /// Requests in flight went up or down.

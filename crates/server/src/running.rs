@@ -30,6 +30,7 @@ use crate::{
     guard, limits, metric,
     readiness::Readiness,
     telemetry,
+    websocket::{Hub, KeepAlive, upgrading},
 };
 
 /// The objects of a host without listeners.
@@ -42,11 +43,12 @@ pub struct LocalHost {
 
 impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
-        let core_config = builder.config.server.clone();
+        let config = builder.config.clone();
         let (core, router) = Core::start(builder).await?;
+        let router = upgrading(router, Hub::new(KeepAlive::of(&config.websocket)));
         Ok(Self {
             env: core.node.env().clone(),
-            router: guard::guarded(router, &core_config),
+            router: guard::guarded(router, &config.server),
             core,
         })
     }
@@ -79,6 +81,7 @@ pub struct RunningHost {
     core: Core,
     readiness: Arc<Readiness>,
     gateway: Service,
+    sockets: Hub,
     /// Beside the admin listener, if there is one.
     admin: Option<Service>,
     upkeep: Upkeep,
@@ -106,6 +109,8 @@ impl RunningHost {
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let (core, router) = Core::start(builder).await?;
         let env = core.node.env().clone();
+        let sockets = Hub::new(KeepAlive::of(&config.websocket));
+        let router = upgrading(router, sockets.clone());
         let gateway = Service::start(
             listener,
             guard::guarded(router, &config.server),
@@ -119,6 +124,7 @@ impl RunningHost {
             core,
             readiness,
             gateway,
+            sockets,
             admin,
             upkeep,
         })
@@ -152,6 +158,7 @@ impl RunningHost {
             core,
             readiness,
             gateway,
+            sockets,
             admin,
             upkeep,
             ..
@@ -159,7 +166,7 @@ impl RunningHost {
         let deadline = Instant::now() + grace;
         readiness.shutting_down();
         drop(env);
-        let gateway = gateway.stop(grace).await;
+        let (gateway, ()) = tokio::join!(gateway.stop(grace), sockets.close(grace));
         let core = core
             .stop(deadline.saturating_duration_since(Instant::now()))
             .await;

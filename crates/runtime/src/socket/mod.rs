@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - The gateway owns the connection, the object owns its meaning. An object that leaves memory, or is reset, keeps its
-//!   sockets with their tags and attachments: they are in its worker's [`Registry`], not in the object. They end
+//!   sockets with their tags and attachments: they are in its worker's registry, not in the object. They end
 //!   with the process; a client reconnects.
 //! - What an object sends to a socket passes its output gate, in order, into the socket's bounded send buffer.
 //!   Only released frames get there.

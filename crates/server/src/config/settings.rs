@@ -166,6 +166,64 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "websocket.max_message_bytes",
+        set: |c, v| {
+            put(
+                &mut c.websocket.max_message_bytes,
+                value::bytes(v, 1..=limits::MAX_MESSAGE_BYTES_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "websocket.send_buffer_bytes",
+        set: |c, v| {
+            put(
+                &mut c.websocket.send_buffer_bytes,
+                value::bytes(v, limits::SEND_BUFFER_BYTES),
+            )
+        },
+    },
+    Setting {
+        key: "websocket.slow_reader",
+        set: |c, v| put(&mut c.websocket.slow_reader, value::slow_reader(v)),
+    },
+    Setting {
+        key: "websocket.max_in_flight",
+        set: |c, v| {
+            put(
+                &mut c.websocket.max_in_flight,
+                value::count(v, 1..=limits::MAX_IN_FLIGHT_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "websocket.delivery_patience",
+        set: |c, v| {
+            put(
+                &mut c.websocket.delivery_patience,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "websocket.ping_interval",
+        set: |c, v| {
+            put(
+                &mut c.websocket.ping_interval,
+                value::duration_or_off(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "websocket.pong_timeout",
+        set: |c, v| {
+            put(
+                &mut c.websocket.pong_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
         key: "log.level",
         set: |c, v| put(&mut c.log.level, value::log_level(v)),
     },

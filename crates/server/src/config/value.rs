@@ -5,6 +5,8 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use abide_runtime::socket::SlowReader;
+
 use super::{ListenAddress, LogFormat};
 
 /// The end of the sentence "expected …".
@@ -53,6 +55,26 @@ pub(super) fn duration(
                 show_duration(*allowed.end())
             )
         })
+}
+
+pub(super) fn duration_or_off(
+    text: &str,
+    allowed: RangeInclusive<Duration>,
+) -> Result<Option<Duration>, Expected> {
+    if text == "off" {
+        return Ok(None);
+    }
+    duration(text, allowed)
+        .map(Some)
+        .map_err(|expected| format!("{expected}, or \"off\""))
+}
+
+pub(super) fn slow_reader(text: &str) -> Result<SlowReader, Expected> {
+    match text {
+        "close" => Ok(SlowReader::Close),
+        "drop-newest" => Ok(SlowReader::DropNewest),
+        _ => Err("\"close\" or \"drop-newest\"".to_owned()),
+    }
 }
 
 pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> {

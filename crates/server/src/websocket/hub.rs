@@ -1,0 +1,137 @@
+//! All sockets of one host, so that an orderly end can reach them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use abide_runtime::socket::{Close, EndpointHandle, code};
+use tokio::{sync::Notify, task::AbortHandle};
+
+use super::KeepAlive;
+
+/// The sockets of one host. Clones are the same hub.
+#[derive(Clone, Debug)]
+pub(crate) struct Hub(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    keep_alive: KeepAlive,
+    sockets: Mutex<Sockets>,
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Sockets {
+    next: u64,
+    closing: bool,
+    open: HashMap<u64, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    endpoint: EndpointHandle,
+    task: Option<AbortHandle>,
+}
+
+impl Hub {
+    pub(crate) fn new(keep_alive: KeepAlive) -> Self {
+        Self(Arc::new(Inner {
+            keep_alive,
+            sockets: Mutex::default(),
+            emptied: Notify::new(),
+        }))
+    }
+
+    pub(super) fn keep_alive(&self) -> KeepAlive {
+        self.0.keep_alive
+    }
+
+    /// Runs a socket's connection, of which the hub knows until it ends.
+    pub(super) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        endpoint: EndpointHandle,
+        run: impl FnOnce(Member) -> F,
+    ) {
+        let number = {
+            let mut sockets = self.lock();
+            sockets.next += 1;
+            let number = sockets.next;
+            if sockets.closing {
+                endpoint.close(going_away());
+            }
+            let open = Open {
+                endpoint,
+                task: None,
+            };
+            sockets.open.insert(number, open);
+            number
+        };
+        let member = Member {
+            hub: self.clone(),
+            number,
+        };
+        let task = tokio::spawn(run(member)).abort_handle();
+        // It may have ended already.
+        if let Some(open) = self.lock().open.get_mut(&number) {
+            open.task = Some(task);
+        }
+    }
+
+    /// Closes every socket, also those to come, with 1001; after the grace the connections that are left end at once.
+    pub(crate) async fn close(&self, grace: Duration) {
+        {
+            let mut sockets = self.lock();
+            sockets.closing = true;
+            for open in sockets.open.values() {
+                open.endpoint.close(going_away());
+            }
+        }
+        let all_gone = async {
+            while !self.lock().open.is_empty() {
+                self.0.emptied.notified().await;
+            }
+        };
+        if tokio::time::timeout(grace, all_gone).await.is_err() {
+            let left: Vec<_> = self
+                .lock()
+                .open
+                .values()
+                .filter_map(|open| open.task.clone())
+                .collect();
+            tracing::warn!(
+                sockets = left.len(),
+                "ending WebSockets whose peers did not confirm the close within the grace"
+            );
+            left.iter().for_each(AbortHandle::abort);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sockets> {
+        self.0
+            .sockets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn going_away() -> Close {
+    Close::of(code::GOING_AWAY, "the server stops")
+}
+
+/// A connection that the hub knows of.
+pub(super) struct Member {
+    hub: Hub,
+    number: u64,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut sockets = self.hub.lock();
+        sockets.open.remove(&self.number);
+        if sockets.open.is_empty() {
+            self.hub.0.emptied.notify_one();
+        }
+    }
+}

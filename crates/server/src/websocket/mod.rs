@@ -1,0 +1,52 @@
+//! WebSockets of clients, and those that objects open: the connections behind objects' sockets.
+//!
+//! Contract: a response that carries a client's end ([`ClientSocket`](abide_runtime::socket::ClientSocket)) becomes an
+//! upgraded connection if its request asked for one; otherwise the client gets an error and the socket ends. An open
+//! socket is one task with one timer and no buffers of its own while nothing moves. It is no request in flight and
+//! `server.request_timeout` does not end it; it keeps its slot of `server.max_connections`.
+//!
+//! The bytes are RFC 6455 without extensions. Frame headers and the handshake's key are `tungstenite`'s. What reads and
+//! writes is our own, because a library's connection keeps its buffers for life: here an idle socket has none, and a
+//! message to a thousand sockets is written from one place in memory.
+
+mod handshake;
+mod hub;
+mod pump;
+mod reader;
+mod upgrade;
+mod writer;
+
+use std::time::Duration;
+
+use crate::WebSocketConfig;
+
+pub(crate) use self::{
+    hub::Hub,
+    upgrade::{ConnectionHold, upgrading},
+};
+
+/// Which side of the connection this is. Clients mask what they send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Server,
+    #[allow(dead_code)]
+    Client,
+}
+
+impl KeepAlive {
+    /// As the settings say.
+    pub(crate) fn of(config: &WebSocketConfig) -> Self {
+        Self {
+            ping_interval: config.ping_interval,
+            pong_timeout: config.pong_timeout,
+        }
+    }
+}
+
+/// When a peer that says nothing is asked, and given up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepAlive {
+    /// `None`: never asked.
+    pub(crate) ping_interval: Option<Duration>,
+    pub(crate) pong_timeout: Duration,
+}

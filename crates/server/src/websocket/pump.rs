@@ -1,0 +1,353 @@
+//! One connection: carries frames from an object's socket to the peer and messages back, until one of them ends it.
+//!
+//! A single future does everything, so an idle connection is one small task. It reads no further while a message waits
+//! for the object (TCP then slows the peer down), and takes frames out of the send buffer only as fast as the peer takes
+//! them (the send buffer then decides about slow readers).
+//!
+//! How it ends: both sides have sent a close; or the peer breaks off or says nothing, which is 1006; or it breaks the
+//! protocol, and the object is told at once while the peer gets a close. In every case the peer has
+//! [`CLOSE_TIMEOUT`] to take what is left.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use abide_runtime::{
+    Error, ErrorKind,
+    socket::{Close, Endpoint, Frame, Message, code},
+};
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep},
+};
+use tungstenite::protocol::frame::coding::Control;
+
+use super::{
+    KeepAlive, Role,
+    reader::{Input, Reader, Violation},
+    writer::Writer,
+};
+use crate::{
+    limits::{CLOSE_TIMEOUT, SOCKET_READ_BYTES},
+    metric,
+};
+
+thread_local! {
+    /// What is read at once. One for each thread: between two polls nothing is in it.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SOCKET_READ_BYTES].into());
+}
+
+pub(super) struct Pump<S> {
+    stream: S,
+    /// `None` once the object has been told of the end.
+    endpoint: Option<Endpoint>,
+    reader: Reader,
+    writer: Writer,
+    /// Read and not parsed, because a message before it waits.
+    unread: Bytes,
+    /// The message that waits for the object.
+    waiting: Option<Message>,
+    /// The peer did not take all that was to be written.
+    blocked: bool,
+    ending: Ending,
+    keep_alive: KeepAlive,
+    /// When the peer last gave a sign of life.
+    heard: Instant,
+    /// When it was asked for one.
+    asked: Option<Instant>,
+    alarm: Pin<Box<Sleep>>,
+}
+
+/// How far the end has come.
+#[derive(Debug)]
+enum Ending {
+    No,
+    /// Our close is on its way; theirs is awaited.
+    Ours {
+        since: Instant,
+    },
+    /// Theirs has come, and ours has been sent or is on its way: the connection ends when it is written.
+    Both {
+        since: Instant,
+        theirs: Close,
+    },
+    /// The object knows; the peer gets what is left, and is read from until it closes, so that it sees our close.
+    Lingering {
+        since: Instant,
+        shut: bool,
+    },
+}
+
+impl Ending {
+    fn since(&self) -> Option<Instant> {
+        match self {
+            Self::No => None,
+            Self::Ours { since } | Self::Both { since, .. } | Self::Lingering { since, .. } => {
+                Some(*since)
+            }
+        }
+    }
+}
+
+/// The connection is over.
+struct Over;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
+    /// `early` came with the handshake.
+    pub(super) fn new(
+        role: Role,
+        stream: S,
+        early: Bytes,
+        endpoint: Endpoint,
+        keep_alive: KeepAlive,
+    ) -> Self {
+        let now = Instant::now();
+        let first = keep_alive.ping_interval.unwrap_or(FAR);
+        Self {
+            reader: Reader::new(role, endpoint.options().max_message_bytes),
+            writer: Writer::new(role),
+            endpoint: Some(endpoint),
+            stream,
+            unread: early,
+            waiting: None,
+            blocked: false,
+            ending: Ending::No,
+            keep_alive,
+            heard: now,
+            asked: None,
+            alarm: Box::pin(tokio::time::sleep_until(now + first)),
+        }
+    }
+
+    /// Does what can be done now.
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<(), Over> {
+        loop {
+            let wrote = self.write(cx)?;
+            let read = self.read(cx)?;
+            // Reading may have brought a close or a ping to be answered.
+            if !read && !wrote {
+                break;
+            }
+        }
+        self.watch(cx)
+    }
+
+    /// Takes frames and writes them. True if there may be more to do at once.
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, Over> {
+        let mut took = false;
+        if let (Some(endpoint), Ending::No) = (&self.endpoint, &self.ending) {
+            while self.writer.has_room() {
+                let Poll::Ready(frame) = endpoint.poll_frame(cx) else {
+                    break;
+                };
+                took = true;
+                let is_close = matches!(frame, Frame::Close(_));
+                self.writer.push(frame);
+                if is_close {
+                    let since = Instant::now();
+                    self.ending = Ending::Ours { since };
+                    break;
+                }
+            }
+        }
+        let endpoint = &self.endpoint;
+        let before = self.writer.total();
+        let written = self.writer.poll_write(cx, &mut self.stream, |frame| {
+            if let Some(endpoint) = endpoint {
+                endpoint.written(frame);
+            }
+        });
+        if self.blocked && self.writer.total() > before {
+            // It takes what we send, if slowly: it lives.
+            self.alive();
+        }
+        self.blocked = written.is_pending();
+        match written {
+            Poll::Ready(Err(_)) => return Err(Over),
+            Poll::Ready(Ok(())) => {}
+            Poll::Pending => return Ok(false),
+        }
+        match &mut self.ending {
+            // Nothing more may come; the server closes first (RFC 6455, section 7.1.1).
+            Ending::Both { .. } => Err(Over),
+            Ending::Lingering { shut, .. } if !*shut => {
+                match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                    Poll::Ready(Ok(())) => *shut = true,
+                    Poll::Ready(Err(_)) => return Err(Over),
+                    Poll::Pending => {}
+                }
+                Ok(false)
+            }
+            _ => Ok(took),
+        }
+    }
+
+    /// Delivers and reads. True if there may be more to do at once.
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Over> {
+        if !self.deliver(cx) {
+            return Ok(false);
+        }
+        if !self.unread.is_empty() {
+            let bytes = std::mem::take(&mut self.unread);
+            self.take_in(cx, &bytes);
+            return Ok(true);
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => Ok(false),
+                Poll::Ready(Err(_)) => Err(Over),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => Err(Over),
+                Poll::Ready(Ok(())) => {
+                    self.alive();
+                    self.take_in(cx, buffer.filled());
+                    Ok(true)
+                }
+            }
+        })
+    }
+
+    /// Hands the waiting message to the object. False if it must wait on.
+    fn deliver(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(endpoint) = &mut self.endpoint else {
+            self.waiting = None;
+            return true;
+        };
+        match endpoint.poll_deliver(cx, &mut self.waiting) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(close)) => {
+                // A message is lost, so none may follow.
+                let overloaded = close.code == code::TRY_AGAIN_LATER;
+                let error = overloaded.then(|| {
+                    let why = format!("a WebSocket message was given up: {}", close.reason);
+                    Error::with_kind(ErrorKind::Overloaded, why)
+                });
+                self.break_off(close, error);
+                true
+            }
+        }
+    }
+
+    /// Parses bytes and acts on them. What follows a message that must wait is kept.
+    fn take_in(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
+        while matches!(self.ending, Ending::No | Ending::Ours { .. }) {
+            match self.reader.read(&mut bytes) {
+                Ok(None) => return,
+                Ok(Some(Input::Message(message))) => {
+                    self.waiting = Some(message);
+                    if !self.deliver(cx) {
+                        self.unread = Bytes::copy_from_slice(bytes);
+                        return;
+                    }
+                }
+                Ok(Some(Input::Ping(payload))) => self.writer.control(Control::Pong, payload),
+                Ok(Some(Input::Pong)) => {}
+                Ok(Some(Input::Close(theirs))) => {
+                    if matches!(self.ending, Ending::No) {
+                        self.writer.push(Frame::Close(theirs.clone()));
+                    }
+                    let since = Instant::now();
+                    self.ending = Ending::Both { since, theirs };
+                }
+                Err(Violation { code, reason }) => {
+                    let kind = if code == code::TOO_BIG {
+                        ErrorKind::Limit
+                    } else {
+                        ErrorKind::Decode
+                    };
+                    let error = format!("the WebSocket's peer was refused with {code}: {reason}");
+                    let error = Some(Error::with_kind(kind, error));
+                    self.break_off(Close::of(code, reason), error);
+                }
+            }
+        }
+    }
+
+    /// Tells the object that the socket is broken off, and the peer why.
+    fn break_off(&mut self, close: Close, error: Option<Error>) {
+        match (self.endpoint.take(), error) {
+            (Some(endpoint), Some(error)) => endpoint.fail(error),
+            (endpoint, _) => drop(endpoint),
+        }
+        if matches!(self.ending, Ending::No) {
+            self.writer.push(Frame::Close(close));
+        }
+        let since = Instant::now();
+        self.ending = Ending::Lingering { since, shut: false };
+    }
+
+    /// The peer has given a sign of life.
+    fn alive(&mut self) {
+        self.heard = Instant::now();
+        self.asked = None;
+    }
+
+    /// Looks at the time: is the peer still there, does it take too long to close?
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Over> {
+        loop {
+            let now = Instant::now();
+            let next = match (self.ending.since(), self.keep_alive.ping_interval) {
+                (Some(since), _) => {
+                    if now >= since + CLOSE_TIMEOUT {
+                        return Err(Over);
+                    }
+                    since + CLOSE_TIMEOUT
+                }
+                (None, None) => now + FAR,
+                // Nobody can hear a peer that is not read from.
+                (None, Some(interval)) if self.waiting.is_some() => {
+                    self.alive();
+                    now + interval
+                }
+                (None, Some(interval)) => match self.asked {
+                    Some(asked) if now >= asked + self.keep_alive.pong_timeout => {
+                        metric::silent_socket();
+                        return Err(Over);
+                    }
+                    Some(asked) => asked + self.keep_alive.pong_timeout,
+                    None if now >= self.heard + interval => {
+                        self.asked = Some(now);
+                        self.writer.control(Control::Ping, Bytes::new());
+                        self.write(cx)?;
+                        continue;
+                    }
+                    None => self.heard + interval,
+                },
+            };
+            // The alarm may stand earlier than needed, so that not every message moves it.
+            if self.alarm.deadline() > next || self.alarm.is_elapsed() {
+                self.alarm.as_mut().reset(next);
+            }
+            if self.alarm.as_mut().poll(cx).is_pending() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Later than anything that is waited for.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Pump<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match self.step(cx) {
+            Ok(()) => Poll::Pending,
+            Err(Over) => {
+                // Dropping the endpoint tells the object that the connection broke, unless it knows better.
+                let endpoint = self.endpoint.take();
+                if let (Some(endpoint), Ending::Both { theirs, .. }) = (endpoint, &self.ending) {
+                    endpoint.end(theirs.clone());
+                }
+                Poll::Ready(())
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! From a response that carries a client's end to a connection that serves it.
+
+use std::sync::Arc;
+
+use abide_runtime::socket::{ClientSocket, Endpoint};
+use axum::{
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::Response,
+};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
+use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+
+use super::{Hub, Role, handshake, hub::Member, pump::Pump};
+use crate::{ApiError, metric};
+
+/// What a connection of the gateway holds for as long as it is open. A request finds it in its extensions.
+#[derive(Clone)]
+pub(crate) struct ConnectionHold(#[allow(dead_code, reason = "held, not read")] Arc<Held>);
+
+struct Held {
+    _slot: OwnedSemaphorePermit,
+    _open: metric::OpenConnection,
+}
+
+impl ConnectionHold {
+    pub(crate) fn new(slot: OwnedSemaphorePermit) -> Self {
+        Self(Arc::new(Held {
+            _slot: slot,
+            _open: metric::OpenConnection::new(),
+        }))
+    }
+}
+
+/// Puts the upgrade around a user's router.
+pub(crate) fn upgrading(router: axum::Router, hub: Hub) -> axum::Router {
+    router.layer(middleware::from_fn_with_state(hub, upgrade))
+}
+
+/// What is kept of a request that may become a WebSocket.
+struct Asked {
+    /// Left in the request, too: a handler may serve WebSockets by itself.
+    connection: Option<OnUpgrade>,
+    accept: Result<HeaderValue, ApiError>,
+    hold: Option<ConnectionHold>,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Self {
+        let extensions = request.extensions();
+        Self {
+            connection: extensions.get().cloned(),
+            accept: handshake::accept_key(request.method(), request.headers()),
+            hold: extensions.get().cloned(),
+        }
+    }
+}
+
+async fn upgrade(State(hub): State<Hub>, request: Request, next: Next) -> Response {
+    let asked = Asked::of(&request);
+    let mut response = next.run(request).await;
+    let Some(client) = response.extensions_mut().remove::<ClientSocket>() else {
+        return response;
+    };
+    match switch(&hub, asked, client, &mut response) {
+        Ok(()) => response,
+        Err(error) => handshake::refusal(error),
+    }
+}
+
+/// Makes the response a 101 and lets the connection be served when it is upgraded. A socket that does not come to that
+/// ends.
+fn switch(
+    hub: &Hub,
+    asked: Asked,
+    client: ClientSocket,
+    response: &mut Response,
+) -> Result<(), ApiError> {
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        // The handler changed its mind; what it answers goes to the client.
+        return Ok(());
+    }
+    let accept = asked.accept?;
+    let connection = asked.connection.ok_or_else(|| {
+        ApiError::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "websocket_unavailable",
+            "WebSockets are served over HTTP/1.1 connections only.",
+        )
+    })?;
+    let endpoint = client.claim().map_err(|error| {
+        tracing::error!(%error, "a WebSocket cannot be served; the client got 500");
+        ApiError::bare(StatusCode::INTERNAL_SERVER_ERROR)
+    })?;
+    handshake::put_headers(response.headers_mut(), accept);
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    let keep_alive = hub.keep_alive();
+    let hold = asked.hold;
+    hub.spawn(endpoint.handle(), move |member: Member| async move {
+        let _kept = (hold, member);
+        match connection.await {
+            Ok(upgraded) => serve(upgraded, endpoint, keep_alive).await,
+            // The client was gone before it had the answer.
+            Err(error) => tracing::debug!(%error, "a WebSocket was not upgraded"),
+        }
+    });
+    Ok(())
+}
+
+async fn serve(upgraded: Upgraded, endpoint: Endpoint, keep_alive: super::KeepAlive) {
+    // Down to the bare connection: hyper's wrapping would be kept for every idle socket.
+    match downcast::<TokioIo<TcpStream>>(upgraded) {
+        Ok(parts) => {
+            let (stream, early) = (
+                parts.io.into_inner(),
+                Bytes::copy_from_slice(&parts.read_buf),
+            );
+            drop(parts.read_buf);
+            Pump::new(Role::Server, stream, early, endpoint, keep_alive).await;
+        }
+        Err(upgraded) => {
+            let stream = TokioIo::new(upgraded);
+            Pump::new(Role::Server, stream, Bytes::new(), endpoint, keep_alive).await;
+        }
+    }
+}
