@@ -7,7 +7,8 @@
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{
-    AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result, State, limits,
+    AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result,
+    State, limits,
     socket::{Message, WebSocket},
 };
 
@@ -52,6 +53,20 @@ pub trait DurableObject: Sized + 'static {
         std::future::ready(Err(Error::with_kind(
             ErrorKind::NotFound,
             "this object does not answer HTTP requests: its class has no `fetch`",
+        )))
+    }
+
+    /// Handles the object's alarm, at the time that [`Storage::set_alarm`](crate::Storage::set_alarm) was given or
+    /// soon after; at least once.
+    ///
+    /// When it returns `Ok` the alarm is done, in the transaction of its last poll. An `Err` or a panic undoes nothing
+    /// that earlier polls have written; the alarm is tried again, as [`ClassOptions::alarm_retry`] says. An alarm that
+    /// the handler sets takes the place of the one that it handles, retries included.
+    fn alarm(&self, info: AlarmInfo) -> impl Future<Output = Result<()>> {
+        let _ = info;
+        std::future::ready(Err(Error::with_kind(
+            ErrorKind::NotFound,
+            "this object's alarm went off, but its class has no `alarm`",
         )))
     }
 
@@ -166,6 +181,9 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 let result = T::dispatch(object, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
             }
+            Event::Alarm(info) => {
+                Box::pin(async move { object.alarm(info).await.map(|()| Reply::Done) })
+            }
             Event::WebSocketMessage { socket, message } => Box::pin(async move {
                 object.websocket_message(socket, message).await?;
                 Ok(Reply::Done)
@@ -205,6 +223,8 @@ pub struct ClassOptions {
     pub max_queued: usize,
     /// Handlers of one object that may be suspended at an `await` at once; at least 1.
     pub max_running: usize,
+    /// How often and when a failed alarm is tried again.
+    pub alarm_retry: AlarmRetry,
 }
 
 impl Default for ClassOptions {
@@ -216,6 +236,7 @@ impl Default for ClassOptions {
             background_timeout: limits::BACKGROUND_TIMEOUT,
             max_queued: limits::MAX_QUEUED_PER_OBJECT,
             max_running: limits::MAX_RUNNING_PER_OBJECT,
+            alarm_retry: AlarmRetry::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     AnyNamespace, Error, ErrorKind, Namespace, ObjectClass, Result, clock::Clock,
-    namespace::Binding, router::Router,
+    namespace::Binding, random::Randomness, router::Router,
 };
 
 /// The typed values that a program shares with its objects.
@@ -115,6 +115,11 @@ impl Env {
 
     pub(crate) fn router(&self) -> &Arc<Router> {
         &self.0.router
+    }
+
+    /// The node's randomness.
+    pub(crate) fn randomness(&self) -> &dyn Randomness {
+        &*self.0.router.randomness
     }
 
     fn of_class<T: ObjectClass>(&self) -> impl Iterator<Item = &Arc<Binding>> {

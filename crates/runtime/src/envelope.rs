@@ -9,6 +9,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Error, Event, ObjectId, Reply, Result,
+    alarms::Ring,
     call::Answer,
     chain::Link,
     gate::{Lane, Released},
@@ -32,6 +33,8 @@ pub(crate) struct Envelope {
 /// What a worker takes from its channel.
 pub(crate) enum Message {
     Event(Envelope),
+    /// See to an object's alarm.
+    Ring(Ring),
     /// Drop every object and end.
     Stop,
 }
@@ -69,14 +72,19 @@ impl Mailbox {
 
     /// Hands an event to the worker, or gives back the way to tell why not.
     pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Replier, Error)> {
-        if let Err(error) = self.admit() {
+        // Alarms have a bound of their own, and this one has been counted as begun.
+        let admitted = match envelope.event {
+            Event::Alarm(_) => Ok(()),
+            _ => self.admit(),
+        };
+        if let Err(error) = admitted {
             return Err((envelope.replier, error));
         }
         self.channel
             .send(Message::Event(envelope))
             .map_err(|refused| match refused.0 {
                 Message::Event(envelope) => (envelope.replier, Error::stopping()),
-                Message::Stop => unreachable!("an event was sent"),
+                Message::Ring(_) | Message::Stop => unreachable!("an event was sent"),
             })
     }
 
@@ -92,6 +100,11 @@ impl Mailbox {
             return Err(Error::overloaded_object());
         }
         Ok(())
+    }
+
+    /// Tells the worker of an alarm. If it has ended, dropping the ring tells whoever waits.
+    pub(crate) fn ring(&self, ring: Ring) {
+        let _ = self.channel.send(Message::Ring(ring));
     }
 
     /// Tells the worker to end; it may have ended already.

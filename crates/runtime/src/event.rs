@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use axum_core::body::Body;
 
 use crate::{
-    Error,
+    AlarmInfo, Error,
     socket::{Message, WebSocket},
 };
 
@@ -30,6 +30,8 @@ pub enum Event {
         /// The arguments: a CBOR array.
         args: Vec<u8>,
     },
+    /// The object's alarm goes off.
+    Alarm(AlarmInfo),
     /// A message of a WebSocket that the object has accepted.
     WebSocketMessage {
         /// The socket.

@@ -19,8 +19,9 @@
 //! 3. Nothing leaves an object before the log is durable up to the object's newest write.
 //! 4. Events of an object start in the order in which they arrived, never while its input gate is closed.
 //! 5. A panic, an abort, a failed constructor or commit, and a passed time limit reset one object and no other.
-//! 6. Every queue is bounded ([`limits`]); beyond its bound callers are told that the object is overloaded.
-//! 7. Everything timed asks the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
+//! 6. An alarm goes off at least once; an attempt is counted durably before any code of the object runs for it.
+//! 7. Every queue is bounded ([`limits`]); beyond its bound callers are told that the object is overloaded.
+//! 8. Everything timed asks the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
 //!
 //! # What it does not know
 //!
@@ -28,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod body;
 mod call;
 mod chain;
@@ -63,6 +65,7 @@ mod worker;
 pub use axum_core::body::Body;
 
 pub use crate::{
+    alarms::{AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, ScheduledTime},
     call::Call,
     class::{
         Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,

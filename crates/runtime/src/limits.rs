@@ -105,6 +105,41 @@ pub const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
 /// Worker threads that a node may have.
 pub const MAX_WORKERS: usize = 1_024;
 
+/// The wait before a failed alarm's first retry; it doubles each time. The field's.
+pub const ALARM_BACKOFF: Duration = Duration::from_secs(2);
+
+/// The longest wait between retries of an alarm unless its class says otherwise: an hour, which is noticed within a day.
+pub const ALARM_MAX_BACKOFF: Duration = Duration::from_hours(1);
+
+/// How much longer a wait before a retry may be, as a share of it, so that alarms that failed together part.
+pub const ALARM_JITTER: f64 = 0.25;
+
+/// Retries of a failed alarm before it is given up. The field's.
+pub const ALARM_RETRIES: u32 = 6;
+
+/// The latest time that an alarm may be set to: the end of the year 9999, the last that RFC 3339 can write.
+pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;
+
+/// Bytes of a failed handler's message that are kept with its alarm.
+pub const MAX_ALARM_ERROR_BYTES: usize = 512;
+
+/// Alarms of one worker that go off at a time; the others wait for their turn in the index. Two groups of the log for
+/// each, a millisecond apiece, still let a hundred thousand go off in a second.
+pub const MAX_ALARMS_PER_WORKER: usize = 256;
+
+/// The scheduler looks at the wall clock at least this often while an alarm waits, in case the clock was set.
+pub const ALARM_RECHECK: Duration = Duration::from_secs(5);
+
+/// How long an alarm waits that could not even be begun, because the disk is full or its object is damaged.
+pub const ALARM_TROUBLE_PAUSE: Duration = Duration::from_secs(5);
+
+/// An object that came to life for its alarm and had nothing else to do leaves memory after this time: a million
+/// alarms that are due together must not fill memory with objects that nobody calls.
+pub const ALARM_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Alarms in one list.
+pub const MAX_LISTED_ALARMS: usize = 1_000;
+
 const _: () = {
     assert!(MAX_QUEUED_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(MAX_RUNNING_PER_OBJECT <= MAX_QUEUED_PER_WORKER);

@@ -1,4 +1,4 @@
-//! The seam for randomness: unique ids draw from it and nothing else does.
+//! The seam for randomness: unique ids and the jitter of retries draw from it, and nothing else does.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use abide_storage::{Progress, Store};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use crate::{
     Error, ObjectId, Result,
@@ -37,7 +37,7 @@ pub(crate) struct Router {
     pub(crate) drain: Arc<Drain>,
     /// The log has failed, or a thread of the node has ended too early.
     pub(crate) failed: watch::Sender<bool>,
-    pub(crate) stopped: Notify,
+    pub(crate) stopped: watch::Sender<bool>,
     phase: AtomicU8,
 }
 
@@ -60,7 +60,7 @@ impl Router {
             connector,
             drain,
             failed: watch::Sender::new(false),
-            stopped: Notify::new(),
+            stopped: watch::Sender::new(false),
             phase: AtomicU8::new(Phase::Running as u8),
         });
         let listener = Arc::downgrade(&router);
@@ -118,8 +118,7 @@ impl Router {
         fence(Ordering::SeqCst);
         if phase == Phase::Stopped {
             self.workers.iter().for_each(|worker| worker.stop());
-            self.stopped.notify_waiters();
-            self.stopped.notify_one();
+            self.stopped.send_replace(true);
         }
     }
 

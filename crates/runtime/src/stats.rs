@@ -41,6 +41,9 @@ pub(crate) struct Counters {
     pub(crate) socket_bytes_in: Counter,
     pub(crate) socket_bytes_out: Counter,
     pub(crate) slow_readers: Counter,
+    pub(crate) alarms_fired: Counter,
+    pub(crate) alarms_retried: Counter,
+    pub(crate) alarms_given_up: Counter,
 }
 
 /// A node's figures at one moment.
@@ -82,6 +85,16 @@ pub struct NodeStats {
     pub held: u64,
     /// Workers that are blocked by a handler which does not await.
     pub stuck_workers: u64,
+    /// Alarms that will go off, or are going off now.
+    pub alarms_pending: u64,
+    /// Alarms that were given up and wait to be run again.
+    pub alarms_failed: u64,
+    /// Attempts to handle an alarm.
+    pub alarms_fired: u64,
+    /// Attempts after the first.
+    pub alarms_retried: u64,
+    /// Alarms that were given up after their last retry.
+    pub alarms_given_up: u64,
 }
 
 impl NodeStats {
@@ -101,6 +114,9 @@ impl NodeStats {
         self.socket_bytes_in += counters.socket_bytes_in.get();
         self.socket_bytes_out += counters.socket_bytes_out.get();
         self.slow_readers += counters.slow_readers.get();
+        self.alarms_fired += counters.alarms_fired.get();
+        self.alarms_retried += counters.alarms_retried.get();
+        self.alarms_given_up += counters.alarms_given_up.get();
     }
 
     /// Hands the figures to the program's `metrics` recorder.
@@ -125,6 +141,9 @@ impl NodeStats {
             ("abide_websocket_received_bytes_total", self.socket_bytes_in),
             ("abide_websocket_sent_bytes_total", self.socket_bytes_out),
             ("abide_websocket_slow_readers_total", self.slow_readers),
+            ("abide_alarms_fired_total", self.alarms_fired),
+            ("abide_alarms_retried_total", self.alarms_retried),
+            ("abide_alarms_given_up_total", self.alarms_given_up),
         ] {
             metrics::counter!(name).absolute(value);
         }
@@ -134,6 +153,8 @@ impl NodeStats {
             ("abide_events_outstanding", self.outstanding),
             ("abide_messages_held", self.held),
             ("abide_workers_stuck", self.stuck_workers),
+            ("abide_alarms_pending", self.alarms_pending),
+            ("abide_alarms_failed", self.alarms_failed),
         ] {
             metrics::gauge!(name).set(value as f64);
         }

@@ -1,4 +1,4 @@
-//! An object's storage: SQL, key-value pairs, transactions.
+//! An object's storage: SQL, key-value pairs, the alarm, transactions.
 //!
 //! Everything is synchronous. What is written between two awaits is one transaction; nobody needs to ask for
 //! it. Nothing that the object sends leaves before what it wrote is durable; nobody needs to wait for it.
@@ -9,7 +9,7 @@ use abide_storage::{ListOptions, cbor, limits::MAX_KEYS_PER_CALL};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Error, ErrorKind, Result, Sql,
+    AlarmTime, Error, ErrorKind, Result, ScheduledTime, Sql,
     object::{Confirmation, Object},
 };
 
@@ -129,10 +129,34 @@ impl Storage {
             .collect()
     }
 
-    /// Removes everything: every key, every table.
+    /// Removes everything: every key, every table, and the alarm.
     pub fn delete_all(&self) -> Result<()> {
-        self.object
-            .write(Confirmation::Confirmed, abide_storage::ObjectDb::delete_all)
+        self.object.delete_all()
+    }
+
+    /// Sets the object's one alarm, in place of the one that may be set: at this time, or soon after, the class's
+    /// [`alarm`](crate::DurableObject::alarm) is called, at least once, whatever happens to the process. A time that has
+    /// passed calls it at once. Like every write it counts when the poll has committed.
+    ///
+    /// Takes a [`Duration`](std::time::Duration) from now, a [`SystemTime`](std::time::SystemTime), an [`AlarmTime`],
+    /// or an `i64` of milliseconds since 1970.
+    ///
+    /// In the alarm's own handler it sets the next alarm, which takes the place of the one that is being handled as soon
+    /// as the handler ends, whether it succeeds or not.
+    pub fn set_alarm(&self, at: impl Into<ScheduledTime>) -> Result<()> {
+        self.object.set_alarm(at.into())
+    }
+
+    /// The time that the alarm is set to. In the alarm's own handler: of the next one, if one was set meanwhile. An alarm
+    /// that was given up is not set any more.
+    pub fn get_alarm(&self) -> Result<Option<AlarmTime>> {
+        self.object.get_alarm()
+    }
+
+    /// Removes the alarm, if there is one. In the alarm's own handler it takes back the next one; the one that is being
+    /// handled goes when the handler succeeds, and is tried again if it does not.
+    pub fn delete_alarm(&self) -> Result<()> {
+        self.object.delete_alarm()
     }
 
     /// Runs a closure whose writes are undone if it returns an error or panics. May be nested.

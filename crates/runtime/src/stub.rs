@@ -60,7 +60,7 @@ impl AnyStub {
     pub fn fetch(&self, request: Request) -> Call<Response> {
         let decode: fn(Reply) -> Result<Response> = |reply| match reply {
             Reply::Fetch(response) => Ok(response),
-            Reply::Rpc(_) | Reply::Done => Err(wrong_reply()),
+            _ => Err(wrong_reply()),
         };
         let request = match context::current() {
             None => request,
@@ -83,7 +83,7 @@ impl AnyStub {
     ) -> Call<R> {
         let decode: fn(Reply) -> Result<R> = |reply| match reply {
             Reply::Rpc(bytes) => rpc::decode("the result", &bytes),
-            Reply::Fetch(_) | Reply::Done => Err(wrong_reply()),
+            _ => Err(wrong_reply()),
         };
         match rpc::encode("the arguments", args) {
             Ok(args) => self.send(
@@ -97,14 +97,28 @@ impl AnyStub {
         }
     }
 
-    fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
-        // A name proves the id; a bare id may come from anywhere.
+    /// The id, if it is one of the namespace. A name proves it; a bare id may come from anywhere.
+    pub(crate) fn checked_id(&self) -> Result<ObjectId> {
         if self.name.is_none() && !self.binding.ids.owns(&self.id) {
-            let error = format!(
-                "object id {} is not of namespace `{}`",
-                self.id, self.binding.name
-            );
-            return Call::failed(Error::with_kind(ErrorKind::Input, error), decode);
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "object id {} is not of namespace `{}`",
+                    self.id, self.binding.name
+                ),
+            ));
+        }
+        Ok(self.id)
+    }
+
+    /// The place of its class among the node's.
+    pub(crate) fn binding_index(&self) -> usize {
+        self.binding.index
+    }
+
+    fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
+        if let Err(error) = self.checked_id() {
+            return Call::failed(error, decode);
         }
         let worker = self.router.worker_of(&self.id);
         let (answer, receiver) = oneshot::channel();

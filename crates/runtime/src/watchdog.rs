@@ -82,6 +82,7 @@ impl Drop for Watched<'_> {
 /// Looks at the workers until the node stops, and publishes the figures.
 pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
     let mut reported = vec![0; router.workers.len()];
+    let mut stopped = router.stopped.subscribe();
     loop {
         let now = router.clock.now();
         for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
@@ -93,7 +94,7 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
         }
         tokio::select! {
             () = router.clock.sleep_until(now + WATCHDOG_INTERVAL) => {}
-            () = router.stopped.notified() => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
         }
     }
 }
@@ -136,5 +137,8 @@ pub(crate) fn stats(router: &Router) -> NodeStats {
         stats.held += worker.lane.len() as u64;
         stats.stuck_workers += u64::from(worker.watch.is_stuck());
     }
+    let alarms = router.store.alarms().counts();
+    stats.alarms_pending = alarms.pending;
+    stats.alarms_failed = alarms.failed;
     stats
 }

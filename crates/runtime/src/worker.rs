@@ -18,7 +18,8 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    Env, Error, Event,
+    Env, Error, Event, ObjectId,
+    alarms::Ring,
     clock::{Clock, Sleep},
     envelope::{Envelope, Mailbox, Message},
     gate::Token,
@@ -97,6 +98,7 @@ impl Worker {
             for message in batch.drain(..) {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
+                    Message::Ring(ring) => self.ring(ring),
                     Message::Stop => return self.end(),
                 }
                 self.deliver_again();
@@ -127,27 +129,11 @@ impl Worker {
             replier,
             chain,
         } = envelope;
-        let binding = &self.bindings[binding];
-        let key = binding.key(id);
         if let Event::WebSocketClose { socket, .. } = &event {
             self.sockets.remove(socket);
             socket.link().closed();
         }
-        let known = self.objects.borrow().get(&key).map(Rc::clone);
-        if let (Some(object), Some(name)) = (&known, &name) {
-            object.learn_name(name);
-        }
-        let object = known.unwrap_or_else(|| {
-            let floor = self
-                .unconfirmed
-                .borrow_mut()
-                .remove(&key)
-                .unwrap_or(Lsn::ZERO);
-            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name, floor);
-            self.objects.borrow_mut().insert(key, Rc::clone(&object));
-            object
-        });
-        object.accept(Arrival {
+        self.object(binding, id, name).accept(Arrival {
             event,
             replier,
             chain,
@@ -168,6 +154,30 @@ impl Worker {
                 None => break,
             }
         }
+    }
+
+    fn ring(self: &Rc<Self>, ring: Ring) {
+        self.object(ring.binding, ring.id, None).ring(ring.cause);
+    }
+
+    /// The object, which may have just begun.
+    fn object(self: &Rc<Self>, binding: usize, id: ObjectId, name: Option<Arc<str>>) -> Rc<Object> {
+        let binding = &self.bindings[binding];
+        let key = binding.key(id);
+        let known = self.objects.borrow().get(&key).map(Rc::clone);
+        if let (Some(object), Some(name)) = (&known, &name) {
+            object.learn_name(name);
+        }
+        known.unwrap_or_else(|| {
+            let floor = self
+                .unconfirmed
+                .borrow_mut()
+                .remove(&key)
+                .unwrap_or(Lsn::ZERO);
+            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name, floor);
+            self.objects.borrow_mut().insert(key, Rc::clone(&object));
+            object
+        })
     }
 
     fn look_after(&self) {
@@ -228,6 +238,11 @@ impl Worker {
 
     pub(crate) fn now(&self) -> Duration {
         self.clock.now()
+    }
+
+    /// Wall-clock time in milliseconds since 1970, as alarms have it.
+    pub(crate) fn unix_millis(&self) -> i64 {
+        self.clock.unix_millis().cast_signed()
     }
 }
 

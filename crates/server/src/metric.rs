@@ -37,6 +37,8 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
     (
         "abide_background_timeouts_total",
         "Background work dropped because it took too long.",
+    ),
+    (
         "abide_websocket_messages_received_total",
         "Messages that came on WebSockets.",
     ),
@@ -56,6 +58,15 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
         "abide_websocket_slow_readers_total",
         "Messages for which a WebSocket's send buffer had no room.",
     ),
+    ("abide_alarms_fired_total", "Attempts to handle an alarm."),
+    (
+        "abide_alarms_retried_total",
+        "Attempts to handle an alarm after the first.",
+    ),
+    (
+        "abide_alarms_given_up_total",
+        "Alarms that were given up after their last retry.",
+    ),
 ];
 
 const NODE_GAUGES: &[(&str, &str)] = &[
@@ -73,6 +84,14 @@ const NODE_GAUGES: &[(&str, &str)] = &[
         "abide_workers_stuck",
         "Workers blocked by a handler that does not yield.",
     ),
+    (
+        "abide_alarms_pending",
+        "Alarms that will go off, or are going off now.",
+    ),
+    (
+        "abide_alarms_failed",
+        "Alarms that were given up and wait to be run again.",
+    ),
 ];
 
 /// Tells the recorder what each metric means (its HELP text).
@@ -85,6 +104,11 @@ pub(crate) fn describe() {
         REQUEST_SECONDS,
         Unit::Seconds,
         "Time from a request's head to its response's head."
+    );
+    describe_histogram!(
+        "abide_alarm_lateness_seconds",
+        Unit::Seconds,
+        "Time from an alarm's time to its first handler."
     );
     describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
     describe_gauge!(CONNECTIONS, "Open connections of clients.");

@@ -11,5 +11,6 @@ mod output_gate;
 mod overload;
 mod storage;
 mod stuck;
+#[path = "../support/mod.rs"]
 mod support;
 mod unique_number;

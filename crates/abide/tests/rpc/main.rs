@@ -9,6 +9,5 @@ mod cycles;
 mod errors;
 mod order;
 mod size;
-#[path = "../objects/support.rs"]
-#[allow(dead_code, reason = "each test binary uses a part")]
+#[path = "../support/mod.rs"]
 mod support;

@@ -9,6 +9,5 @@ mod hibernation;
 mod incoming;
 mod outgoing;
 mod room;
-#[path = "../objects/support.rs"]
-#[allow(dead_code, reason = "another test uses the rest")]
+#[path = "../support/mod.rs"]
 mod support;

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{Inner, Node, Worked};
 use crate::{
-    Class, ClassOptions, Env, Error, ErrorKind, Native, ObjectClass, Result,
+    Class, ClassOptions, Env, Error, ErrorKind, Native, ObjectClass, Result, alarms,
     clock::{Clock, SystemClock},
     env::Values,
     envelope::{Drain, Mailbox},
@@ -175,7 +175,7 @@ impl NodeBuilder {
         }));
 
         // If a thread cannot be started, dropping the node stops the others.
-        let mut threads = Vec::with_capacity(workers + 1);
+        let mut threads = Vec::with_capacity(workers + 2);
         for (index, channel) in channels.into_iter().enumerate() {
             let mailbox = Arc::clone(&node.0.router.workers[index]);
             let (store, env, bindings) = (
@@ -183,14 +183,19 @@ impl NodeBuilder {
                 node.env().clone(),
                 Arc::clone(&bindings),
             );
-            let alarm = Alarm(Arc::clone(&node.0.router));
-            threads.push(spawn(format!("abide-worker-{index}"), alarm, move || {
+            let guard = Guard(Arc::clone(&node.0.router));
+            threads.push(spawn(format!("abide-worker-{index}"), guard, move || {
                 Worker::new(mailbox, store, env, bindings).run(channel)
             })?);
         }
+        let (router, classes) = (Arc::clone(&node.0.router), Arc::clone(&bindings));
+        let guard = Guard(Arc::clone(&router));
+        threads.push(spawn("abide-alarms".to_owned(), guard, move || {
+            alarms::schedule(router, classes)
+        })?);
         let router = Arc::clone(&node.0.router);
-        let alarm = Alarm(Arc::clone(&router));
-        threads.push(spawn("abide-watchdog".to_owned(), alarm, move || {
+        let guard = Guard(Arc::clone(&router));
+        threads.push(spawn("abide-watchdog".to_owned(), guard, move || {
             watchdog::watch(router, bindings)
         })?);
         *node
@@ -240,6 +245,12 @@ fn bind(store: &Store, classes: Vec<Registration>) -> Result<Arc<[Arc<Binding>]>
                 "binding `{name}` has max_running = 0 in its ClassOptions: it must be at least 1"
             )));
         }
+        if !(0.0..=1.0).contains(&options.alarm_retry.jitter) {
+            return Err(refused(format!(
+                "binding `{name}` has an alarm_retry.jitter of {} in its ClassOptions: it must be from 0 to 1",
+                options.alarm_retry.jitter
+            )));
+        }
         if !names.insert(name.clone()) {
             return Err(refused(format!(
                 "binding `{name}` is registered twice: each class needs a name of its own"
@@ -282,9 +293,9 @@ fn refused(message: String) -> Error {
 }
 
 /// Fails the node when it is dropped before the node stops: a thread that ends then has panicked, or never began.
-struct Alarm(Arc<Router>);
+struct Guard(Arc<Router>);
 
-impl Drop for Alarm {
+impl Drop for Guard {
     fn drop(&mut self) {
         if self.0.phase() != Phase::Stopped {
             tracing::error!(
@@ -299,12 +310,12 @@ impl Drop for Alarm {
 /// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
 fn spawn<F: Future<Output = ()> + 'static>(
     name: String,
-    alarm: Alarm,
+    guard: Guard,
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<Worked> {
     let (end, ended) = oneshot::channel();
     let thread = thread::Builder::new().name(name).spawn(move || {
-        let _alarm = alarm;
+        let _guard = guard;
         match Builder::new_current_thread()
             .enable_all()
             .build_local(LocalOptions::default())

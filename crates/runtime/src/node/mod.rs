@@ -9,13 +9,15 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::Store;
+use abide_storage::{AlarmCursor, AlarmState, Store};
 use tokio::sync::oneshot;
 
 pub use self::builder::NodeBuilder;
 use crate::{
-    Env, Error, ErrorKind, NodeStats, Result,
-    limits::FOR_EVER,
+    AlarmListing, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
+    alarms::{Cause, Ring},
+    envelope::Replier,
+    limits::{FOR_EVER, MAX_LISTED_ALARMS},
     router::{Phase, Router},
     watchdog,
 };
@@ -73,6 +75,53 @@ impl Node {
             .iter()
             .filter(|worker| worker.watch.is_stuck())
             .count()
+    }
+
+    /// The alarms in this state, by time, behind a place in the list; at most `limit`, and at most
+    /// [`MAX_LISTED_ALARMS`](crate::limits::MAX_LISTED_ALARMS). [`AlarmListing::place`] of the last is where the next
+    /// list goes on. Alarms of classes that this node does not have are listed too.
+    pub fn alarms(
+        &self,
+        state: AlarmState,
+        after: Option<AlarmCursor>,
+        limit: usize,
+    ) -> Vec<AlarmListing> {
+        let namespaces = self.store().namespaces();
+        let found = self
+            .store()
+            .alarms()
+            .list(state, after, limit.min(MAX_LISTED_ALARMS));
+        found
+            .into_iter()
+            .map(|(key, entry)| {
+                let known = namespaces.iter().find(|(no, _)| *no == key.namespace);
+                let class = known.map_or_else(String::new, |(_, class)| class.clone());
+                AlarmListing::new(class, key, entry)
+            })
+            .collect()
+    }
+
+    /// Runs an alarm again that was given up: it goes off at once, as if for the first time. Returns when that is
+    /// durable.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the object has no alarm that was given up.
+    pub async fn rerun_alarm(&self, object: &AnyStub) -> Result<()> {
+        let router = &self.0.router;
+        if router.phase() != Phase::Running {
+            return Err(Error::stopping());
+        }
+        let id = object.checked_id()?;
+        let worker = router.worker_of(&id);
+        worker.admit()?;
+        let (answer, answered) = oneshot::channel();
+        worker.ring(Ring {
+            binding: object.binding_index(),
+            id,
+            cause: Cause::Rerun(Replier::new(answer, worker)),
+        });
+        let answer = answered.await.map_err(|_| Error::stopping())?;
+        answer.into_inner().map(drop)
     }
 
     /// True once the log has failed, so that nothing can become durable any more, or a thread of the node has

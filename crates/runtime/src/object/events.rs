@@ -8,7 +8,7 @@ use std::{
 
 use super::{Arrival, Object, Turn};
 use crate::{
-    Error, ErrorKind, Reply, Result, State, body,
+    Error, ErrorKind, Event, Reply, Result, State, body,
     envelope::Replier,
     gate::{Departure, refuse},
     task::Work,
@@ -17,16 +17,20 @@ use crate::{
 impl Object {
     /// Takes an event: starts it, queues it, or says why not.
     pub(crate) fn accept(self: &Rc<Self>, arrival: Arrival) {
+        let is_alarm = matches!(arrival.event, Event::Alarm(_));
+        if !is_alarm {
+            self.alarm_only.set(false);
+        }
         if self.may_start() && self.queue.borrow().is_empty() {
             return self.start(arrival);
         }
         if let Some(error) = self.cycle(&arrival) {
             return self.refuse(arrival, error);
         }
-        // A socket's events have a bound of their own, and nobody would send them again.
-        if self.queue.borrow().len() >= self.binding.options.max_queued
-            && !arrival.event.is_of_socket()
-        {
+        // A socket's events have a bound of their own, and nobody would send them again. An object has one alarm at a
+        // time, whose attempt has been counted.
+        let bounded = !is_alarm && !arrival.event.is_of_socket();
+        if bounded && self.queue.borrow().len() >= self.binding.options.max_queued {
             self.worker.mailbox.counters.overloaded.add();
             return self.refuse(arrival, Error::overloaded_object());
         }
@@ -85,9 +89,21 @@ impl Object {
             chain,
         } = arrival;
         let mut replier = Some(replier);
+        let alarm = match event {
+            Event::Alarm(info) => Some(info),
+            _ => None,
+        };
         let mut event = Some(event);
         let mut suspended = None;
         let turn = self.turn(token, || {
+            if let Some(alarm) = alarm
+                && !self.enter_attempt(alarm)?
+            {
+                if let Some(replier) = replier.take() {
+                    self.push(Departure::Reply(replier, Ok(Reply::Done)));
+                }
+                return Ok(Poll::Ready(()));
+            }
             if self.instance.borrow().is_none() {
                 self.construct()?;
                 if !self.gate.borrow().is_open()
@@ -108,7 +124,10 @@ impl Object {
                 (Some(instance), Some(event)) => instance.deliver(event),
                 _ => return Ok(Poll::Ready(())),
             };
-            let mut future = delivered;
+            let mut future = match alarm {
+                Some(_) => self.attempt(delivered),
+                None => delivered,
+            };
             // If it is pending, its task polls it again with a waker of its own.
             match future
                 .as_mut()
@@ -145,8 +164,23 @@ impl Object {
         }
     }
 
-    /// Opens the database and makes the instance. An error resets the object.
+    /// Makes the instance. An error resets the object.
     pub(super) fn construct(self: &Rc<Self>) -> Result<()> {
+        self.open_db()?;
+        self.worker.mailbox.counters.started.add();
+        let made = self
+            .binding
+            .class
+            .instantiate(State::new(Rc::clone(self)), self.worker.env.clone());
+        *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
+        Ok(())
+    }
+
+    /// Opens the database, if that has not been done. From here on the object is in memory.
+    pub(super) fn open_db(self: &Rc<Self>) -> Result<()> {
+        if self.db.borrow().is_some() {
+            return Ok(());
+        }
         let db = self.worker.store.open_object(self.binding.key(self.id))?;
         {
             let mut name = self.name.borrow_mut();
@@ -158,14 +192,8 @@ impl Object {
             }
         }
         *self.db.borrow_mut() = Some(db);
-        self.worker.mailbox.counters.started.add();
         self.worker.mailbox.counters.resident.add();
-        let made = self
-            .binding
-            .class
-            .instantiate(State::new(Rc::clone(self)), self.worker.env.clone());
-        *self.instance.borrow_mut() = Some(made.map_err(Error::into_remote)?);
-        self.check_by(self.worker.now() + self.binding.options.idle_timeout);
+        self.check_by(self.worker.now() + self.idle_timeout());
         Ok(())
     }
 

@@ -18,6 +18,7 @@
 //! and the instance, both shared.
 
 mod access;
+mod alarm;
 mod events;
 mod sockets;
 mod turns;
@@ -35,11 +36,12 @@ use std::{
 use abide_storage::{Lsn, ObjectDb};
 
 use crate::{
-    Error, ErrorKind, Event, Instance, ObjectId,
+    AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
     chain::Link,
     context,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
+    limits::ALARM_IDLE_TIMEOUT,
     namespace::Binding,
     task::Work,
     timers::Due,
@@ -125,6 +127,13 @@ pub(crate) struct Object {
     gate_lsn: Cell<Lsn>,
     last_held: Cell<Lsn>,
 
+    /// The attempt to handle the alarm that runs.
+    attempt: Cell<Option<AlarmInfo>>,
+    /// It has ended in the current turn.
+    attempt_ended: Cell<bool>,
+    /// Nothing but its alarm has come so far.
+    alarm_only: Cell<bool>,
+
     last_active: Cell<Duration>,
     /// When the object will be checked next.
     check_at: Cell<Duration>,
@@ -162,6 +171,9 @@ impl Object {
             commit_lsn: Cell::new(floor),
             gate_lsn: Cell::new(floor),
             last_held: Cell::new(floor),
+            attempt: Cell::new(None),
+            attempt_ended: Cell::new(false),
+            alarm_only: Cell::new(true),
             last_active: Cell::new(worker.now()),
             check_at: Cell::new(Duration::MAX),
             worker,
@@ -214,6 +226,7 @@ impl Object {
             .collect();
         let waiting = self.queue.take();
         self.end(reason.clone());
+        self.break_attempt(&reason);
         let not_begun = reason.into_retryable();
         for arrival in waiting {
             if arrival.event.is_of_socket() {
@@ -273,7 +286,7 @@ impl Object {
         let idle = self.running.borrow().is_empty()
             && self.queue.borrow().is_empty()
             && self.gate.borrow().is_open();
-        let idle_until = self.last_active.get() + options.idle_timeout;
+        let idle_until = self.last_active.get() + self.idle_timeout();
         if idle && idle_until <= now && self.commit_lsn.get() <= self.worker.store.durable() {
             self.worker.mailbox.counters.evicted.add();
             return self.end(Error::with_kind(
@@ -284,7 +297,7 @@ impl Object {
         let next = if idle && idle_until > now {
             idle_until
         } else {
-            now + options.idle_timeout
+            now + self.idle_timeout()
         };
         self.check_by(deadline.map_or(next, |deadline| deadline.min(next)));
     }
@@ -315,6 +328,16 @@ impl Object {
             .borrow()
             .get(&token)
             .is_some_and(|running| running.kind == Kind::Background && running.deadline.is_none())
+    }
+
+    /// How long the object may be idle.
+    fn idle_timeout(&self) -> Duration {
+        let usual = self.binding.options.idle_timeout;
+        if self.alarm_only.get() {
+            usual.min(ALARM_IDLE_TIMEOUT)
+        } else {
+            usual
+        }
     }
 
     /// The gate's time limit has come for a task that closed it.

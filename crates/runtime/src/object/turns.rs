@@ -54,6 +54,7 @@ impl Object {
         };
         match ended.and_then(|poll| self.commit().map(|()| poll)) {
             Ok(poll) => {
+                self.leave_attempt();
                 self.flush();
                 self.spawn_all();
                 if poll.is_ready() {

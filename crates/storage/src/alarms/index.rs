@@ -19,8 +19,8 @@ use std::sync::{PoisonError, RwLock};
 pub struct DueAlarm {
     /// Whose it is.
     pub key: ObjectKey,
-    /// Since when, milliseconds since 1970.
-    pub due: i64,
+    /// What was known of it.
+    pub entry: AlarmEntry,
 }
 
 /// How many alarms there are.
@@ -130,9 +130,10 @@ impl AlarmIndex {
         if queue.first()?.0 > now {
             return None;
         }
-        let (due, key) = queue.pop_first()?;
+        let (_, key) = queue.pop_first()?;
         state.in_flight.insert(key);
-        Some(DueAlarm { key, due })
+        let entry = *state.entries.get(&key)?;
+        Some(DueAlarm { key, entry })
     }
 
     /// Gives back what [`Self::take_due`] gave: from now on its entry says again when it is due.

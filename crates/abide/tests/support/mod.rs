@@ -1,4 +1,5 @@
 //! A node on a disk in memory, with a clock that tests move, and ways to wait for things to have happened.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::{
     collections::HashMap,
@@ -46,13 +47,22 @@ impl World {
         workers: usize,
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
+        Self::at(TestClock::new(), disk, workers, classes)
+    }
+
+    /// A node that finds the clock as it is.
+    pub(crate) fn at(
+        clock: TestClock,
+        disk: SimDisk,
+        workers: usize,
+        classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
+    ) -> Self {
         let store = Store::open(
             Arc::new(disk.clone()),
             Path::new("/data"),
             StoreOptions::small(),
         )
         .unwrap();
-        let clock = TestClock::new();
         let signals = Signals::default();
         let builder = Node::builder(store)
             .class::<Fence>(

@@ -1,0 +1,98 @@
+//! Alarms that were given up: they are listed, counted, and run again on demand.
+
+use abide::{AlarmState, ErrorKind};
+
+use crate::{
+    sleeper::{Dormitory, exact, time},
+    support::run,
+};
+
+/// A node on which `ada`'s alarm of 1000 has failed seven times.
+async fn given_up() -> Dormitory {
+    let beds = Dormitory::new();
+    beds.script.fail(7);
+    beds.object("ada").set(1_000).await.unwrap().unwrap();
+    for _ in 0..130 {
+        beds.pass(1_000).await;
+    }
+    beds
+}
+
+#[test]
+fn an_alarm_is_given_up_after_six_retries_and_is_listed_and_counted() {
+    run(async {
+        let beds = given_up().await;
+        assert_eq!(beds.notes("ada").len(), 7);
+        let stats = beds.world.node.stats();
+        assert_eq!((stats.alarms_failed, stats.alarms_given_up), (1, 1));
+        let ada = beds.object("ada");
+        assert_eq!(ada.get().await.unwrap().unwrap(), None);
+        let failed = beds.world.node.alarms(AlarmState::Failed, None, 10);
+        let [alarm] = failed.as_slice() else {
+            panic!("{failed:?}")
+        };
+        assert_eq!(
+            (alarm.class.as_str(), alarm.id, alarm.attempts, alarm.failed),
+            ("Sleeper", ada.id(), 7, true)
+        );
+        assert_eq!(alarm.due, time(1_000));
+        assert_eq!(beds.world.node.alarms(AlarmState::Pending, None, 10), []);
+        beds.pass(1_000_000).await;
+        assert_eq!(beds.notes("ada").len(), 7);
+    });
+}
+
+#[test]
+fn an_alarm_that_was_given_up_runs_again_on_demand_as_if_for_the_first_time() {
+    run(async {
+        let beds = given_up().await;
+        let ada = beds.object("ada");
+        let node = &beds.world.node;
+        node.rerun_alarm(ada.untyped()).await.unwrap();
+        beds.world.until(|_| beds.notes("ada").len() == 8).await;
+        assert_eq!(beds.notes("ada")[7], "at 130000 for 1000 retry 0");
+        assert_eq!(ada.get().await.unwrap().unwrap(), None);
+        assert_eq!(node.stats().alarms_failed, 0);
+        let error = node.rerun_alarm(ada.untyped()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn an_alarm_that_was_given_up_still_is_after_a_restart_and_gives_way_to_a_new_one() {
+    run(async {
+        let beds = given_up().await;
+        let clock = beds.world.clock.clone();
+        let beds = Dormitory::on(clock, beds.world.stop().await, exact());
+        assert_eq!(beds.world.node.stats().alarms_failed, 1);
+        beds.pass(100_000).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        beds.object("ada").set_in(1_000).await.unwrap().unwrap();
+        assert_eq!(beds.world.node.stats().alarms_failed, 0);
+        beds.pass(1_000).await;
+        assert_eq!(beds.notes("ada"), ["at 231000 for 231000 retry 0"]);
+    });
+}
+
+#[test]
+fn pending_alarms_are_listed_by_time_page_by_page() {
+    run(async {
+        let beds = Dormitory::new();
+        for number in 0..10 {
+            let sleeper = beds.object(&format!("s{number}"));
+            sleeper.set(5_000 - number * 100).await.unwrap().unwrap();
+        }
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let page = beds.world.node.alarms(AlarmState::Pending, after, 3);
+            let Some(last) = page.last() else { break };
+            after = Some(last.place);
+            listed.extend(page.iter().map(|alarm| alarm.due));
+        }
+        let expected: Vec<_> = (0..10)
+            .rev()
+            .map(|number| time(5_000 - number * 100))
+            .collect();
+        assert_eq!(listed, expected);
+    });
+}

@@ -1,0 +1,14 @@
+//! What the runtime promises about alarms, tested through the public API on a disk in memory with a clock that stands
+//! still.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod crash;
+mod firing;
+mod given_up;
+mod handler;
+mod retries;
+mod sleeper;
+mod spread;
+#[path = "../support/mod.rs"]
+mod support;

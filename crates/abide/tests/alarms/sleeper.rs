@@ -1,0 +1,217 @@
+//! The object of these tests: its alarm does what the test has put into a script, and notes when it went off.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use abide::{
+    AlarmInfo, AlarmRetry, AlarmTime, LocalFuture, NodeBuilder, SimDisk, clock::TestClock,
+    prelude::*,
+};
+
+use crate::support::{Signals, World, signals};
+
+/// Its alarms never have an act.
+const WITNESS: &str = "witness";
+
+type Act = Box<dyn FnOnce(Sleeper) -> LocalFuture<Result<()>> + Send>;
+
+/// What handlers do, one act for each alarm that goes off; without one they succeed.
+#[derive(Clone, Default)]
+pub(crate) struct Script(Arc<Mutex<VecDeque<Act>>>);
+
+impl Script {
+    pub(crate) fn then<F: Future<Output = Result<()>> + 'static>(
+        &self,
+        act: impl FnOnce(Sleeper) -> F + Send + 'static,
+    ) -> &Self {
+        let act: Act = Box::new(|sleeper| Box::pin(act(sleeper)));
+        self.0.lock().unwrap().push_back(act);
+        self
+    }
+
+    fn next(&self) -> Option<Act> {
+        self.0.lock().unwrap().pop_front()
+    }
+
+    /// So many handlers fail.
+    pub(crate) fn fail(&self, times: usize) -> &Self {
+        for _ in 0..times {
+            self.then(async |_| Err(Error::from("it does not work")));
+        }
+        self
+    }
+
+    /// A handler panics.
+    pub(crate) fn panic(&self) -> &Self {
+        self.then(async |_| panic!("it does not work at all"))
+    }
+}
+
+#[durable_object]
+#[derive(Clone)]
+pub(crate) struct Sleeper {
+    pub(crate) state: State,
+    pub(crate) signals: Signals,
+    pub(crate) script: Script,
+}
+
+impl DurableObject for Sleeper {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let signals = signals(&env);
+        signals.note("made");
+        Ok(Self {
+            state,
+            signals,
+            script: Script::clone(&*env.require()?),
+        })
+    }
+
+    async fn alarm(&self, info: AlarmInfo) -> Result<()> {
+        let name = self.state.name().unwrap_or_default();
+        self.signals.note(format!(
+            "{name} at {} for {} retry {}",
+            after(self.state.env().clock().unix_millis().cast_signed()),
+            after(info.scheduled_time.unix_millis()),
+            info.retry_count
+        ));
+        assert_eq!(info.is_retry, info.retry_count > 0);
+        let act = if name == WITNESS {
+            None
+        } else {
+            self.script.next()
+        };
+        let outcome = match act {
+            Some(act) => act(self.clone()).await,
+            None => Ok(()),
+        };
+        self.signals.give(&format!("{name} fired"));
+        outcome
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Sleeper {
+    /// Sets the alarm to so many milliseconds after the clock's beginning.
+    pub async fn set(&self, millis: i64) -> Result<()> {
+        self.state.storage().set_alarm(time(millis))
+    }
+
+    pub async fn set_in(&self, millis: u64) -> Result<()> {
+        self.state
+            .storage()
+            .set_alarm(Duration::from_millis(millis))
+    }
+
+    pub async fn get(&self) -> Result<Option<i64>> {
+        let alarm = self.state.storage().get_alarm()?;
+        Ok(alarm.map(|alarm| after(alarm.unix_millis())))
+    }
+
+    pub async fn delete(&self) -> Result<()> {
+        self.state.storage().delete_alarm()
+    }
+
+    pub async fn delete_all(&self) -> Result<()> {
+        self.state.storage().delete_all()
+    }
+
+    pub async fn put(&self, key: String, value: i64) -> Result<()> {
+        self.state.storage().put(&key, &value)
+    }
+
+    pub async fn read(&self, key: String) -> Result<Option<i64>> {
+        self.state.storage().get(&key)
+    }
+
+    pub async fn set_then_panic(&self, millis: i64) -> Result<()> {
+        self.set(millis).await?;
+        panic!("nothing of this is kept")
+    }
+}
+
+/// Milliseconds after the beginning of a test's clock.
+fn after(unix_millis: i64) -> i64 {
+    unix_millis - TestClock::START_UNIX_MILLIS.cast_signed()
+}
+
+pub(crate) fn time(millis: i64) -> AlarmTime {
+    AlarmTime::from_unix_millis(TestClock::START_UNIX_MILLIS.cast_signed() + millis)
+}
+
+/// Options without jitter, so that the time of a retry is known.
+pub(crate) fn exact() -> ClassOptions {
+    ClassOptions {
+        alarm_retry: AlarmRetry {
+            jitter: 0.0,
+            ..AlarmRetry::default()
+        },
+        ..ClassOptions::default()
+    }
+}
+
+/// A node of sleepers and their script.
+pub(crate) struct Dormitory {
+    pub(crate) world: World,
+    pub(crate) script: Script,
+}
+
+impl Dormitory {
+    pub(crate) fn new() -> Self {
+        Self::on(TestClock::new(), SimDisk::new(), exact())
+    }
+
+    pub(crate) fn on(clock: TestClock, disk: SimDisk, options: ClassOptions) -> Self {
+        let script = Script::default();
+        let classes = |node: NodeBuilder| {
+            node.class::<Sleeper>("SLEEPER", options)
+                .with(script.clone())
+        };
+        Self {
+            world: World::at(clock, disk, 1, classes),
+            script,
+        }
+    }
+
+    pub(crate) fn object(&self, name: &str) -> Stub<Sleeper> {
+        self.world.env().object::<Sleeper>().get_by_name(name)
+    }
+
+    pub(crate) async fn fired(&self, name: &str) {
+        self.world.signals.wait(&format!("{name} fired")).await;
+    }
+
+    pub(crate) fn advance(&self, millis: u64) {
+        self.world.clock.advance(Duration::from_millis(millis));
+    }
+
+    /// Lets time pass and returns when whatever was due by then has been begun: a witness whose alarm is due last, on
+    /// the same worker, has gone off.
+    pub(crate) async fn pass(&self, millis: u64) {
+        let witness = self.object(WITNESS);
+        witness.set_in(millis).await.unwrap().unwrap();
+        self.advance(millis);
+        self.fired(WITNESS).await;
+        // Others may have been due in the same moment; by now they have been taken, and this one comes behind them.
+        witness.set_in(0).await.unwrap().unwrap();
+        self.fired(WITNESS).await;
+        witness.get().await.unwrap().unwrap();
+    }
+
+    /// Returns when so many objects have been reset, and what follows from it is done.
+    pub(crate) async fn broken(&self, times: u64) {
+        self.world.until(|node| node.stats().resets == times).await;
+        self.world.fence().await;
+    }
+
+    /// What the handlers of an object have noted: when it went off, for which time, and which retry it was.
+    pub(crate) fn notes(&self, name: &str) -> Vec<String> {
+        let of_it = |note: String| note.strip_prefix(name).map(|note| note.trim().to_owned());
+        let notes = self.world.signals.notes();
+        notes.into_iter().filter_map(of_it).collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! Many alarms at once: bounds, workers, and a wall clock that is set.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use abide::{
+    SimDisk,
+    clock::{Clock, Sleep, TestClock},
+    limits::MAX_ALARMS_PER_WORKER,
+    prelude::*,
+};
+
+use crate::support::{Signals, World, run, signals};
+
+/// How many handlers run at a time, and how many have run.
+#[derive(Default)]
+struct Crowd {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    all: AtomicUsize,
+}
+
+#[durable_object]
+struct Guest {
+    state: State,
+    signals: Signals,
+    crowd: Arc<Crowd>,
+}
+
+impl DurableObject for Guest {
+    fn new(state: State, env: Env) -> Result<Self> {
+        Ok(Self {
+            state,
+            signals: signals(&env),
+            crowd: env.require()?,
+        })
+    }
+
+    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+        let now = self.crowd.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.crowd.most.fetch_max(now, Ordering::SeqCst);
+        self.signals.give("in");
+        self.signals.wait("go").await;
+        self.crowd.now.fetch_sub(1, Ordering::SeqCst);
+        self.crowd.all.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Guest {
+    pub async fn set(&self) -> Result<()> {
+        self.state.storage().set_alarm(Duration::from_hours(1))
+    }
+}
+
+fn guests(clock: impl Clock, disk: SimDisk, workers: usize) -> World {
+    World::on(disk, workers, |node| {
+        node.class::<Guest>("GUEST", ClassOptions::default())
+            .with(Crowd::default())
+            .clock(Arc::new(clock))
+    })
+}
+
+#[test]
+fn alarms_that_are_overdue_at_start_are_spread_over_workers_and_time() {
+    run(async {
+        const ALARMS: usize = 3 * MAX_ALARMS_PER_WORKER;
+        let clock = TestClock::new();
+        let world = guests(clock.clone(), SimDisk::new(), 1);
+        for number in 0..ALARMS {
+            let guest = world.env().object::<Guest>();
+            let guest = guest.get_by_name(&format!("{number}"));
+            guest.set().await.unwrap().unwrap();
+        }
+        let disk = world.stop().await;
+        clock.advance(Duration::from_hours(24));
+
+        let world = guests(clock, disk, 2);
+        let crowd = world.env().require::<Crowd>().unwrap();
+        for _ in 0..2 * MAX_ALARMS_PER_WORKER {
+            world.signals.wait("in").await;
+        }
+        world.fence().await;
+        assert_eq!(crowd.now.load(Ordering::SeqCst), 2 * MAX_ALARMS_PER_WORKER);
+        for _ in 0..ALARMS {
+            world.signals.give("go");
+        }
+        world
+            .until(|_| crowd.all.load(Ordering::SeqCst) == ALARMS)
+            .await;
+        assert_eq!(crowd.most.load(Ordering::SeqCst), 2 * MAX_ALARMS_PER_WORKER);
+        world.until(|node| node.stats().alarms_pending == 0).await;
+    });
+}
+
+/// A clock whose wall time can be set apart from the time that passes.
+#[derive(Clone)]
+struct SetClock(TestClock, Arc<AtomicI64>);
+
+impl Clock for SetClock {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        let millis = self.0.unix_millis();
+        millis.saturating_add_signed(self.1.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, deadline: Duration) -> Sleep {
+        self.0.sleep_until(deadline)
+    }
+}
+
+#[test]
+fn a_wall_clock_that_is_set_forward_is_noticed_within_seconds() {
+    run(async {
+        let clock = SetClock(TestClock::new(), Arc::default());
+        let world = guests(clock.clone(), SimDisk::new(), 1);
+        let guest = world.env().object::<Guest>().get_by_name("a");
+        guest.set().await.unwrap().unwrap();
+        clock.1.store(3_600_000, Ordering::SeqCst);
+        clock.0.advance(Duration::from_secs(5));
+        world.signals.wait("in").await;
+        world.signals.give("go");
+        world.until(|node| node.stats().alarms_pending == 0).await;
+    });
+}

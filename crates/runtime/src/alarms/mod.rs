@@ -1,0 +1,111 @@
+//! Alarms: an object asks to be woken, and is, at least once.
+//!
+//! # An alarm's way
+//!
+//! ```text
+//! Storage::set_alarm ── the row, in the poll's transaction ──▶ the store's index
+//!                                                                  │ due
+//!          begin: attempt counted, retry time set ◀──Ring── Scheduler (a thread)
+//!                           │ durable
+//!                           ▼
+//!          Event::Alarm ──▶ handler ──▶ end: cleared, moved, to be tried again, or given up
+//! ```
+//!
+//! # What holds
+//!
+//! 1. No code of the object runs for an alarm, not even its constructor, before the attempt is counted durably and has a
+//!    time for the next: an object that ends its process whenever it wakes neither loops nor starts from one each time.
+//! 2. An object has one attempt at a time: the store's index does not give an alarm again before it is finished.
+//! 3. The end of an attempt is written in the transaction of the handler's last poll. If that poll, or the object, did
+//!    not survive, it is written in one of its own ([`Ring::Broken`]); if the process did not, the count stands.
+//! 4. The index knows what the rows say and nothing else decides when an alarm is due; so a ring that finds another time
+//!    in the row does nothing, and the alarm rings again at its time.
+
+mod retry;
+mod scheduler;
+mod time;
+
+use abide_storage::{AlarmCursor, AlarmEntry, ObjectKey};
+
+pub(crate) use self::scheduler::schedule;
+pub use self::{
+    retry::AlarmRetry,
+    time::{AlarmTime, ScheduledTime},
+};
+
+use crate::{
+    Error, ObjectId,
+    envelope::{Replier, Ticket},
+};
+
+/// What a handler is told of the alarm that went off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlarmInfo {
+    /// The time that the alarm was set to. A retry has the time of the first attempt.
+    pub scheduled_time: AlarmTime,
+    /// Attempts before this one. They are counted durably: a restart does not forget them.
+    pub retry_count: u32,
+    /// True if there were any.
+    pub is_retry: bool,
+}
+
+impl AlarmInfo {
+    pub(crate) fn new(scheduled_time: AlarmTime, attempts: u32) -> Self {
+        let retry_count = attempts.saturating_sub(1);
+        Self {
+            scheduled_time,
+            retry_count,
+            is_retry: retry_count > 0,
+        }
+    }
+}
+
+/// An object's alarm, as [`Node::alarms`](crate::Node::alarms) lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlarmListing {
+    /// The unique key of the object's namespace: its class's name, unless it was given another.
+    pub class: String,
+    /// The object.
+    pub id: ObjectId,
+    /// When it goes off or is tried again; of one that was given up, the time it was set to.
+    pub due: AlarmTime,
+    /// Attempts begun so far.
+    pub attempts: u32,
+    /// It was given up after its last retry.
+    pub failed: bool,
+    /// Its place in the list.
+    pub place: AlarmCursor,
+}
+
+impl AlarmListing {
+    pub(crate) fn new(class: String, key: ObjectKey, entry: AlarmEntry) -> Self {
+        Self {
+            class,
+            id: ObjectId::from_bytes(key.id),
+            due: AlarmTime::from_unix_millis(entry.due),
+            attempts: u32::from(entry.attempts),
+            failed: entry.failed,
+            place: (entry.due, key),
+        }
+    }
+}
+
+/// What a worker is to do about an object's alarm, in a turn that runs none of the object's code.
+pub(crate) struct Ring {
+    pub(crate) binding: usize,
+    pub(crate) id: ObjectId,
+    pub(crate) cause: Cause,
+}
+
+pub(crate) enum Cause {
+    /// It is due: begin an attempt. Answered when that has ended, or was not needed.
+    Due(Replier),
+    /// The incarnation that ran this attempt has ended.
+    Broken {
+        attempt: AlarmInfo,
+        error: Error,
+        _ticket: Ticket,
+    },
+    /// It was given up and is wanted again.
+    Rerun(Replier),
+}

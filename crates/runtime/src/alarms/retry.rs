@@ -1,0 +1,106 @@
+//! When a failed alarm is tried again, and when it is given up.
+
+use std::time::Duration;
+
+use crate::{limits, random::Randomness};
+
+/// How failed alarms of a class are retried. The wait before retry *n*, counted from 0, is `base · 2ⁿ`, at most
+/// `max_backoff`, and up to `jitter` of itself longer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlarmRetry {
+    /// The wait before the first retry. Default 2 s.
+    pub base: Duration,
+    /// The longest wait before a retry. Default 1 hour, which six retries do not come to.
+    pub max_backoff: Duration,
+    /// How much longer a wait may be, as a share of it from 0 to 1, so that alarms that failed together are not retried
+    /// together. Default 0.25.
+    pub jitter: f64,
+    /// Retries before the alarm is given up; `None` never gives up. Default 6.
+    pub max_retries: Option<u32>,
+}
+
+impl Default for AlarmRetry {
+    fn default() -> Self {
+        Self {
+            base: limits::ALARM_BACKOFF,
+            max_backoff: limits::ALARM_MAX_BACKOFF,
+            jitter: limits::ALARM_JITTER,
+            max_retries: Some(limits::ALARM_RETRIES),
+        }
+    }
+}
+
+impl AlarmRetry {
+    /// Retries for ever, at most `max_backoff` apart.
+    pub fn for_ever(max_backoff: Duration) -> Self {
+        Self {
+            max_backoff,
+            max_retries: None,
+            ..Self::default()
+        }
+    }
+
+    /// True if after so many failed attempts there is no other.
+    pub(crate) fn is_over(&self, attempts: u32) -> bool {
+        self.max_retries.is_some_and(|retries| attempts > retries)
+    }
+
+    /// The wait between so many attempts and the next, in milliseconds.
+    pub(crate) fn backoff_millis(&self, attempts: u32, randomness: &dyn Randomness) -> i64 {
+        let doublings = attempts.saturating_sub(1).min(63);
+        let wait = (self.base.as_millis() << doublings).min(self.max_backoff.as_millis());
+        let wait = u64::try_from(wait).unwrap_or(u64::MAX) as f64;
+        let mut bytes = [0; 4];
+        randomness.fill(&mut bytes);
+        let share = f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX);
+        // Converting saturates; so far ahead it makes no difference.
+        (wait * (1.0 + self.jitter * share)).min(limits::FOR_EVER.as_millis() as f64) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SeededRandomness;
+
+    #[test]
+    fn waits_double_from_two_seconds_and_are_up_to_a_quarter_longer() {
+        let retry = AlarmRetry::default();
+        for seed in 0..50 {
+            let randomness = SeededRandomness::new(seed);
+            for attempts in 1..=6 {
+                let plain = 1_000 << attempts;
+                let wait = retry.backoff_millis(attempts, &randomness);
+                assert!(
+                    (plain..=plain * 5 / 4).contains(&wait),
+                    "{attempts}: {wait}"
+                );
+            }
+        }
+        let waits: std::collections::BTreeSet<_> = (0..20)
+            .map(|seed| retry.backoff_millis(3, &SeededRandomness::new(seed)))
+            .collect();
+        assert!(waits.len() > 10, "{waits:?}");
+    }
+
+    #[test]
+    fn six_retries_follow_the_first_attempt_before_an_alarm_is_given_up() {
+        let retry = AlarmRetry::default();
+        assert!(!retry.is_over(6) && retry.is_over(7));
+        assert!(!AlarmRetry::for_ever(Duration::ZERO).is_over(u32::MAX));
+    }
+
+    #[test]
+    fn waits_stop_growing_at_their_cap() {
+        let retry = AlarmRetry {
+            jitter: 0.0,
+            ..AlarmRetry::for_ever(Duration::from_mins(1))
+        };
+        let randomness = SeededRandomness::new(1);
+        assert_eq!(retry.backoff_millis(5, &randomness), 32_000);
+        assert_eq!(retry.backoff_millis(6, &randomness), 60_000);
+        assert_eq!(retry.backoff_millis(u32::MAX, &randomness), 60_000);
+        let endless = AlarmRetry::for_ever(Duration::MAX);
+        assert!(endless.backoff_millis(u32::MAX, &randomness) > 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Points in time for alarms, in whole milliseconds since 1970, which is how they are stored.
+
+use std::{
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{Error, ErrorKind, Result, limits::MAX_ALARM_UNIX_MILLIS};
+
+/// The time of an alarm: whole milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AlarmTime(i64);
+
+impl AlarmTime {
+    /// The time that is so many milliseconds after 1970-01-01T00:00:00Z.
+    pub const fn from_unix_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since 1970-01-01T00:00:00Z.
+    pub const fn unix_millis(self) -> i64 {
+        self.0
+    }
+
+    /// The same time as the standard library has it.
+    pub fn system_time(self) -> SystemTime {
+        let since = Duration::from_millis(self.0.unsigned_abs());
+        if self.0 < 0 {
+            UNIX_EPOCH - since
+        } else {
+            UNIX_EPOCH + since
+        }
+    }
+}
+
+impl fmt::Display for AlarmTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms after 1970", self.0)
+    }
+}
+
+impl From<AlarmTime> for SystemTime {
+    fn from(time: AlarmTime) -> Self {
+        time.system_time()
+    }
+}
+
+/// When an alarm is to go off, in any of the forms that [`Storage::set_alarm`](crate::Storage::set_alarm) takes: a
+/// [`SystemTime`], an [`AlarmTime`], a [`Duration`] from now, or an `i64` of milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScheduledTime(Form);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    At(i64),
+    In(Duration),
+}
+
+impl ScheduledTime {
+    /// The time in milliseconds since 1970, if it is `now`. Refuses what cannot be meant.
+    pub(crate) fn resolve(self, now: i64) -> Result<i64> {
+        let millis = match self.0 {
+            Form::At(millis) => Some(millis),
+            // Never earlier than was asked for.
+            Form::In(wait) => i64::try_from(wait.as_nanos().div_ceil(1_000_000))
+                .ok()
+                .and_then(|wait| now.checked_add(wait)),
+        };
+        match millis {
+            Some(millis) if millis <= 0 => Err(refused(format!(
+                "an alarm cannot be set to {millis} ms after 1970: the time must be after 1970"
+            ))),
+            Some(millis) if millis <= MAX_ALARM_UNIX_MILLIS => Ok(millis),
+            _ => Err(refused(
+                "an alarm cannot be set to a time after the year 9999: times are in milliseconds, not in smaller units"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+fn refused(message: String) -> Error {
+    Error::with_kind(ErrorKind::Input, message)
+}
+
+impl From<AlarmTime> for ScheduledTime {
+    fn from(time: AlarmTime) -> Self {
+        Self(Form::At(time.0))
+    }
+}
+
+impl From<SystemTime> for ScheduledTime {
+    /// The first whole millisecond that is not before it.
+    fn from(time: SystemTime) -> Self {
+        let millis = match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
+            Err(_) => 0,
+        };
+        Self(Form::At(millis))
+    }
+}
+
+impl From<Duration> for ScheduledTime {
+    fn from(wait: Duration) -> Self {
+        Self(Form::In(wait))
+    }
+}
+
+impl From<i64> for ScheduledTime {
+    /// Milliseconds since 1970, as JavaScript's `Date.now()` has them.
+    fn from(millis: i64) -> Self {
+        Self(Form::At(millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(time: impl Into<ScheduledTime>) -> Result<i64> {
+        time.into().resolve(1_000)
+    }
+
+    #[test]
+    fn every_form_of_a_time_comes_to_whole_milliseconds_that_are_not_early() {
+        assert_eq!(resolve(5).unwrap(), 5);
+        assert_eq!(resolve(AlarmTime::from_unix_millis(6)).unwrap(), 6);
+        assert_eq!(resolve(Duration::from_micros(1_500)).unwrap(), 1_002);
+        assert_eq!(resolve(Duration::ZERO).unwrap(), 1_000);
+        let time = UNIX_EPOCH + Duration::from_nanos(2_000_001);
+        assert_eq!(resolve(time).unwrap(), 3);
+        let time = AlarmTime::from_unix_millis(7);
+        assert_eq!(resolve(time.system_time()).unwrap(), 7);
+    }
+
+    #[test]
+    fn times_that_cannot_be_meant_are_refused() {
+        for early in [ScheduledTime::from(0), (-1).into(), UNIX_EPOCH.into()] {
+            let error = resolve(early).unwrap_err();
+            assert!(error.message().contains("after 1970"), "{error}");
+        }
+        let micros = 1_767_225_600_000_000;
+        for late in [ScheduledTime::from(micros), Duration::MAX.into()] {
+            let error = resolve(late).unwrap_err();
+            assert!(error.message().contains("year 9999"), "{error}");
+        }
+    }
+}
