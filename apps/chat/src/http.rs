@@ -1,0 +1,122 @@
+//! The edge: the page, the history, and the way into a room.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `GET /`, `GET /rooms/{room}` | the page |
+//! | `GET /rooms/{room}/messages?before=ID&limit=N` | 200 and `{"messages":[{"id":1,"name":"ada","text":"…",…},…]}` |
+//! | `GET /rooms/{room}/socket?name=NAME&since=ID`, a WebSocket | the room: see [`FromClient`](crate::FromClient) and [`ToClient`](crate::ToClient) |
+
+use std::net::SocketAddr;
+
+use abide::{
+    Env, Request, Response, Stub,
+    server::{ApiError, UrlPath, UrlQuery},
+};
+use axum::{
+    Json, Router,
+    extract::{ConnectInfo, State},
+    http::{Uri, header},
+    response::{Html, IntoResponse},
+    routing::get,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{ChatRoom, Entry, Invalid, Name, RoomName, room::Visitor};
+
+const PAGE: &str = include_str!("chat.html");
+
+/// The page is one file and asks only its own server.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+                           connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Everything that the program answers.
+pub fn router(env: Env) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/rooms/{room}", get(page))
+        .route("/rooms/{room}/messages", get(messages))
+        .route("/rooms/{room}/socket", get(enter))
+        .with_state(env)
+}
+
+#[derive(Deserialize)]
+struct RoomPath {
+    room: String,
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    before: Option<i64>,
+    limit: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Entrance {
+    name: String,
+    #[serde(default)]
+    since: i64,
+}
+
+#[derive(Serialize)]
+struct History {
+    messages: Vec<Entry>,
+}
+
+async fn page() -> impl IntoResponse {
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, Html(PAGE))
+}
+
+async fn messages(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<RoomPath>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Json<History>, ApiError> {
+    let room = room(&env, &path)?;
+    let messages = room
+        .history(
+            wanted.before.unwrap_or(i64::MAX),
+            wanted.limit.unwrap_or(i64::MAX),
+        )
+        .await??;
+    Ok(Json(History { messages }))
+}
+
+/// Hands the request to the room, with what the edge knows of the visitor as its address.
+async fn enter(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<RoomPath>,
+    UrlQuery(entrance): UrlQuery<Entrance>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+) -> Result<Response, ApiError> {
+    let visitor = Visitor {
+        name: Name::parse(&entrance.name)?.to_string(),
+        address: peer.ip().to_string(),
+        since: entrance.since,
+    };
+    let room = room(&env, &path)?;
+    *request.uri_mut() = address_of(&visitor)?;
+    Ok(room.fetch(request).await?)
+}
+
+fn address_of(visitor: &Visitor) -> Result<Uri, ApiError> {
+    let query = serde_urlencoded::to_string(visitor).map_err(abide::Error::from_std)?;
+    Ok(format!("/?{query}")
+        .parse::<Uri>()
+        .map_err(abide::Error::from_std)?)
+}
+
+fn room(env: &Env, path: &RoomPath) -> Result<Stub<ChatRoom>, ApiError> {
+    let name = RoomName::parse(&path.room)?;
+    Ok(env.object::<ChatRoom>().get_by_name(&name.to_string()))
+}
+
+impl From<Invalid> for ApiError {
+    fn from(invalid: Invalid) -> Self {
+        Self::bad_request("invalid_name", invalid.to_string())
+    }
+}

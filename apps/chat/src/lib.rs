@@ -1,0 +1,25 @@
+//! Chat rooms over WebSockets: one durable object for each room, one for each address that writes.
+//!
+//! A room ([`ChatRoom`]) keeps its history in SQLite and its people in its sockets. When nobody writes, the object
+//! leaves memory and the sockets stay open; the next message brings it back. What a room sends passes its output gate,
+//! so whoever sees a message, its author included, knows that it is on disk. A second class ([`RateLimiter`]) decides
+//! how fast one address may write, in all rooms together.
+#![forbid(unsafe_code)]
+
+mod http;
+mod limiter;
+mod protocol;
+mod room;
+
+pub use http::router;
+pub use limiter::{Pace, RateLimiter, Verdict};
+pub use protocol::{
+    Entry, FromClient, Invalid, MAX_MARK, MAX_NAME, MAX_TEXT, Name, RoomName, ToClient,
+};
+pub use room::ChatRoom;
+
+/// The name under which rooms are registered.
+pub const ROOMS: &str = "CHAT_ROOM";
+
+/// The name under which rate limiters are registered.
+pub const LIMITERS: &str = "RATE_LIMITER";

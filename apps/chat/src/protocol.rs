@@ -1,0 +1,191 @@
+//! What pages and rooms say to each other, as JSON text; names, and what is wrong with them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Characters in the name of a room or a person, at most.
+pub const MAX_NAME: usize = 40;
+
+/// Bytes of a message's text, at most.
+pub const MAX_TEXT: usize = 4_000;
+
+/// Bytes of the mark by which a client knows its own message again, at most.
+pub const MAX_MARK: usize = 64;
+
+/// What a page says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromClient {
+    /// A message. Sent again with the same mark, it is the same message.
+    Say {
+        /// The text.
+        text: String,
+        /// Unique among this person's messages.
+        mark: String,
+    },
+}
+
+/// What a room says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToClient {
+    /// To somebody who comes in: what was said since the newest message that they know, and who is there.
+    Welcome {
+        /// Oldest first.
+        history: Vec<Entry>,
+        /// Names, in the order in which they came.
+        present: Vec<String>,
+    },
+    /// Somebody said something, and it is on disk.
+    Said(Entry),
+    /// Who is there now.
+    Present {
+        /// Names, in the order in which they came.
+        present: Vec<String>,
+    },
+    /// To somebody who writes too fast: the message was not taken; send it again later.
+    SlowDown {
+        /// The message's mark.
+        mark: String,
+        /// Time to wait, in milliseconds.
+        wait: u64,
+    },
+    /// To somebody whose message makes no sense: it was not taken.
+    Refused {
+        /// The message's mark, if it had one.
+        mark: Option<String>,
+        /// What is wrong, for people.
+        why: String,
+    },
+}
+
+impl ToClient {
+    /// The JSON text.
+    pub fn to_text(&self) -> abide::Result<String> {
+        serde_json::to_string(self).map_err(abide::Error::from_std)
+    }
+}
+
+/// A message in a room's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Rises by one with each message of the room.
+    pub id: i64,
+    /// Who said it.
+    pub name: String,
+    /// What was said.
+    pub text: String,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// The client's own mark.
+    pub mark: String,
+}
+
+/// Why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Invalid {
+    /// A name without a visible character, or a long one, or one with control characters.
+    #[error("{0} has 1 to {MAX_NAME} characters and no control characters.")]
+    Name(&'static str),
+    /// An empty or a long text.
+    #[error("A message has 1 to {MAX_TEXT} bytes.")]
+    Text,
+    /// An empty or a long mark.
+    #[error("A message's mark has 1 to {MAX_MARK} bytes.")]
+    Mark,
+    /// Something that is not JSON of the expected form.
+    #[error("Expected JSON such as {{\"type\":\"say\",\"text\":\"hello\",\"mark\":\"1\"}}: {0}.")]
+    Form(String),
+}
+
+impl FromClient {
+    /// Reads what a page sent.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let said: Self =
+            serde_json::from_str(text).map_err(|error| Invalid::Form(error.to_string()))?;
+        let Self::Say { text, mark } = &said;
+        if text.trim().is_empty() || text.len() > MAX_TEXT {
+            return Err(Invalid::Text);
+        }
+        if mark.is_empty() || mark.len() > MAX_MARK {
+            return Err(Invalid::Mark);
+        }
+        Ok(said)
+    }
+}
+
+fn checked(text: &str, what: &'static str) -> Result<String, Invalid> {
+    let text = text.trim();
+    let fits =
+        !text.is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control);
+    if fits {
+        Ok(text.to_owned())
+    } else {
+        Err(Invalid::Name(what))
+    }
+}
+
+/// A person's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(String);
+
+impl Name {
+    /// Checks a name.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        checked(text, "A person's name").map(Self)
+    }
+}
+
+/// A room's name; upper and lower case are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomName(String);
+
+impl RoomName {
+    /// Checks a name.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        checked(&text.to_lowercase(), "A room's name").map(Self)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for RoomName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_trimmed_and_checked() {
+        assert_eq!(Name::parse("  ada ").unwrap().to_string(), "ada");
+        assert_eq!(RoomName::parse("Lobby").unwrap().to_string(), "lobby");
+        for bad in ["", "   ", "a\nb", &"x".repeat(MAX_NAME + 1)] {
+            assert!(Name::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Name::parse(&"é".repeat(MAX_NAME)).is_ok());
+    }
+
+    #[test]
+    fn a_message_that_makes_no_sense_is_refused_with_what_would() {
+        let say = |text: &str, mark: &str| {
+            FromClient::parse(
+                &serde_json::json!({ "type": "say", "text": text, "mark": mark }).to_string(),
+            )
+        };
+        assert!(say("hello", "1").is_ok());
+        assert_eq!(say(" ", "1"), Err(Invalid::Text));
+        assert_eq!(say(&"x".repeat(MAX_TEXT + 1), "1"), Err(Invalid::Text));
+        assert_eq!(say("hello", ""), Err(Invalid::Mark));
+        assert!(matches!(FromClient::parse("hello"), Err(Invalid::Form(_))));
+    }
+}

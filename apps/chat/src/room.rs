@@ -1,0 +1,186 @@
+//! The object: one room's history and its people.
+//!
+//! Contract: a message that anybody was shown is on disk, and is shown to all in the order of its id. A message that
+//! comes twice (its author did not hear of the first and sent it again) is stored once. Who is present follows from the
+//! open sockets alone. The object keeps nothing in memory, so it may leave memory between any two messages.
+
+use abide::prelude::*;
+use axum::extract::Query;
+use serde::{Deserialize, Serialize};
+
+use crate::{Entry, FromClient, RateLimiter, ToClient, Verdict};
+
+/// Messages that somebody who comes in is shown, at most.
+const SHOWN: i64 = 100;
+
+/// Messages that a room keeps, at most: older ones are forgotten.
+const KEPT: i64 = 100_000;
+
+/// One room.
+#[durable_object]
+pub struct ChatRoom {
+    state: State,
+    env: Env,
+}
+
+/// What the edge says of somebody who wants to come in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Visitor {
+    pub(crate) name: String,
+    /// The address that they write from.
+    pub(crate) address: String,
+    /// The newest message that they know.
+    #[serde(default)]
+    pub(crate) since: i64,
+}
+
+impl DurableObject for ChatRoom {
+    fn new(state: State, env: Env) -> Result<Self> {
+        state.storage().sql().exec(
+            "CREATE TABLE IF NOT EXISTS messages (
+                 id   INTEGER PRIMARY KEY,
+                 name TEXT NOT NULL,
+                 text TEXT NOT NULL,
+                 at   INTEGER NOT NULL,
+                 mark TEXT NOT NULL,
+                 UNIQUE (name, mark)
+             )",
+            (),
+        )?;
+        // A page asks now and then whether the line still works; nobody needs to wake for that.
+        state.set_websocket_auto_response(Some(RequestResponsePair::new("ping", "pong")?))?;
+        Ok(Self { state, env })
+    }
+
+    /// Lets somebody in.
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let Query(visitor) =
+            Query::<Visitor>::try_from_uri(request.uri()).map_err(Error::from_std)?;
+        let pair = WebSocketPair::new();
+        let socket = self.state.accept_websocket(pair.server, &[])?;
+        socket.serialize_attachment(&visitor)?;
+        let present = self.present()?;
+        let welcome = ToClient::Welcome {
+            history: self.newest(visitor.since)?,
+            present: present.clone(),
+        };
+        socket.send(welcome.to_text()?)?;
+        self.tell_all(&ToClient::Present { present }, Some(&socket))?;
+        Ok(websocket_response(pair.client))
+    }
+
+    async fn websocket_message(&self, socket: WebSocket, message: Message) -> Result<()> {
+        let said = match &message {
+            Message::Text(text) => FromClient::parse(text),
+            Message::Binary(_) => Err(crate::Invalid::Form("these are bytes".to_owned())),
+        };
+        let FromClient::Say { text, mark } = match said {
+            Ok(said) => said,
+            Err(why) => {
+                let refused = ToClient::Refused {
+                    mark: None,
+                    why: why.to_string(),
+                };
+                return socket.send(refused.to_text()?);
+            }
+        };
+        let visitor: Visitor = socket
+            .deserialize_attachment()?
+            .ok_or("a socket without its visitor")?;
+        let limiter = self.env.object::<RateLimiter>();
+        if let Verdict::Wait(wait) = limiter.get_by_name(&visitor.address).take().await? {
+            return socket.send(ToClient::SlowDown { mark, wait }.to_text()?);
+        }
+        match self.store(&visitor.name, &text, &mark)? {
+            Stored::New(entry) => self.tell_all(&ToClient::Said(entry), None),
+            // The others have seen it; the author did not hear of it.
+            Stored::Before(entry) => socket.send(ToClient::Said(entry).to_text()?),
+        }
+    }
+
+    async fn websocket_close(
+        &self,
+        _socket: WebSocket,
+        _code: u16,
+        _reason: String,
+        _was_clean: bool,
+    ) -> Result<()> {
+        let present = self.present()?;
+        self.tell_all(&ToClient::Present { present }, None)
+    }
+}
+
+#[rpc]
+impl ChatRoom {
+    /// Messages before the one with this id, oldest first, `limit` of them at most.
+    pub async fn history(&self, before: i64, limit: i64) -> Result<Vec<Entry>> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "SELECT * FROM (SELECT id, name, text, at, mark FROM messages WHERE id < ? ORDER BY id DESC LIMIT ?)
+             ORDER BY id",
+            (before, limit.clamp(0, SHOWN)),
+        )?
+        .to_array()
+    }
+}
+
+/// What became of a message.
+enum Stored {
+    New(Entry),
+    Before(Entry),
+}
+
+impl ChatRoom {
+    fn store(&self, name: &str, text: &str, mark: &str) -> Result<Stored> {
+        let sql = self.state.storage().sql();
+        let at = i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX);
+        let new: Option<Entry> = sql
+            .exec(
+                "INSERT INTO messages (name, text, at, mark) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+                 RETURNING id, name, text, at, mark",
+                (name, text, at, mark),
+            )?
+            .optional()?;
+        if let Some(entry) = new {
+            sql.exec("DELETE FROM messages WHERE id <= ?", (entry.id - KEPT,))?;
+            return Ok(Stored::New(entry));
+        }
+        let before = "SELECT id, name, text, at, mark FROM messages WHERE name = ? AND mark = ?";
+        sql.exec(before, (name, mark))?.one().map(Stored::Before)
+    }
+
+    /// The newest messages behind one that is known, oldest first.
+    fn newest(&self, since: i64) -> Result<Vec<Entry>> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "SELECT * FROM (SELECT id, name, text, at, mark FROM messages WHERE id > ? ORDER BY id DESC LIMIT ?)
+             ORDER BY id",
+            (since, SHOWN),
+        )?
+        .to_array()
+    }
+
+    /// Who is here, each name once.
+    fn present(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for socket in self.state.get_websockets(None) {
+            if let Some(Visitor { name, .. }) = socket.deserialize_attachment()?
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn tell_all(&self, what: &ToClient, but: Option<&WebSocket>) -> Result<()> {
+        let message = Message::from(what.to_text()?);
+        for socket in self.state.get_websockets(None) {
+            if but != Some(&socket) {
+                // One that closes at this moment hears nothing more.
+                let _ = socket.send(message.clone());
+            }
+        }
+        Ok(())
+    }
+}

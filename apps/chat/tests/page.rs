@@ -1,0 +1,102 @@
+//! The page in a real browser: two people who chat while their room leaves memory, and while the server goes away.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod support;
+
+use abide_harness::{Browser, Page};
+use support::{evicted, figure, program};
+
+async fn enter(browser: &Browser, base: &str, name: &str) -> Page {
+    let page = browser.open(base).await;
+    page.fill("#enter [name=name]", name).await;
+    page.click("#enter .do").await;
+    connected(&page).await;
+    page
+}
+
+async fn connected(page: &Page) {
+    page.until("document.querySelector('#line').dataset.state === 'open'")
+        .await;
+}
+
+async fn say(page: &Page, text: &str) {
+    page.fill("#say textarea", text).await;
+    page.click("#say .do").await;
+}
+
+async fn sees(page: &Page, texts: &[&str]) {
+    let wanted = serde_json::to_string(texts).unwrap();
+    page.until(&format!(
+        "JSON.stringify([...document.querySelectorAll('.said:not(.unsent) .text')].map(t => t.textContent)) === {}",
+        serde_json::to_string(&wanted).unwrap()
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn two_pages_keep_chatting_while_their_room_leaves_memory_between_messages() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data"))
+        .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
+        .start();
+    let (base, admin) = (server.client().url("/"), server.admin_client());
+    let browser = Browser::start().await;
+    let ada = enter(&browser, &base, "ada").await;
+    let grace = enter(&browser, &base, "grace").await;
+    ada.until("document.querySelectorAll('#people li').length === 2")
+        .await;
+
+    let mut all: Vec<&str> = Vec::new();
+    for (page, text) in [
+        (&ada, "hello grace"),
+        (&grace, "hello ada"),
+        (&ada, "is this on disk?"),
+        (&grace, "you would not see it otherwise"),
+    ] {
+        let before = figure(&admin, "abide_objects_evicted_total").await;
+        say(page, text).await;
+        all.push(text);
+        sees(&ada, &all).await;
+        sees(&grace, &all).await;
+        evicted(&admin, before + 2).await;
+        assert_eq!(figure(&admin, "abide_objects_resident").await, 0);
+    }
+    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
+        ada.screenshot(&std::path::Path::new(&pictures).join("chat.png"))
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_page_shows_that_it_reconnects_and_then_sends_what_was_written_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).start();
+    let address = server.address().to_owned();
+    let base = server.client().url("/");
+    let browser = Browser::start().await;
+    let ada = enter(&browser, &base, "ada").await;
+    say(&ada, "before").await;
+    sees(&ada, &["before"]).await;
+
+    server.kill();
+    ada.until(
+        "document.querySelector('#line').textContent.startsWith('Disconnected. Next try in')",
+    )
+    .await;
+    say(&ada, "meanwhile").await;
+    ada.until("document.querySelectorAll('.said.unsent').length === 1")
+        .await;
+    ada.until("/attempt [2-9]/.test(document.querySelector('#line').textContent)")
+        .await;
+    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
+        ada.screenshot(&std::path::Path::new(&pictures).join("chat-reconnecting.png"))
+            .await;
+    }
+
+    let _server = program(&data).listen(&address).start();
+    connected(&ada).await;
+    sees(&ada, &["before", "meanwhile"]).await;
+}

@@ -1,0 +1,137 @@
+//! The real binary, and people with WebSockets.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::{path::Path, time::Duration};
+
+use abide_harness::{Client, Program, Server};
+use chat::{Entry, FromClient, ToClient};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async,
+    tungstenite::{self, Message},
+};
+
+/// What has not come after this time never will.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `chat serve` on a data directory.
+pub(crate) fn program(data: &Path) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_chat"), data)
+}
+
+/// Somebody in a room.
+pub(crate) struct Guest {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+}
+
+impl Guest {
+    /// Comes in; what the room says first has not been heard yet.
+    pub(crate) async fn enter(server: &Server, room: &str, name: &str, since: i64) -> Self {
+        Self::try_enter(server, room, name, since)
+            .await
+            .expect("the room lets them in")
+    }
+
+    pub(crate) async fn try_enter(
+        server: &Server,
+        room: &str,
+        name: &str,
+        since: i64,
+    ) -> tungstenite::Result<Self> {
+        let address = server.address();
+        let url = format!("ws://{address}/rooms/{room}/socket?name={name}&since={since}");
+        let (socket, _) = connect_async(url).await?;
+        Ok(Self { socket })
+    }
+
+    pub(crate) async fn say(&mut self, text: &str, mark: &str) -> tungstenite::Result<()> {
+        let say = FromClient::Say {
+            text: text.to_owned(),
+            mark: mark.to_owned(),
+        };
+        let text = serde_json::to_string(&say).expect("plain data");
+        self.send(&text).await
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) -> tungstenite::Result<()> {
+        self.socket.send(Message::text(text)).await
+    }
+
+    /// The next text that the room sends; `None` if the line has ended.
+    pub(crate) async fn text(&mut self) -> Option<String> {
+        let next = async {
+            loop {
+                match self.socket.next().await {
+                    Some(Ok(Message::Text(text))) => return Some(text.to_string()),
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return None,
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, next)
+            .await
+            .expect("the room says something")
+    }
+
+    /// The next thing that the room says.
+    pub(crate) async fn hear(&mut self) -> Option<ToClient> {
+        let text = self.text().await?;
+        Some(serde_json::from_str(&text).unwrap_or_else(|error| panic!("{text}: {error}")))
+    }
+
+    /// What the room says first.
+    pub(crate) async fn welcome(&mut self) -> (Vec<Entry>, Vec<String>) {
+        match self.hear().await {
+            Some(ToClient::Welcome { history, present }) => (history, present),
+            other => panic!("not a welcome: {other:?}"),
+        }
+    }
+
+    /// The next message that somebody said, whatever comes between.
+    pub(crate) async fn said(&mut self) -> Entry {
+        loop {
+            match self.hear().await {
+                Some(ToClient::Said(entry)) => return entry,
+                Some(_) => {}
+                None => panic!("the line has ended"),
+            }
+        }
+    }
+
+    /// Who is there, when the room tells next.
+    pub(crate) async fn present(&mut self) -> Vec<String> {
+        loop {
+            match self.hear().await {
+                Some(ToClient::Present { present }) => return present,
+                Some(_) => {}
+                None => panic!("the line has ended"),
+            }
+        }
+    }
+
+    pub(crate) async fn leave(mut self) {
+        let _ = self.socket.close(None).await;
+    }
+}
+
+/// A figure of the admin listener.
+pub(crate) async fn figure(admin: &Client, name: &str) -> u64 {
+    let answer = admin.get("/metrics").await;
+    let text = answer.body.as_str().expect("text").to_owned();
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// Waits until so many objects have left memory since the start.
+pub(crate) async fn evicted(admin: &Client, at_least: u64) {
+    let waits = async {
+        while figure(admin, "abide_objects_evicted_total").await < at_least {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waits)
+        .await
+        .expect("the objects leave memory");
+}
