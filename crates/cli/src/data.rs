@@ -6,7 +6,7 @@ use abide::{
     ObjectId, RealDisk, Store, StoreOptions,
     server::{Config, Sources},
 };
-use abide_storage::{ObjectDb, ObjectKey};
+use abide_storage::{ErrorKind, ObjectDb, ObjectKey};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
@@ -35,14 +35,27 @@ pub(crate) struct Found {
 }
 
 impl DataArgs {
-    /// Opens the directory, which replays its log. Does not make one.
-    pub(crate) fn open(&self) -> Result<Data> {
+    /// The settings that a node of this directory would have.
+    pub(crate) fn config(&self) -> Result<Config> {
         let sources = Sources {
             file: self.config.clone(),
             listen: None,
             data: self.data.clone(),
         };
-        let config = Config::load(&sources)?;
+        Ok(Config::load(&sources)?)
+    }
+
+    /// Opens the directory unless a process has it.
+    pub(crate) fn open_unless_served(&self) -> Result<Option<Data>> {
+        match self.open() {
+            Err(error) if is_in_use(&error) => Ok(None),
+            opened => opened.map(Some),
+        }
+    }
+
+    /// Opens the directory, which replays its log. Does not make one.
+    pub(crate) fn open(&self) -> Result<Data> {
+        let config = self.config()?;
         let dir = &config.data.dir;
         ensure!(
             dir.is_dir(),
@@ -67,6 +80,12 @@ impl DataArgs {
     }
 }
 
+fn is_in_use(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<abide_storage::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::InUse)
+}
+
 impl Data {
     /// Every object, by class and id.
     pub(crate) fn objects(&self) -> Result<Vec<Found>> {
@@ -81,7 +100,7 @@ impl Data {
         Ok(found)
     }
 
-    /// The one object with this id or name.
+    /// The database of the one object with this id or name.
     pub(crate) fn find(&self, wanted: &str, class: Option<&str>) -> Result<ObjectDb> {
         let id = wanted.parse::<ObjectId>().ok();
         let mut matches = Vec::new();

@@ -1,8 +1,11 @@
-//! The `abide` command: serve ready-made objects, and look into a data directory that nothing serves.
+//! The `abide` command: serve ready-made objects, look into a data directory that nothing serves, and talk to a node that
+//! runs.
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod data;
 mod kv;
+mod node;
 mod objects;
 mod sql;
 mod verify;
@@ -13,7 +16,7 @@ use abide::{Host, server::ServeArgs};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{data::DataArgs, sql::SqlArgs};
+use crate::{alarms::Alarms, data::DataArgs, sql::SqlArgs};
 
 /// Durable objects: serve them, and look into their data directory
 #[derive(Parser)]
@@ -21,6 +24,9 @@ use crate::{data::DataArgs, sql::SqlArgs};
 enum Command {
     /// Serve the ready-made key-value objects over HTTP
     Serve(ServeArgs),
+    /// The alarms of a node, or of a data directory that nothing serves
+    #[command(subcommand)]
+    Alarms(Alarms),
     /// What a data directory holds; for this and the commands below, nothing may serve it meanwhile
     #[command(subcommand)]
     Objects(Objects),
@@ -46,6 +52,7 @@ fn main() -> Result<ExitCode> {
             drop(out);
             serve(args)?;
         }
+        Command::Alarms(command) => alarms::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,
         Command::Verify(args) => return verify::run(&args, &mut out),

@@ -230,7 +230,7 @@ impl From<abide_storage::Error> for Error {
             Storage::NoSpace => ErrorKind::NoSpace,
             Storage::LogFailed => return Self::log_failed(),
             Storage::Damaged => ErrorKind::Damaged,
-            Storage::Refused => ErrorKind::Unavailable,
+            Storage::Refused | Storage::InUse => ErrorKind::Unavailable,
             _ => ErrorKind::Io,
         };
         Self::with_kind(kind, error.to_string())

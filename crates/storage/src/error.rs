@@ -18,6 +18,8 @@ pub enum ErrorKind {
     LogFailed,
     /// One object's data is damaged; the object is quarantined, others are not affected.
     Damaged,
+    /// Another process has the data directory.
+    InUse,
     /// The data directory cannot be used as it is; the message says what to do.
     Refused,
     /// The file system answered with an error outside the log.

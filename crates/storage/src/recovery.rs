@@ -11,7 +11,7 @@ use crate::alarms::{self, AlarmIndex, Runs};
 use crate::archive::{Archive, ArchiveState};
 use crate::disk::Disk;
 use crate::engine::{Engine, Parts};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 use crate::log::Log;
 use crate::log::local::{LocalSegments, Shelf};
@@ -45,10 +45,11 @@ pub(crate) fn open(
     disk.create_dir_all(dir).map_err(failed)?;
     let lock = disk.lock(&dir.join(LOCK)).map_err(|error| {
         if error.kind() == std::io::ErrorKind::WouldBlock {
-            Error::refused(format!(
+            let told = format!(
                 "the data directory {} is in use by another process: stop that one, or choose another directory",
                 dir.display()
-            ))
+            );
+            Error::new(ErrorKind::InUse, told)
         } else {
             failed(error)
         }

@@ -148,7 +148,8 @@ impl Store {
     /// Opens a data directory, or makes an empty one, and recovers everything that was acknowledged.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Refused`]: in use by another process, of a newer format, or damaged; nothing is changed then.
+    /// [`crate::ErrorKind::InUse`]: another process has it. [`crate::ErrorKind::Refused`]: of a newer format, or damaged;
+    /// nothing is changed then.
     /// [`crate::ErrorKind::NoSpace`], [`crate::ErrorKind::Io`]: the disk's answer.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: StoreOptions) -> Result<Self> {
         if options.segment_bytes < MIN_SEGMENT_BYTES {

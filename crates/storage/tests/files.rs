@@ -59,7 +59,7 @@ fn a_second_process_is_refused_and_a_third_may_have_the_directory_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let first = store(dir.path()).unwrap();
     let error = store(dir.path()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert_eq!(error.kind(), ErrorKind::InUse);
     assert!(
         error.to_string().contains("in use by another process"),
         "{error}"

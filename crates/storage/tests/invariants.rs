@@ -503,7 +503,7 @@ fn a_data_directory_in_use_is_refused() {
     let disk = SimDisk::new();
     let _store = manual(&disk);
     let error = try_manual(&disk).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Refused);
+    assert_eq!(error.kind(), ErrorKind::InUse);
     assert!(
         error.to_string().contains("in use by another process"),
         "{error}"

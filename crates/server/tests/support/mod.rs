@@ -28,14 +28,23 @@ pub(crate) async fn ask(addr: SocketAddr, method: Method, path: &str) -> Answer 
     send(addr, method, path, Vec::new()).await
 }
 
+/// Asks the admin listener to change something.
+pub(crate) async fn change(addr: SocketAddr, path: &str) -> Answer {
+    let request = Request::post(format!("http://{addr}{path}")).header("x-abide-admin", "1");
+    exchange(request.body(Full::default()).expect("a request")).await
+}
+
 /// Sends a request.
 pub(crate) async fn send(addr: SocketAddr, method: Method, path: &str, body: Vec<u8>) -> Answer {
-    let client: Client<HttpConnector, Full<Bytes>> =
-        Client::builder(TokioExecutor::new()).build_http();
     let request = Request::builder()
         .method(method)
         .uri(format!("http://{addr}{path}"));
-    let request = request.body(Full::from(body)).expect("a request");
+    exchange(request.body(Full::from(body)).expect("a request")).await
+}
+
+async fn exchange(request: Request<Full<Bytes>>) -> Answer {
+    let client: Client<HttpConnector, Full<Bytes>> =
+        Client::builder(TokioExecutor::new()).build_http();
     let (parts, body) = client
         .request(request)
         .await

@@ -1,7 +1,4 @@
-//! The admin listener's answers: `/healthz`, `/readyz`, `/metrics`.
-//!
-//! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
-//! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the figures of this moment.
+//! `/healthz`, `/readyz`, `/metrics`: whether the process is well.
 
 use std::sync::Arc;
 
@@ -14,21 +11,14 @@ use axum::{
 use http::{StatusCode, header};
 use serde_json::json;
 
-use crate::{ApiError, metric, readiness::Readiness, telemetry};
+use crate::{metric, readiness::Readiness, telemetry};
 
-/// The admin listener's router.
-pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Readiness>> {
     Router::new()
         .route("/healthz", get(async || Json(json!({ "status": "ok" }))))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
-        .fallback(async || {
-            ApiError::not_found(
-                "not_found",
-                "The admin listener answers /healthz, /readyz and /metrics.",
-            )
-        })
-        .with_state(readiness)
 }
 
 async fn readyz(State(readiness): State<Arc<Readiness>>) -> Response {

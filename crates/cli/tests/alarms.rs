@@ -1,0 +1,115 @@
+//! `abide alarms`, beside a node that runs and on the directory that it leaves.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{path::Path, process::Command, time::Duration};
+
+use abide::{AlarmRetry, Host, prelude::*};
+
+/// Its alarm fails.
+#[durable_object]
+struct Clockwork {
+    state: State,
+}
+
+impl DurableObject for Clockwork {
+    fn new(state: State, _: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+
+    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+        Err("a spring is broken".into())
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Clockwork {
+    pub async fn set(&self, at: i64) -> Result<()> {
+        self.state.storage().set_alarm(at)
+    }
+}
+
+/// Runs the command on a directory, and returns what it printed, or said if it failed.
+async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+    command.args(args).arg("--data").arg(data);
+    command.current_dir(data.parent().unwrap());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let options = ClassOptions {
+        alarm_retry: AlarmRetry {
+            base: Duration::ZERO,
+            max_retries: Some(1),
+            ..AlarmRetry::default()
+        },
+        ..ClassOptions::default()
+    };
+    let host = Host::builder(&data)
+        .object_with::<Clockwork>("CLOCKWORK", options)
+        .configure(|config| {
+            config.server.listen = abide::server::ListenAddress::any_port();
+            config.admin.listen = Some(abide::server::ListenAddress::any_port());
+        });
+    let host = host.start().await.unwrap();
+    let admin = format!("http://{}", host.admin_addr().unwrap());
+    let clockwork = host.env().object::<Clockwork>();
+    let (broken, later) = (clockwork.get_by_name("a/b"), clockwork.get_by_name("later"));
+    later.set(4_000_000_000_000).await.unwrap().unwrap();
+    broken.set(1_000).await.unwrap().unwrap();
+
+    let line = format!("Clockwork\t{}\t1970-01-01T00:00:01.000Z\t2", broken.id());
+    let failed = ["alarms", "list", "--failed", "--admin", &admin];
+    while !abide(&failed, &data).await.unwrap().contains(&line) {}
+    let pending = abide(&["alarms", "list", "--admin", &admin], &data)
+        .await
+        .unwrap();
+    let expected = format!(
+        "CLASS\tID\tDUE\tATTEMPTS\nClockwork\t{}\t2096-10-02T07:06:40.000Z\t0\n",
+        later.id()
+    );
+    assert_eq!(pending, expected);
+
+    let rerun = ["alarms", "rerun", "Clockwork/a/b", "--admin", &admin];
+    assert_eq!(abide(&rerun, &data).await.unwrap(), "it goes off now\n");
+    while !abide(&failed, &data).await.unwrap().contains(&line) {}
+    let other = ["alarms", "rerun", "Clockwork/later", "--admin", &admin];
+    let said = abide(&other, &data).await.unwrap_err();
+    assert!(said.contains("no alarm that was given up"), "{said}");
+    let unasked = abide(&["alarms", "list", "--admin", "http://127.0.0.1:1"], &data).await;
+    let said = unasked.unwrap_err();
+    assert!(said.contains("no node answers at"), "{said}");
+
+    drop((clockwork, broken, later));
+    host.shutdown().await.unwrap();
+    assert!(abide(&failed[..3], &data).await.unwrap().contains(&line));
+    assert_eq!(
+        abide(&["alarms", "list"], &data).await.unwrap(),
+        expected,
+        "the directory tells the same"
+    );
+    assert_eq!(
+        abide(&["alarms", "rerun", "Clockwork/a/b"], &data)
+            .await
+            .unwrap(),
+        "it goes off when a node serves the directory\n"
+    );
+    let list = abide(&["alarms", "list", "--limit", "1"], &data).await;
+    assert!(list.unwrap().contains("1970-01-01T00:00:01.000Z\t0"));
+    let said = abide(&["alarms", "rerun", "Clockwork"], &data)
+        .await
+        .unwrap_err();
+    assert!(said.contains("a slash"), "{said}");
+}

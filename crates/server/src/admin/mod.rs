@@ -1,0 +1,32 @@
+//! The admin listener's answers.
+//!
+//! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
+//! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the figures of this moment. `/alarms` lists
+//! alarms and runs those again that were given up. What changes something asks for a header, see [`guard`]. Errors have
+//! the form that [`ApiError`] has everywhere.
+
+mod alarms;
+mod guard;
+mod health;
+mod target;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+
+use crate::{ApiError, readiness::Readiness};
+
+/// The admin listener's router.
+pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
+    Router::new()
+        .merge(health::routes())
+        .merge(alarms::routes())
+        .layer(middleware::from_fn(guard::changes))
+        .fallback(async || {
+            ApiError::not_found(
+                "not_found",
+                "The admin listener answers /healthz, /readyz, /metrics and /alarms.",
+            )
+        })
+        .with_state(readiness)
+}

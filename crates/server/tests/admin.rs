@@ -1,0 +1,155 @@
+//! What the admin listener tells and changes.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod support;
+
+use std::time::Duration;
+
+use abide::{AlarmRetry, prelude::*, server::RunningHost};
+use abide_server::Host;
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use support::{ask, change, code};
+
+/// Its alarm fails until it is told otherwise.
+#[durable_object]
+struct Clockwork {
+    state: State,
+}
+
+impl DurableObject for Clockwork {
+    fn new(state: State, _: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+
+    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+        if self.state.storage().get("mended")?.unwrap_or(false) {
+            return Ok(());
+        }
+        Err("a spring is broken".into())
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Clockwork {
+    pub async fn set(&self, at: i64) -> Result<()> {
+        self.state.storage().set_alarm(at)
+    }
+
+    pub async fn mend(&self) -> Result<()> {
+        self.state.storage().put("mended", &true)
+    }
+}
+
+async fn host() -> RunningHost {
+    let options = ClassOptions {
+        alarm_retry: AlarmRetry {
+            base: Duration::ZERO,
+            max_retries: Some(1),
+            ..AlarmRetry::default()
+        },
+        ..ClassOptions::default()
+    };
+    let host = Host::open_in_memory().object_with::<Clockwork>("CLOCKWORK", options);
+    host.start().await.unwrap()
+}
+
+async fn listed(host: &RunningHost, query: &str) -> Value {
+    let answer = ask(
+        host.admin_addr().unwrap(),
+        Method::GET,
+        &format!("/alarms{query}"),
+    )
+    .await;
+    assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// A time that no test sees.
+const LATER: i64 = 4_000_000_000_000;
+
+#[tokio::test]
+async fn pending_alarms_are_listed_by_time_page_by_page() {
+    let host = host().await;
+    for number in [3, 1, 2] {
+        let clockwork = host.env().object::<Clockwork>();
+        let clockwork = clockwork.get_by_name(&format!("c{number}"));
+        clockwork.set(LATER + number).await.unwrap().unwrap();
+    }
+    let first = listed(&host, "?limit=2").await;
+    let due = |page: &Value| -> Vec<i64> {
+        let alarms = page["alarms"].as_array().unwrap();
+        alarms
+            .iter()
+            .map(|alarm| alarm["due"].as_i64().unwrap() - LATER)
+            .collect()
+    };
+    assert_eq!(due(&first), [1, 2]);
+    assert_eq!(first["alarms"][0]["class"], "Clockwork");
+    assert_eq!(first["alarms"][0]["attempts"], 0);
+    let next = first["next"].as_str().unwrap();
+    let second = listed(&host, &format!("?limit=2&after={next}")).await;
+    assert_eq!(due(&second), [3]);
+    assert_eq!(second["next"], Value::Null);
+    let admin = host.admin_addr().unwrap();
+    for query in ["?limit=0", "?limit=1001", "?after=x", "?state=lost", "?x=1"] {
+        let answer = ask(admin, Method::GET, &format!("/alarms{query}")).await;
+        assert_eq!(code(&answer), "invalid_query", "{query}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_alarm_that_was_given_up_is_listed_and_run_again_on_demand() {
+    let host = host().await;
+    let admin = host.admin_addr().unwrap();
+    let clockwork = host.env().object::<Clockwork>().get_by_name("a/b");
+    clockwork.set(1).await.unwrap().unwrap();
+    let failed = loop {
+        let failed = listed(&host, "?state=failed").await;
+        if failed["alarms"] != json!([]) {
+            break failed;
+        }
+        tokio::task::yield_now().await;
+    };
+    let id = clockwork.id().to_string();
+    let expected = json!([{ "class": "Clockwork", "id": id, "due": 1, "attempts": 2 }]);
+    assert_eq!(failed["alarms"], expected);
+    let metrics = ask(admin, Method::GET, "/metrics").await.body;
+    assert!(metrics.contains("\nabide_alarms_failed 1\n"), "{metrics}");
+
+    clockwork.mend().await.unwrap().unwrap();
+    let rerun = change(admin, "/alarms/Clockwork/a%2Fb/rerun").await;
+    assert_eq!(rerun.status, StatusCode::NO_CONTENT, "{rerun:?}");
+    while listed(&host, "").await["alarms"] != json!([]) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(listed(&host, "?state=failed").await["alarms"], json!([]));
+    let again = change(admin, &format!("/alarms/Clockwork/{id}/rerun")).await;
+    assert_eq!(code(&again), "no_failed_alarm");
+    let no_class = change(admin, "/alarms/Nothing/a/rerun").await;
+    assert_eq!(code(&no_class), "no_such_class");
+    let foreign = "00".repeat(32);
+    let no_id = change(admin, &format!("/alarms/Clockwork/{foreign}/rerun")).await;
+    assert_eq!(code(&no_id), "invalid_id");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_changes_something_is_refused_without_the_header_that_web_pages_cannot_send() {
+    let host = host().await;
+    let admin = host.admin_addr().unwrap();
+    let refused = ask(admin, Method::POST, "/alarms/Clockwork/a/rerun").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    assert_eq!(code(&refused), "admin_header_missing");
+    assert!(
+        refused.body.contains("x-abide-admin: 1"),
+        "{}",
+        refused.body
+    );
+    let preflight = ask(admin, Method::OPTIONS, "/alarms/Clockwork/a/rerun").await;
+    assert!(!preflight.status.is_success());
+    host.shutdown().await.unwrap();
+}
