@@ -93,6 +93,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+mod guides;
+
 /// ```
 /// use abide::prelude::*;
 ///
