@@ -2,7 +2,7 @@
 //!
 //! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
 
-use std::{io::Write, time::Duration};
+use std::io::Write;
 
 use abide::{AlarmCursor, AlarmState};
 use abide_storage::AlarmRow;
@@ -153,11 +153,11 @@ fn stored(
 
 fn print(alarms: &[Listed], out: &mut impl Write) -> Result<()> {
     for alarm in alarms {
-        let due = Duration::from_millis(u64::try_from(alarm.due).unwrap_or(0));
-        let due = humantime::format_rfc3339_millis(std::time::UNIX_EPOCH + due);
+        // Milliseconds always, so that columns line up and times order as text.
+        let due = jiff::Timestamp::from_millisecond(alarm.due)?;
         writeln!(
             out,
-            "{}\t{}\t{due}\t{}",
+            "{}\t{}\t{due:.3}\t{}",
             alarm.class, alarm.id, alarm.attempts
         )?;
     }
