@@ -182,10 +182,10 @@ pub use abide_macros::durable_object;
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AnyNamespace, AnyStub, BlockConcurrency, Body,
-    Call, Class, ClassOptions, DurableObject, Env, Error, ErrorKind, Event, Instance, LocalFuture,
-    Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, PutOptions, Released,
-    Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, State, Storage, Stub,
-    clock, limits, random, socket,
+    Call, Class, ClassOptions, DurableObject, Env, Error, ErrorKind, Event, Fetching, Instance,
+    LocalFuture, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,
+    PutOptions, Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql,
+    State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },

@@ -10,12 +10,12 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{Error, Reply, Result, chain::Link, gate::Released};
+use crate::{Error, Fetching, Reply, Result, chain::Link, gate::Released};
 
 /// What the reply channel of an event carries: only what the output gate let out.
 pub(crate) type Answer = Released<Result<Reply>>;
 
-/// The answer to a call, later.
+/// The answer to a call of an object, or to a request that leaves the node, later.
 ///
 /// The call was sent when the stub's method was called: calls on one stub start in the order in which they
 /// were made, and dropping this future does not stop the handler. A call that is made inside an object leaves
@@ -30,6 +30,10 @@ pub struct Call<R> {
 
 enum State {
     Waiting(oneshot::Receiver<Answer>),
+    /// A request that has not left the node yet.
+    Leaving(oneshot::Receiver<Released<Fetching>>),
+    /// A request that has left the node.
+    Outside(Fetching),
     Failed(Error),
     Done,
 }
@@ -44,6 +48,25 @@ impl<R> Call<R> {
             state: State::Waiting(answer),
             decode,
             link,
+        }
+    }
+
+    pub(crate) fn leaving(
+        left: oneshot::Receiver<Released<Fetching>>,
+        decode: fn(Reply) -> Result<R>,
+    ) -> Self {
+        Self {
+            state: State::Leaving(left),
+            decode,
+            link: None,
+        }
+    }
+
+    pub(crate) fn outside(fetching: Fetching, decode: fn(Reply) -> Result<R>) -> Self {
+        Self {
+            state: State::Outside(fetching),
+            decode,
+            link: None,
         }
     }
 
@@ -63,17 +86,29 @@ impl<R> Future for Call<R> {
         if let Some(link) = &self.link {
             link.wait();
         }
+        if let State::Leaving(left) = &mut self.state {
+            self.state = match Pin::new(left).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(left)) => State::Outside(left.into_inner()),
+                Poll::Ready(Err(_)) => State::Failed(Error::stopping()),
+            };
+        }
         let answer = match &mut self.state {
+            State::Outside(fetching) => match fetching.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(response) => response.map(Reply::Fetch),
+            },
             State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(answer)) => answer.into_inner(),
                 Poll::Ready(Err(_)) => Err(Error::stopping().into_maybe_ran()),
             },
-            State::Failed(_) | State::Done => match std::mem::replace(&mut self.state, State::Done)
-            {
-                State::Failed(error) => Err(error),
-                _ => panic!("a call was polled after it had been answered"),
-            },
+            State::Leaving(_) | State::Failed(_) | State::Done => {
+                match std::mem::replace(&mut self.state, State::Done) {
+                    State::Failed(error) => Err(error),
+                    _ => panic!("a call was polled after it had been answered"),
+                }
+            }
         };
         self.state = State::Done;
         Poll::Ready(answer.and_then(self.decode))

@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    AnyNamespace, Error, ErrorKind, Namespace, ObjectClass, Result, clock::Clock,
-    namespace::Binding, random::Randomness, router::Router,
+    AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
+    clock::Clock, namespace::Binding, outbound, random::Randomness, router::Router,
 };
 
 /// The typed values that a program shares with its objects.
@@ -106,6 +106,17 @@ impl Env {
                 format!("the environment has no {name}: add it with `.with(…)`"),
             )
         })
+    }
+
+    /// Sends an HTTP request to the world outside, whose URI is a whole URL. The response's body is read from the
+    /// network as it comes.
+    ///
+    /// Inside an object the request leaves through the output gate, when what the object wrote before it is
+    /// durable; so does each part of a body that is not ready at once. It is on its way whether or not the
+    /// returned future is awaited. A program that must know that a request arrived keeps it in storage until
+    /// then, and repeats it.
+    pub fn fetch(&self, request: Request) -> Call<Response> {
+        outbound::fetch(&self.0.router, request)
     }
 
     /// The node's clock.

@@ -21,13 +21,16 @@ pub enum ErrorKind {
     Input,
     /// A documented limit was passed. Nothing changed.
     Limit,
+    /// A rule of the node forbids it. Nothing was sent.
+    Forbidden,
     /// Bytes do not decode as the type that was asked for.
     Decode,
     /// The call would wait for itself behind a gate that its caller has closed. It did not run.
     Deadlock,
     /// There is no such binding, method or handler.
     NotFound,
-    /// Too much waits at the object or its worker. The call was not taken: try again after a pause.
+    /// Too much waits at the object or its worker, or for the HTTP client. The call was not taken: try again
+    /// after a pause.
     Overloaded,
     /// The object was reset (panic, abort, failed constructor…) before it answered. Its storage is as of
     /// its last completed poll.
@@ -36,7 +39,8 @@ pub enum ErrorKind {
     Timeout,
     /// The disk is full: what the poll wrote is lost, what was acknowledged is not.
     NoSpace,
-    /// The node is stopping or its log has failed. Another node, or this one after a restart, can answer.
+    /// The node is stopping or its log has failed: another node, or this one after a restart, can answer. Or the
+    /// server that a request was for cannot be reached.
     Unavailable,
     /// The object's stored data is damaged; other objects are not affected.
     Damaged,

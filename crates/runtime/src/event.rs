@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use axum_core::body::Body;
 
 use crate::{
-    AlarmInfo, Error,
+    AlarmInfo, Error, ErrorKind, Result,
     socket::{Message, WebSocket},
 };
 
@@ -80,4 +80,28 @@ pub enum Reply {
     Rpc(Vec<u8>),
     /// To an event that has no answer: it has been handled.
     Done,
+}
+
+impl Reply {
+    pub(crate) fn into_response(self) -> Result<Response> {
+        let Self::Fetch(response) = self else {
+            return Err(Self::wrong());
+        };
+        Ok(response)
+    }
+
+    pub(crate) fn into_result(self) -> Result<Vec<u8>> {
+        let Self::Rpc(result) = self else {
+            return Err(Self::wrong());
+        };
+        Ok(result)
+    }
+
+    /// The error of a class that answers with a reply of another kind than the event's.
+    fn wrong() -> Error {
+        Error::with_kind(
+            ErrorKind::Decode,
+            "the object's class answered with a reply of another kind",
+        )
+    }
 }

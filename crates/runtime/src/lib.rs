@@ -25,7 +25,8 @@
 //!
 //! # What it does not know
 //!
-//! HTTP servers (a request is a value here), and what a class is written in ([`Class`], [`Instance`]).
+//! HTTP servers and clients (a request is a value here, and leaves through [`Outbound`]), and what a class is written
+//! in ([`Class`], [`Instance`]).
 
 #![forbid(unsafe_code)]
 
@@ -46,6 +47,7 @@ pub mod limits;
 mod namespace;
 mod node;
 mod object;
+mod outbound;
 pub mod random;
 mod router;
 mod rows;
@@ -77,6 +79,7 @@ pub use crate::{
     id::ObjectId,
     namespace::{AnyNamespace, Namespace},
     node::{Node, NodeBuilder},
+    outbound::{Fetching, Outbound},
     rows::{Row, Rows},
     sql::Sql,
     state::{BlockConcurrency, State},

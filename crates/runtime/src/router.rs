@@ -9,7 +9,7 @@ use abide_storage::{Progress, Store};
 use tokio::sync::watch;
 
 use crate::{
-    Error, ObjectId, Result,
+    Error, ObjectId, Outbound, Result,
     clock::Clock,
     context,
     envelope::{Drain, Envelope, Mailbox},
@@ -27,13 +27,20 @@ pub(crate) enum Phase {
     Stopped = 2,
 }
 
+/// Who carries what objects send to other servers.
+#[derive(Default)]
+pub(crate) struct Carriers {
+    pub(crate) requests: Option<Arc<dyn Outbound>>,
+    pub(crate) websockets: Option<Arc<dyn WebSocketConnector>>,
+}
+
 pub(crate) struct Router {
     pub(crate) workers: Box<[Arc<Mailbox>]>,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) connector: Option<Arc<dyn WebSocketConnector>>,
+    pub(crate) carriers: Carriers,
     pub(crate) drain: Arc<Drain>,
     /// The log has failed, or a thread of the node has ended too early.
     pub(crate) failed: watch::Sender<bool>,
@@ -48,7 +55,7 @@ impl Router {
         clock: Arc<dyn Clock>,
         randomness: Arc<dyn Randomness>,
         websockets: WebSocketOptions,
-        connector: Option<Arc<dyn WebSocketConnector>>,
+        carriers: Carriers,
         drain: Arc<Drain>,
     ) -> Arc<Self> {
         let router = Arc::new(Self {
@@ -57,7 +64,7 @@ impl Router {
             clock,
             randomness,
             websockets,
-            connector,
+            carriers,
             drain,
             failed: watch::Sender::new(false),
             stopped: watch::Sender::new(false),

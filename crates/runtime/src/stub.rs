@@ -58,10 +58,7 @@ impl AnyStub {
     /// the request, the rest is sent by a background task of the calling object, each frame once what was
     /// written before it is durable.
     pub fn fetch(&self, request: Request) -> Call<Response> {
-        let decode: fn(Reply) -> Result<Response> = |reply| match reply {
-            Reply::Fetch(response) => Ok(response),
-            _ => Err(wrong_reply()),
-        };
+        let decode = Reply::into_response;
         let request = match context::current() {
             None => request,
             Some(caller) => {
@@ -81,10 +78,8 @@ impl AnyStub {
         method: impl Into<Cow<'static, str>>,
         args: &(impl Serialize + ?Sized),
     ) -> Call<R> {
-        let decode: fn(Reply) -> Result<R> = |reply| match reply {
-            Reply::Rpc(bytes) => rpc::decode("the result", &bytes),
-            _ => Err(wrong_reply()),
-        };
+        let decode: fn(Reply) -> Result<R> =
+            |reply| rpc::decode("the result", &reply.into_result()?);
         match rpc::encode("the arguments", args) {
             Ok(args) => self.send(
                 Event::Rpc {
@@ -136,13 +131,6 @@ impl AnyStub {
             Err(error) => Call::failed(error, decode),
         }
     }
-}
-
-fn wrong_reply() -> Error {
-    Error::with_kind(
-        ErrorKind::Decode,
-        "the object's class answered with a reply of another kind",
-    )
 }
 
 impl fmt::Debug for AnyStub {

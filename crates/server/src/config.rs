@@ -16,6 +16,8 @@ use abide_runtime::socket::{SlowReader, WebSocketOptions};
 
 pub use load::{ConfigError, Sources};
 
+use crate::AllowPrivate;
+
 /// Every setting of a node. Make one with [`Config::default`], then change fields; or [`Config::load`] it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -32,6 +34,8 @@ pub struct Config {
     pub objects: ObjectsConfig,
     /// `[websocket]`: sockets of clients, and those that objects open.
     pub websocket: WebSocketConfig,
+    /// `[outbound]`: requests that objects send to the world outside.
+    pub outbound: OutboundConfig,
     /// `[log]`: what the process tells about itself.
     pub log: LogConfig,
 }
@@ -183,6 +187,41 @@ impl Default for WebSocketConfig {
             delivery_patience: defaults.delivery_patience,
             ping_interval: Some(Duration::from_secs(30)),
             pong_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// `[outbound]`: requests that objects send to the world outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutboundConfig {
+    /// Whether objects may reach addresses that are not of the public internet: this machine, private networks,
+    /// the metadata service of a cloud.
+    pub allow_private: AllowPrivate,
+    /// Time that making a connection may take.
+    pub connect_timeout: Duration,
+    /// Time from a request's leaving to its response's head.
+    pub request_timeout: Duration,
+    /// Time that may pass between two pieces of a response's body.
+    pub read_timeout: Duration,
+    /// Requests that may be on their way at once, until their response's body has been read.
+    pub max_in_flight: usize,
+    /// Requests that may wait for that; more are refused as overload.
+    pub max_queued: usize,
+    /// Redirects that are followed; 0 hands them to the object.
+    pub max_redirects: usize,
+}
+
+impl Default for OutboundConfig {
+    fn default() -> Self {
+        Self {
+            allow_private: AllowPrivate::None,
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            read_timeout: Duration::from_secs(30),
+            max_in_flight: 256,
+            max_queued: 1_024,
+            max_redirects: 10,
         }
     }
 }

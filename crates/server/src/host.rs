@@ -6,12 +6,13 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use abide_runtime::{
-    ClassOptions, Env, NodeBuilder, ObjectClass, clock::Clock, socket::WebSocketOptions,
+    ClassOptions, Env, NodeBuilder, ObjectClass, Outbound, clock::Clock, socket::WebSocketOptions,
 };
 use abide_storage::{Disk, RealDisk, SimDisk};
 use axum::Router;
+use tokio::runtime::Handle;
 
-use crate::{Config, HostError, LocalHost, RunningHost, running};
+use crate::{Config, HostError, LocalHost, RunningHost, outbound::HttpClient, running};
 
 type Registration = Box<dyn FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send>;
 type MakeRouter = Box<dyn FnOnce(Env) -> Router + Send>;
@@ -83,6 +84,12 @@ impl HostBuilder {
         self.register(move |node, _| node.clock(clock))
     }
 
+    /// Sends objects' requests through this client instead of the host's own; `[outbound]` of the settings does not
+    /// touch it.
+    pub fn outbound(self, client: Arc<dyn Outbound>) -> Self {
+        self.register(move |node, _| node.outbound(client))
+    }
+
     /// Where files are kept; tests hand in a [`SimDisk`] that they can fill or break.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
@@ -127,7 +134,8 @@ impl HostBuilder {
         self
     }
 
-    /// Tells a node's builder everything that was gathered, and hands back what makes the router.
+    /// Tells a node's builder everything that was gathered, and hands back what makes the router. The program's async
+    /// runtime is at hand.
     pub(crate) fn outfit(self, mut node: NodeBuilder) -> (NodeBuilder, MakeRouter) {
         let objects = &self.config.objects;
         let defaults = ClassOptions {
@@ -145,6 +153,8 @@ impl HostBuilder {
             max_in_flight: sockets.max_in_flight,
             delivery_patience: sockets.delivery_patience,
         });
+        let client = HttpClient::new(&self.config.outbound, Handle::current());
+        node = node.outbound(Arc::new(client));
         if let Some(workers) = objects.workers {
             node = node.workers(workers);
         }

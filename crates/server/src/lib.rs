@@ -20,6 +20,7 @@ mod guard;
 mod host;
 mod limits;
 mod metric;
+mod outbound;
 mod readiness;
 mod running;
 mod telemetry;
@@ -30,12 +31,13 @@ pub use api_error::ApiError;
 pub use args::ServeArgs;
 pub use config::{
     AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
-    ObjectsConfig, ServerConfig, Sources, StorageConfig, WebSocketConfig,
+    ObjectsConfig, OutboundConfig, ServerConfig, Sources, StorageConfig, WebSocketConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use host::{Host, HostBuilder};
+pub use outbound::policy::{AddressBlock, AllowPrivate};
 pub use running::{LocalHost, RunningHost};
 
 /// The program in the README compiles.

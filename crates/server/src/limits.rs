@@ -30,6 +30,15 @@ pub(crate) const FAILED_LOG_GRACE: Duration = Duration::from_secs(1);
 /// Seconds after which a client of an overloaded object is told to come back.
 pub(crate) const RETRY_AFTER_SECONDS: u32 = 1;
 
+/// A request's body of known length up to this size goes out in one piece and can be sent again after a redirect.
+pub(crate) const REPEATABLE_BODY: u64 = 1 << 20;
+
+/// How long an outgoing connection is kept for the next request (the HTTP client's own default).
+pub(crate) const OUTBOUND_IDLE: Duration = Duration::from_secs(90);
+
+/// Unused outgoing connections kept for each host.
+pub(crate) const OUTBOUND_IDLE_PER_HOST: usize = 32;
+
 /// How often gathered histogram samples are put into their buckets between scrapes.
 pub(crate) const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
@@ -47,6 +56,10 @@ pub(crate) const MAX_CONNECTIONS_CEILING: usize = 1 << 20;
 pub(crate) const MAX_WORKERS: usize = 1_024;
 /// Largest allowed `objects.max_queued`.
 pub(crate) const MAX_QUEUED_CEILING: usize = 1 << 20;
+/// Largest allowed `outbound.max_in_flight` and `outbound.max_queued`.
+pub(crate) const MAX_OUTBOUND_CEILING: usize = 1 << 20;
+/// Largest allowed `outbound.max_redirects`: the limit of the Fetch standard.
+pub(crate) const MAX_REDIRECTS_CEILING: usize = 20;
 /// Allowed `storage.segment_bytes`.
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 /// Allowed `storage.checkpoint_bytes`.

@@ -10,6 +10,9 @@ use metrics::{
 const REQUESTS: &str = "abide_http_requests_total";
 const REQUEST_SECONDS: &str = "abide_http_request_seconds";
 const IN_FLIGHT: &str = "abide_http_requests_in_flight";
+const OUTBOUND: &str = "abide_outbound_requests_total";
+const OUTBOUND_SECONDS: &str = "abide_outbound_request_seconds";
+const OUTBOUND_IN_FLIGHT: &str = "abide_outbound_requests_in_flight";
 const CONNECTIONS: &str = "abide_http_connections_open";
 const SILENT_SOCKETS: &str = "abide_websocket_keep_alive_timeouts_total";
 
@@ -111,6 +114,19 @@ pub(crate) fn describe() {
         "Time from an alarm's time to its first handler."
     );
     describe_gauge!(IN_FLIGHT, "Requests that wait for their response's head.");
+    describe_counter!(
+        OUTBOUND,
+        "Requests that objects sent out, by how they ended."
+    );
+    describe_histogram!(
+        OUTBOUND_SECONDS,
+        Unit::Seconds,
+        "Time from an outgoing request's leaving to its response's head, or its end."
+    );
+    describe_gauge!(
+        OUTBOUND_IN_FLIGHT,
+        "Outgoing requests that wait for their response's head."
+    );
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
     describe_counter!(
         SILENT_SOCKETS,
@@ -162,6 +178,28 @@ pub(crate) fn silent_socket() {
 /// Requests in flight went up or down.
 pub(crate) fn in_flight(change: f64) {
     gauge!(IN_FLIGHT).increment(change);
+}
+
+/// An outgoing request ended.
+pub(crate) fn outbound(outcome: &'static str, took: Duration) {
+    counter!(OUTBOUND, "outcome" => outcome).increment(1);
+    histogram!(OUTBOUND_SECONDS, "outcome" => outcome).record(took);
+}
+
+/// Counts an outgoing request as in flight for as long as it lives.
+pub(crate) struct OutboundInFlight(());
+
+impl OutboundInFlight {
+    pub(crate) fn enter() -> Self {
+        gauge!(OUTBOUND_IN_FLIGHT).increment(1.0);
+        Self(())
+    }
+}
+
+impl Drop for OutboundInFlight {
+    fn drop(&mut self) {
+        gauge!(OUTBOUND_IN_FLIGHT).decrement(1.0);
+    }
 }
 
 /// Counts a connection as open for as long as it lives.

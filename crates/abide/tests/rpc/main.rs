@@ -8,6 +8,7 @@ mod cancellation;
 mod cycles;
 mod errors;
 mod order;
+mod outbound;
 mod size;
 #[path = "../support/mod.rs"]
 mod support;

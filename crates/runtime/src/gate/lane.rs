@@ -26,6 +26,7 @@ use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
     envelope::{Envelope, Replier},
+    outbound::OutgoingRequest,
     socket::{AutoResponses, Outgoing, RequestResponsePair, WebSocket},
 };
 
@@ -67,6 +68,8 @@ pub(crate) enum Departure {
     Reply(Replier, Result<Reply>),
     /// A call to another object.
     Call(Envelope),
+    /// A request to the world outside.
+    Fetch(Box<OutgoingRequest>),
     /// A piece of a streamed body.
     Body(FramePermit, BodyMessage),
     /// A frame of a WebSocket.
@@ -92,6 +95,10 @@ impl Departure {
                     replier.send(Released(Err(error)));
                 }
             }
+            Self::Fetch(request) => {
+                let (fetching, left) = request.leave();
+                drop(left.send(Released(fetching)));
+            }
             Self::Body(permit, message) => drop(permit.send(Released(message))),
             Self::Frame(socket, outgoing) => socket.link().release(Released(outgoing)),
             Self::AutoResponse(shared, pair) => shared.enforce(Released(pair)),
@@ -106,6 +113,10 @@ impl Departure {
         match self {
             Self::Reply(replier, _) => Self::Reply(replier, Err(error)),
             Self::Call(envelope) => Self::Reply(envelope.replier, Err(error)),
+            Self::Fetch(mut request) => {
+                request.fail(error);
+                Self::Fetch(request)
+            }
             Self::Body(permit, _) => Self::Body(permit, BodyMessage::Failed(error)),
             Self::Frame(socket, outgoing) => Self::Frame(socket, outgoing.into_failed(&error)),
             // What is in force stays so.

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{Inner, Node, Worked};
 use crate::{
-    Class, ClassOptions, Env, Error, ErrorKind, Native, ObjectClass, Result, alarms,
+    Class, ClassOptions, Env, Error, ErrorKind, Native, ObjectClass, Outbound, Result, alarms,
     clock::{Clock, SystemClock},
     env::Values,
     envelope::{Drain, Mailbox},
@@ -24,7 +24,7 @@ use crate::{
     limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
     random::{Randomness, SystemRandomness},
-    router::{Phase, Router},
+    router::{Carriers, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
@@ -39,7 +39,7 @@ pub struct NodeBuilder {
     clock: Arc<dyn Clock>,
     randomness: Arc<dyn Randomness>,
     websockets: WebSocketOptions,
-    connector: Option<Arc<dyn WebSocketConnector>>,
+    carriers: Carriers,
     values: Values,
 }
 
@@ -59,7 +59,7 @@ impl NodeBuilder {
             clock: Arc::new(SystemClock::new()),
             randomness: Arc::new(SystemRandomness),
             websockets: WebSocketOptions::default(),
-            connector: None,
+            carriers: Carriers::default(),
             values: Values::new(),
         }
     }
@@ -121,7 +121,13 @@ impl NodeBuilder {
 
     /// Who opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
-        self.connector = Some(connector);
+        self.carriers.websockets = Some(connector);
+        self
+    }
+
+    /// The HTTP client that carries requests to the world outside ([`Env::fetch`]); without one there are none.
+    pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
+        self.carriers.requests = Some(client);
         self
     }
 
@@ -164,7 +170,7 @@ impl NodeBuilder {
             self.clock,
             self.randomness,
             self.websockets,
-            self.connector,
+            self.carriers,
             drain,
         );
         let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);

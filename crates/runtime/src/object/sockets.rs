@@ -53,7 +53,7 @@ impl Object {
         self.must_be_current()?;
         // What would be refused afterwards is refused before anybody is called.
         checked(tags)?;
-        let Some(connector) = self.worker.env.router().connector.clone() else {
+        let Some(connector) = self.worker.env.router().carriers.websockets.clone() else {
             return Err(Error::with_kind(
                 ErrorKind::Unavailable,
                 "this node opens no WebSockets: give it a connector with `NodeBuilder::websocket_connector`",

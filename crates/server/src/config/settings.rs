@@ -224,6 +224,64 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "outbound.allow_private",
+        set: |c, v| put(&mut c.outbound.allow_private, value::private_addresses(v)),
+    },
+    Setting {
+        key: "outbound.connect_timeout",
+        set: |c, v| {
+            put(
+                &mut c.outbound.connect_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "outbound.request_timeout",
+        set: |c, v| {
+            put(
+                &mut c.outbound.request_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "outbound.read_timeout",
+        set: |c, v| {
+            put(
+                &mut c.outbound.read_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "outbound.max_in_flight",
+        set: |c, v| {
+            put(
+                &mut c.outbound.max_in_flight,
+                value::count(v, 1..=limits::MAX_OUTBOUND_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "outbound.max_queued",
+        set: |c, v| {
+            put(
+                &mut c.outbound.max_queued,
+                value::count(v, 0..=limits::MAX_OUTBOUND_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "outbound.max_redirects",
+        set: |c, v| {
+            put(
+                &mut c.outbound.max_redirects,
+                value::count(v, 0..=limits::MAX_REDIRECTS_CEILING),
+            )
+        },
+    },
+    Setting {
         key: "log.level",
         set: |c, v| put(&mut c.log.level, value::log_level(v)),
     },

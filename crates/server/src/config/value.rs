@@ -8,6 +8,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use abide_runtime::socket::SlowReader;
 
 use super::{ListenAddress, LogFormat};
+use crate::AllowPrivate;
 
 /// The end of the sentence "expected …".
 pub(super) type Expected = String;
@@ -122,6 +123,13 @@ pub(super) fn count_or_auto(
     count(text, allowed)
         .map(Some)
         .map_err(|expected| format!("{expected}, or \"auto\""))
+}
+
+pub(super) fn private_addresses(text: &str) -> Result<AllowPrivate, Expected> {
+    text.parse().map_err(|()| {
+        "true, false, or addresses and blocks of addresses, such as \"10.0.0.0/8, 127.0.0.1\""
+            .to_owned()
+    })
 }
 
 pub(super) fn log_level(text: &str) -> Result<String, Expected> {

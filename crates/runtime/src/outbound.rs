@@ -1,0 +1,105 @@
+//! Requests that leave the node, and the seam for the HTTP client that carries them.
+//!
+//! Inside an object a request leaves through the output gate: not before what the object wrote before it is
+//! durable, and in the order of everything else that the object sends. Once it has left, nothing calls it back.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Call, Error, ErrorKind, Reply, Request, Response, Result, body, context,
+    envelope::Ticket,
+    gate::{Departure, Released},
+    object::Object,
+    router::{Phase, Router},
+};
+
+/// A request on its way: what comes back, later.
+pub type Fetching = Pin<Box<dyn Future<Output = Result<Response>> + Send>>;
+
+/// An HTTP client.
+///
+/// The runtime has none of its own; the host gives it one.
+pub trait Outbound: Send + Sync + 'static {
+    /// Sends a request, whose URI is absolute.
+    ///
+    /// The request is on its way when this returns: dropping the future does not call it back. This never
+    /// blocks, and works on any thread; the output gate calls it on the thread that writes the log.
+    fn fetch(&self, request: Request) -> Fetching;
+}
+
+/// A request that waits at an output gate.
+pub(crate) struct OutgoingRequest {
+    client: Arc<dyn Outbound>,
+    request: Result<Request>,
+    left: oneshot::Sender<Released<Fetching>>,
+    /// Bounds what the gate holds.
+    _ticket: Ticket,
+}
+
+impl OutgoingRequest {
+    /// Hands the request to the client. What brings its response goes to whoever made it, who may be gone.
+    pub(crate) fn leave(self) -> (Fetching, oneshot::Sender<Released<Fetching>>) {
+        let fetching = match self.request {
+            Ok(request) => self.client.fetch(request),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        };
+        (fetching, self.left)
+    }
+
+    /// The request must not leave.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.request = Err(error);
+    }
+}
+
+/// Sends a request: at once from outside, through the output gate from inside an object.
+pub(crate) fn fetch(router: &Router, request: Request) -> Call<Response> {
+    let sent = match context::current() {
+        Some(object) => send_from(&object, router, request),
+        None if router.phase() == Phase::Running => client(router, &request)
+            .map(|client| Call::outside(client.fetch(request), Reply::into_response)),
+        None => Err(Error::stopping()),
+    };
+    sent.unwrap_or_else(|error| Call::failed(error, Reply::into_response))
+}
+
+fn send_from(
+    object: &std::rc::Rc<Object>,
+    router: &Router,
+    request: Request,
+) -> Result<Call<Response>> {
+    let client = Arc::clone(client(router, &request)?);
+    let mailbox = &object.worker.mailbox;
+    let ticket = Ticket::new(mailbox);
+    mailbox.admit()?;
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts, body::gated(object, body)?);
+    let (left, leaving) = oneshot::channel();
+    object.push(Departure::Fetch(Box::new(OutgoingRequest {
+        client,
+        request: Ok(request),
+        left,
+        _ticket: ticket,
+    })));
+    Ok(Call::leaving(leaving, Reply::into_response))
+}
+
+fn client<'a>(router: &'a Router, request: &Request) -> Result<&'a Arc<dyn Outbound>> {
+    let uri = request.uri();
+    if uri.scheme().is_none() || uri.authority().is_none() {
+        return Err(Error::with_kind(
+            ErrorKind::Input,
+            format!(
+                "`{uri}` does not say where to: write the whole URL, such as https://example.com/path"
+            ),
+        ));
+    }
+    router.carriers.requests.as_ref().ok_or_else(|| {
+        Error::with_kind(
+            ErrorKind::NotFound,
+            "this node has no HTTP client: give it one with NodeBuilder::outbound",
+        )
+    })
+}

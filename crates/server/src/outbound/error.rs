@@ -1,0 +1,115 @@
+//! What an object is told of a request that failed.
+
+use std::{error::Error as StdError, fmt::Write};
+
+use abide_runtime::{Error, ErrorKind};
+
+use super::policy::Forbidden;
+
+/// How a request ended, for the metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// A response came, whatever its status.
+    Answered,
+    /// The policy forbids the address.
+    Forbidden,
+    /// No connection could be made: nothing was sent.
+    Unreachable,
+    /// It took too long.
+    TimedOut,
+    /// Too many others were on their way.
+    Overloaded,
+    /// Anything else: a request that makes no sense, a connection that broke.
+    Failed,
+}
+
+impl Outcome {
+    pub(super) fn of<T>(result: &Result<T, Error>) -> Self {
+        match result.as_ref().map_err(Error::kind) {
+            Ok(_) => Self::Answered,
+            Err(ErrorKind::Forbidden) => Self::Forbidden,
+            Err(ErrorKind::Unavailable) => Self::Unreachable,
+            Err(ErrorKind::Timeout) => Self::TimedOut,
+            Err(ErrorKind::Overloaded) => Self::Overloaded,
+            Err(_) => Self::Failed,
+        }
+    }
+
+    /// The value of the metric's label.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Forbidden => "forbidden",
+            Self::Unreachable => "unreachable",
+            Self::TimedOut => "timed_out",
+            Self::Overloaded => "overloaded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The error of a request that the client could not carry.
+pub(super) fn failed(error: &reqwest::Error) -> Error {
+    if let Some(forbidden) = find::<Forbidden>(error) {
+        return forbidden_address(forbidden);
+    }
+    if let Some(too_many) = find::<TooManyRedirects>(error) {
+        return Error::with_kind(ErrorKind::Limit, too_many.to_string());
+    }
+    let causes = causes(error);
+    if error.is_builder() {
+        return Error::with_kind(
+            ErrorKind::Input,
+            format!("the request makes no sense: {causes}"),
+        );
+    }
+    if error.is_timeout() {
+        return Error::with_kind(
+            ErrorKind::Timeout,
+            format!("no connection in time: {causes}"),
+        );
+    }
+    if error.is_connect() {
+        return Error::with_kind(
+            ErrorKind::Unavailable,
+            format!("no connection could be made: {causes}"),
+        );
+    }
+    Error::with_kind(ErrorKind::Io, format!("the request failed: {causes}"))
+}
+
+pub(super) fn forbidden_address(forbidden: &Forbidden) -> Error {
+    Error::with_kind(ErrorKind::Forbidden, forbidden.to_string())
+}
+
+/// A server that sends its clients from place to place.
+#[derive(Debug, thiserror::Error)]
+#[error("the server redirected more than {0} times (outbound.max_redirects)")]
+pub(super) struct TooManyRedirects(pub(super) usize);
+
+/// The reasons of an error, without the address: it may hold secrets.
+pub(super) fn causes(error: &reqwest::Error) -> String {
+    let mut text = String::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let separator = if text.is_empty() { "" } else { ": " };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{separator}{cause}");
+        next = cause.source();
+    }
+    if text.is_empty() {
+        "no reason is known".clone_into(&mut text);
+    }
+    text
+}
+
+fn find<E: StdError + 'static>(error: &reqwest::Error) -> Option<&E> {
+    let mut next = error.source();
+    while let Some(cause) = next {
+        if let Some(found) = cause.downcast_ref() {
+            return Some(found);
+        }
+        next = cause.source();
+    }
+    None
+}

@@ -1,0 +1,292 @@
+//! The HTTP client that carries objects' requests to the world outside.
+//!
+//! Contract: a request is handed over without blocking and runs on the program's async runtime, so that no thread of
+//! the node waits for the network. At most `max_in_flight` are on their way at once, their response's body included;
+//! `max_queued` more wait, and what is beyond that is refused as overloaded before anything of it is sent. A response's
+//! head comes within `request_timeout`, waiting included, and its body without a pause longer than `read_timeout`, or
+//! there is an error. Each address that is connected to has passed the [`policy`], also behind a redirect. No cookies,
+//! no proxy, no decompression: what the server says is what the object gets, except for the headers that concern one
+//! connection only.
+
+mod body;
+mod error;
+pub(crate) mod policy;
+pub(crate) mod tls;
+
+use std::{
+    error::Error as StdError,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use abide_runtime::{Body, Error, ErrorKind, Fetching, Outbound, Request, Response, Result};
+use http::{HeaderMap, HeaderName, Version, header};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use reqwest::{
+    Client,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{OnceCell, OwnedSemaphorePermit, Semaphore, oneshot},
+};
+
+use self::{
+    error::{Outcome, TooManyRedirects, failed, forbidden_address},
+    policy::{AddressPolicy, Unresolved},
+};
+use crate::{OutboundConfig, limits, metric};
+
+/// See the module's documentation.
+pub(crate) struct HttpClient(Arc<Inner>);
+
+struct Inner {
+    config: OutboundConfig,
+    policy: AddressPolicy,
+    runtime: Handle,
+    /// Made with the first request: it reads the machine's certificates.
+    client: OnceCell<Client>,
+    slots: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl HttpClient {
+    /// A client whose requests run on this async runtime.
+    pub(crate) fn new(config: &OutboundConfig, runtime: Handle) -> Self {
+        Self(Arc::new(Inner {
+            policy: AddressPolicy::new(config.allow_private.clone()),
+            runtime,
+            client: OnceCell::new(),
+            slots: Arc::new(Semaphore::new(config.max_in_flight)),
+            waiting: AtomicUsize::new(0),
+            config: config.clone(),
+        }))
+    }
+}
+
+impl Outbound for HttpClient {
+    fn fetch(&self, request: Request) -> Fetching {
+        let (answer, response) = oneshot::channel();
+        let inner = Arc::clone(&self.0);
+        self.0.runtime.spawn(async move {
+            let result = inner.send(request).await;
+            // Nobody may wait for it; it was sent all the same.
+            let _ = answer.send(result);
+        });
+        Box::pin(async move { response.await.unwrap_or_else(|_| Err(ending())) })
+    }
+}
+
+impl Inner {
+    async fn send(&self, request: Request) -> Result<Response> {
+        let started = Instant::now();
+        let limit = self.config.request_timeout;
+        let in_flight = metric::OutboundInFlight::enter();
+        let result = tokio::time::timeout(limit, self.exchange(request))
+            .await
+            .unwrap_or_else(|_| {
+                Err(Error::with_kind(
+                    ErrorKind::Timeout,
+                    format!(
+                        "no response within {} s (outbound.request_timeout); the request may have had its effect",
+                        limit.as_secs_f64()
+                    ),
+                ))
+            });
+        drop(in_flight);
+        metric::outbound(Outcome::of(&result).label(), started.elapsed());
+        result
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response> {
+        let slot = self.slot().await?;
+        let client = self.client.get_or_try_init(|| self.connect()).await?;
+        let request = self.prepare(request).await?;
+        let response = client
+            .execute(request)
+            .await
+            .map_err(|error| failed(&error))?;
+        let (mut parts, body) = http::Response::from(response).into_parts();
+        remove_connection_headers(&mut parts.headers);
+        parts.extensions.clear();
+        parts.version = Version::default();
+        let body = body::Incoming::new(body, self.config.read_timeout, slot);
+        Ok(Response::from_parts(parts, Body::new(body)))
+    }
+
+    /// Waits for a slot among the requests in flight, unless too many do.
+    async fn slot(&self) -> Result<OwnedSemaphorePermit> {
+        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
+            return Ok(slot);
+        }
+        let waiting = Waiting::enter(&self.waiting);
+        if waiting.before >= self.config.max_queued {
+            return Err(Error::with_kind(
+                ErrorKind::Overloaded,
+                format!(
+                    "too many requests are on their way: {} (outbound.max_in_flight), and {} wait (outbound.max_queued)",
+                    self.config.max_in_flight, self.config.max_queued
+                ),
+            ));
+        }
+        // The semaphore is never closed.
+        Arc::clone(&self.slots)
+            .acquire_owned()
+            .await
+            .map_err(|_| ending())
+    }
+
+    async fn connect(&self) -> Result<Client> {
+        let (config, policy) = (self.config.clone(), self.policy.clone());
+        self.runtime
+            .spawn_blocking(move || client(&config, &policy))
+            .await
+            .map_err(|_| ending())?
+    }
+
+    /// The request as the client takes it.
+    async fn prepare(&self, request: Request) -> Result<reqwest::Request> {
+        let (mut parts, body) = request.into_parts();
+        if !matches!(parts.uri.scheme_str(), Some("http" | "https")) {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "`{}` is no address for HTTP: it begins with http:// or https://",
+                    parts.uri
+                ),
+            ));
+        }
+        // The address says which host; a forwarded request may say another.
+        parts.headers.remove(header::HOST);
+        remove_connection_headers(&mut parts.headers);
+        parts.extensions.clear();
+        parts.version = Version::default();
+        let small = body
+            .size_hint()
+            .exact()
+            .is_some_and(|size| size <= limits::REPEATABLE_BODY);
+        let body = if small {
+            // In one piece, so that it can be sent again where a redirect leads.
+            reqwest::Body::from(body.collect().await?.to_bytes())
+        } else {
+            reqwest::Body::wrap(body::Shared::new(body))
+        };
+        let request = reqwest::Request::try_from(http::Request::from_parts(parts, body))
+            .map_err(|error| failed(&error))?;
+        // A client asks no resolver for an address.
+        self.policy
+            .check_literal(request.url().host_str().unwrap_or_default())
+            .map_err(|error| forbidden_address(&error))?;
+        Ok(request)
+    }
+}
+
+fn client(config: &OutboundConfig, policy: &AddressPolicy) -> Result<Client> {
+    let tls = tls::client_config(&["h2", "http/1.1"])
+        .map_err(|error| Error::with_kind(ErrorKind::Io, format!("setting up TLS: {error}")))?;
+    let max_redirects = config.max_redirects;
+    let resolver = Resolver(policy.clone());
+    let policy = policy.clone();
+    let redirects = redirect::Policy::custom(move |attempt| {
+        if max_redirects == 0 {
+            return attempt.stop();
+        }
+        if attempt.previous().len() > max_redirects {
+            return attempt.error(TooManyRedirects(max_redirects));
+        }
+        match policy.check_literal(attempt.url().host_str().unwrap_or_default()) {
+            Ok(()) => attempt.follow(),
+            Err(forbidden) => attempt.error(forbidden),
+        }
+    });
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(resolver)
+        .redirect(redirects)
+        .referer(false)
+        .no_proxy()
+        .connect_timeout(config.connect_timeout)
+        .pool_idle_timeout(limits::OUTBOUND_IDLE)
+        .pool_max_idle_per_host(limits::OUTBOUND_IDLE_PER_HOST)
+        .http2_keep_alive_interval(limits::HTTP2_PING)
+        .http2_keep_alive_timeout(limits::HTTP2_PING)
+        .build()
+        .map_err(|error| failed(&error))
+}
+
+/// The policy as the client's resolver.
+struct Resolver(AddressPolicy);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let policy = self.0.clone();
+        Box::pin(async move {
+            // The client puts the port in.
+            let found = policy.resolve(name.as_str(), 0).await;
+            let found = found.map_err(|error| match error {
+                Unresolved::Forbidden(error) => Box::<dyn StdError + Send + Sync>::from(error),
+                Unresolved::Name(error) => error.into(),
+            })?;
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Counts a request that waits for a slot.
+struct Waiting<'a> {
+    count: &'a AtomicUsize,
+    /// How many waited before it.
+    before: usize,
+}
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        Self {
+            count,
+            before: count.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Headers that concern one connection only (RFC 9110, section 7.6.1), and so are not passed on.
+static CONNECTION_HEADERS: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+fn remove_connection_headers(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&CONNECTION_HEADERS) {
+        headers.remove(name);
+    }
+}
+
+fn ending() -> Error {
+    Error::with_kind(
+        ErrorKind::Unavailable,
+        "the program is ending: no more requests are sent",
+    )
+}

@@ -1,0 +1,357 @@
+//! Which addresses objects may reach.
+//!
+//! Contract: but for what `outbound.allow_private` allows, nothing is sent to an address that is not of the public
+//! internet: this machine, private networks, link-local addresses (where clouds keep their metadata service), and
+//! whatever else IANA's registries of special-purpose addresses
+//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
+//! <https://www.iana.org/assignments/iana-ipv6-special-registry>) set apart. What is checked is the address that is
+//! connected to: names are resolved here, and only what passed is handed on, so a name that changes its address
+//! between a check and a connection gains nothing. An IPv6 address that carries an IPv4 address is checked as that.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+};
+
+use thiserror::Error;
+
+/// Which addresses that are not of the public internet objects may reach all the same. Read from `true`, `false`, or
+/// addresses and blocks of them, separated by commas (`10.0.0.0/8, 127.0.0.1`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AllowPrivate {
+    /// None.
+    #[default]
+    None,
+    /// Those in these blocks.
+    Blocks(Vec<AddressBlock>),
+    /// All.
+    All,
+}
+
+/// Addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressBlock {
+    first: IpAddr,
+    bits: u32,
+}
+
+impl FromStr for AllowPrivate {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "true" => Ok(Self::All),
+            "false" => Ok(Self::None),
+            blocks => blocks
+                .split(',')
+                .map(|block| block.trim().parse())
+                .collect::<Result<_, _>>()
+                .map(Self::Blocks),
+        }
+    }
+}
+
+impl FromStr for AddressBlock {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (first, bits) = match text.split_once('/') {
+            Some((first, bits)) => (first, Some(bits.parse().map_err(drop)?)),
+            None => (text, None),
+        };
+        let first: IpAddr = first.parse().map_err(drop)?;
+        let most = if first.is_ipv4() { 32 } else { 128 };
+        let bits = bits.unwrap_or(most);
+        (bits <= most).then_some(Self { first, bits }).ok_or(())
+    }
+}
+
+impl AddressBlock {
+    const fn v4(first: Ipv4Addr, bits: u32) -> Self {
+        let first = IpAddr::V4(first);
+        Self { first, bits }
+    }
+
+    const fn v6(first: [u16; 8], bits: u32) -> Self {
+        let first = IpAddr::V6(Ipv6Addr::from_segments(first));
+        Self { first, bits }
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        match (self.first, address) {
+            (IpAddr::V4(first), IpAddr::V4(address)) => {
+                let different = first.to_bits() ^ address.to_bits();
+                different.leading_zeros() >= self.bits
+            }
+            (IpAddr::V6(first), IpAddr::V6(address)) => {
+                let different = first.to_bits() ^ address.to_bits();
+                different.leading_zeros() >= self.bits
+            }
+            _ => false,
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct AddressPolicy {
+    allow_private: AllowPrivate,
+}
+
+/// An address that objects may not reach.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "the address {address} is not of the public internet ({what}): objects reach it only with the setting \
+     outbound.allow_private"
+)]
+pub(crate) struct Forbidden {
+    address: IpAddr,
+    what: &'static str,
+}
+
+/// Why a host cannot be connected to.
+#[derive(Debug, Error)]
+pub(crate) enum Unresolved {
+    #[error("the name cannot be resolved: {0}")]
+    Name(#[from] io::Error),
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+}
+
+impl AddressPolicy {
+    pub(crate) fn new(allow_private: AllowPrivate) -> Self {
+        Self { allow_private }
+    }
+
+    /// Refuses an address that objects may not reach.
+    pub(crate) fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+        let address = address.to_canonical();
+        let Some(what) = special(address) else {
+            return Ok(());
+        };
+        let allowed = match &self.allow_private {
+            AllowPrivate::None => false,
+            AllowPrivate::Blocks(blocks) => blocks.iter().any(|block| block.contains(address)),
+            AllowPrivate::All => true,
+        };
+        if allowed {
+            Ok(())
+        } else {
+            Err(Forbidden { address, what })
+        }
+    }
+
+    /// Refuses a host, as a URL has it, that is an address which objects may not reach. A name passes: it is checked
+    /// when it is resolved.
+    pub(crate) fn check_literal(&self, host: &str) -> Result<(), Forbidden> {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        match bare.parse() {
+            Ok(address) => self.check(address),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The addresses of a host that objects may reach; an error if there is none.
+    pub(crate) async fn resolve(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, Unresolved> {
+        let found = tokio::net::lookup_host((host, port)).await?;
+        let mut forbidden = None;
+        let mut allowed = Vec::new();
+        for address in found {
+            match self.check(address.ip()) {
+                Ok(()) => allowed.push(address),
+                Err(error) => forbidden = Some(error),
+            }
+        }
+        match forbidden {
+            Some(error) if allowed.is_empty() => Err(error.into()),
+            _ if allowed.is_empty() => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "it has no address").into())
+            }
+            _ => Ok(allowed),
+        }
+    }
+}
+
+/// Blocks of addresses that are not of the public internet, and what they are for.
+const SPECIAL: &[(AddressBlock, &str)] = &[
+    (v4(0, 0, 0, 0, 8), "this network"),
+    (v4(10, 0, 0, 0, 8), "private"),
+    (v4(100, 64, 0, 0, 10), "shared by a carrier's customers"),
+    (v4(127, 0, 0, 0, 8), "this machine"),
+    (v4(169, 254, 0, 0, 16), "link-local"),
+    (v4(172, 16, 0, 0, 12), "private"),
+    (v4(192, 0, 0, 0, 24), "protocol assignments"),
+    (v4(192, 0, 2, 0, 24), "documentation"),
+    (v4(192, 88, 99, 0, 24), "6to4 relays"),
+    (v4(192, 168, 0, 0, 16), "private"),
+    (v4(198, 18, 0, 0, 15), "benchmarks"),
+    (v4(198, 51, 100, 0, 24), "documentation"),
+    (v4(203, 0, 113, 0, 24), "documentation"),
+    (v4(224, 0, 0, 0, 4), "multicast"),
+    (v4(240, 0, 0, 0, 4), "reserved"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 0], 128), "this network"),
+    (v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "this machine"),
+    (v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7), "private"),
+    (v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
+    (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast"),
+    (
+        v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
+        "protocol assignments",
+    ),
+    (v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), "documentation"),
+    (v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20), "documentation"),
+];
+
+/// Where IPv6 addresses of the public internet are.
+const GLOBAL_V6: AddressBlock = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
+
+/// Blocks of IPv6 addresses that carry an IPv4 address, and how many bits come before it: translation by NAT64 (RFC
+/// 6052) and 6to4 (RFC 3056). Mapped addresses (RFC 4291) have become IPv4 addresses before.
+const CARRIES_V4: &[(AddressBlock, u32)] = &[
+    (v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96), 96),
+    (v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), 16),
+];
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u32) -> AddressBlock {
+    AddressBlock::v4(Ipv4Addr::new(a, b, c, d), bits)
+}
+
+const fn v6(first: [u16; 8], bits: u32) -> AddressBlock {
+    AddressBlock::v6(first, bits)
+}
+
+/// What an address is, if it is not of the public internet.
+fn special(address: IpAddr) -> Option<&'static str> {
+    if let IpAddr::V6(v6) = address
+        && let Some((_, before)) = CARRIES_V4.iter().find(|(block, _)| block.contains(address))
+    {
+        let carried = (v6.to_bits() >> (96 - before)) as u32;
+        return special(Ipv4Addr::from_bits(carried).into());
+    }
+    let known = SPECIAL.iter().find(|(block, _)| block.contains(address));
+    match known {
+        Some((_, what)) => Some(what),
+        None if address.is_ipv6() && !GLOBAL_V6.contains(address) => Some("reserved"),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_the_public_internet_pass_and_no_others() {
+        let policy = AddressPolicy::new(AllowPrivate::None);
+        for public in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.128.0.1",
+            "192.167.255.255",
+            "2606:4700:4700::1111",
+            "2001:4860:4860::8888",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+            "2002:808:808::1",
+        ] {
+            assert_eq!(policy.check(public.parse().unwrap()), Ok(()), "{public}");
+        }
+        for private in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "127.0.0.1",
+            "127.255.255.255",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.192",
+            "192.168.1.1",
+            "198.19.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::127.0.0.1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b:1::1",
+            "2002:7f00:1::",
+            "2002:a00:1::1",
+            "2001::1",
+            "2001:db8::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            let address = private.parse().unwrap();
+            assert!(policy.check(address).is_err(), "{private}");
+            assert_eq!(AddressPolicy::new(AllowPrivate::All).check(address), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_the_address_and_the_setting() {
+        let policy = AddressPolicy::new(AllowPrivate::None);
+        let error = policy.check_literal("[::ffff:10.0.0.1]").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the address 10.0.0.1 is not of the public internet (private): objects reach it only with the \
+             setting outbound.allow_private"
+        );
+        assert_eq!(
+            policy.check_literal("localhost"),
+            Ok(()),
+            "not resolved yet"
+        );
+    }
+
+    #[test]
+    fn blocks_of_private_addresses_can_be_allowed() {
+        let some = AddressPolicy::new("10.0.0.0/8, 127.0.0.1,fd00::/8".parse().unwrap());
+        for (address, allowed) in [
+            ("10.9.8.7", true),
+            ("127.0.0.1", true),
+            ("::ffff:127.0.0.1", true),
+            ("fd12::1", true),
+            ("127.0.0.2", false),
+            ("169.254.169.254", false),
+            ("fc00::1", false),
+        ] {
+            let checked = some.check(address.parse().unwrap());
+            assert_eq!(checked.is_ok(), allowed, "{address}");
+        }
+        for bad in [
+            "",
+            "yes",
+            "10.0.0.0/33",
+            "10.0.0/8",
+            "::/129",
+            "10.0.0.1,",
+            "a/8",
+        ] {
+            assert!(bad.parse::<AllowPrivate>().is_err(), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_of_this_machine_resolves_to_nothing_that_may_be_reached() {
+        let error = AddressPolicy::new(AllowPrivate::None)
+            .resolve("localhost", 80)
+            .await;
+        assert!(matches!(error, Err(Unresolved::Forbidden(_))), "{error:?}");
+        let found = AddressPolicy::new(AllowPrivate::All)
+            .resolve("localhost", 80)
+            .await;
+        assert!(found.unwrap().iter().all(|address| address.port() == 80));
+    }
+}
