@@ -183,16 +183,16 @@ pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AnyNamespace, AnyStub, BlockConcurrency, Body,
     Call, Class, ClassOptions, DurableObject, Env, Error, ErrorKind, Event, Fetching, Instance,
-    LocalFuture, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,
-    PutOptions, Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql,
-    State, Storage, Stub, clock, limits, random, socket,
+    LocalFuture, Moment, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId,
+    Outbound, PutOptions, Released, Remote, Reply, Request, Response, Result, Row, Rows,
+    ScheduledTime, Sql, State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },
 };
 pub use abide_storage::{
-    AlarmCursor, AlarmState, Disk, ListOptions, Lsn, Params, RealDisk, SimDisk, Store,
-    StoreOptions, StoreStats, ToSql, Value, params,
+    AlarmCursor, AlarmState, ArchiveOptions, Bookmark, Disk, ListOptions, Lsn, Params, RealDisk,
+    SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
 };
 
 pub use http;
@@ -206,7 +206,7 @@ pub use abide_server::Host;
 pub mod prelude {
     //! What nearly every file with an object needs: `use abide::prelude::*;`
     pub use crate::{
-        AlarmInfo, AlarmRetry, AlarmTime, Body, ClassOptions, DurableObject, Env, Error,
+        AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject, Env, Error,
         ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
         Response, Result, Row, Rows, Sql, State, Storage, Stub, WebSocket, WebSocketPair,
         durable_object, params, rpc, websocket_response,

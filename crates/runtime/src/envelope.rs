@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering, fence},
 };
 
+use abide_storage::Store;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
@@ -30,11 +31,23 @@ pub(crate) struct Envelope {
     pub(crate) chain: Option<Arc<Link>>,
 }
 
+/// Work on the database of an object, which is held meanwhile.
+pub(crate) struct Rework {
+    pub(crate) binding: usize,
+    pub(crate) id: ObjectId,
+    /// Resets the object if it is in memory; without this it must not be.
+    pub(crate) reset: bool,
+    pub(crate) work: Box<dyn FnOnce(&Store) + Send>,
+    /// Why it cannot be done.
+    pub(crate) refused: oneshot::Sender<Error>,
+}
+
 /// What a worker takes from its channel.
 pub(crate) enum Message {
     Event(Envelope),
     /// See to an object's alarm.
     Ring(Ring),
+    Rework(Rework),
     /// Drop every object and end.
     Stop,
 }
@@ -84,8 +97,15 @@ impl Mailbox {
             .send(Message::Event(envelope))
             .map_err(|refused| match refused.0 {
                 Message::Event(envelope) => (envelope.replier, Error::stopping()),
-                Message::Ring(_) | Message::Stop => unreachable!("an event was sent"),
+                Message::Ring(_) | Message::Rework(_) | Message::Stop => {
+                    unreachable!("an event was sent")
+                }
             })
+    }
+
+    /// Hands something other than an event to the worker.
+    pub(crate) fn send(&self, message: Message) -> Result<()> {
+        self.channel.send(message).map_err(|_| Error::stopping())
     }
 
     /// Hands over an event that was admitted before, or must not be refused. It is dropped if the worker has ended.

@@ -49,6 +49,7 @@ mod node;
 mod object;
 mod outbound;
 pub mod random;
+mod recovery;
 mod router;
 mod rows;
 #[doc(hidden)]
@@ -80,6 +81,7 @@ pub use crate::{
     namespace::{AnyNamespace, Namespace},
     node::{Node, NodeBuilder},
     outbound::{Fetching, Outbound},
+    recovery::Moment,
     rows::{Row, Rows},
     sql::Sql,
     state::{BlockConcurrency, State},

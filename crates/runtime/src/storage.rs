@@ -3,14 +3,15 @@
 //! Everything is synchronous. What is written between two awaits is one transaction; nobody needs to ask for
 //! it. Nothing that the object sends leaves before what it wrote is durable; nobody needs to wait for it.
 
-use std::{collections::BTreeMap, fmt, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc, time::SystemTime};
 
-use abide_storage::{ListOptions, cbor, limits::MAX_KEYS_PER_CALL};
+use abide_storage::{Bookmark, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     AlarmTime, Error, ErrorKind, Result, ScheduledTime, Sql,
     object::{Confirmation, Object},
+    recovery,
 };
 
 /// How a value is put.
@@ -176,6 +177,37 @@ impl Storage {
                     .map_err(|Outer(error)| error)
             })
             .unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// The bookmark of the object's present state. If the current poll has written something, it is that of the commit which
+    /// ends the poll, so what the poll is yet to write belongs to it. It names nothing if the poll is undone.
+    pub fn current_bookmark(&self) -> Result<Bookmark> {
+        self.object
+            .with_db(Confirmation::Confirmed, ObjectDb::bookmark)
+    }
+
+    /// The bookmark of the object's last commit at or before a time. Reads the archive, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the object did not exist then or the archive does not reach back so far; the message says
+    /// since when. [`ErrorKind::Damaged`] with the damaged file.
+    pub async fn bookmark_for_time(&self, time: SystemTime) -> Result<Bookmark> {
+        self.object.must_be_current()?;
+        let store = self.object.worker.store.clone();
+        let (key, time) = (self.object.key(), recovery::unix_millis(time));
+        recovery::on_a_thread(move || store.bookmark_for_time(key, time)).await
+    }
+
+    /// Has the object brought back to a bookmark when it starts next; [`State::abort`](crate::State::abort) makes that now.
+    /// Returns the bookmark that undoes it: the state at the end of the current poll or, if the poll is aborted, before it.
+    ///
+    /// The request is durable like every write, and outlives an abort in the same poll. A later request replaces it. Should
+    /// the bookmark turn out to be too old for the archive, the object starts as it is, and the program's log says so.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the bookmark is of another object, or later than the present.
+    pub fn on_next_session_restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
+        self.object.request_restore(bookmark)
     }
 
     /// Waits until everything written so far, `allow_unconfirmed` included, is durable. Seldom needed: what

@@ -6,13 +6,14 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
+use abide_storage::ObjectKey;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
 use crate::{
     Call, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request, Response, Result,
     body, context,
-    envelope::{Envelope, Replier},
+    envelope::{Envelope, Mailbox, Replier},
     namespace::Binding,
     router::Router,
     rpc,
@@ -111,11 +112,29 @@ impl AnyStub {
         self.binding.index
     }
 
+    /// The stub of the object of the same class with this name.
+    pub(crate) fn sibling(&self, name: &str) -> Self {
+        Self {
+            router: Arc::clone(&self.router),
+            binding: Arc::clone(&self.binding),
+            id: self.binding.ids.named(name),
+            name: Some(name.into()),
+        }
+    }
+
+    pub(crate) fn key(&self) -> ObjectKey {
+        self.binding.key(self.id)
+    }
+
+    pub(crate) fn worker(&self) -> &Arc<Mailbox> {
+        self.router.worker_of(&self.id)
+    }
+
     fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
         if let Err(error) = self.checked_id() {
             return Call::failed(error, decode);
         }
-        let worker = self.router.worker_of(&self.id);
+        let worker = self.worker();
         let (answer, receiver) = oneshot::channel();
         let link = context::current().and_then(|caller| caller.link());
         let envelope = Envelope {

@@ -18,10 +18,10 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    Env, Error, Event, ObjectId,
+    Env, Error, ErrorKind, Event, ObjectId,
     alarms::Ring,
     clock::{Clock, Sleep},
-    envelope::{Envelope, Mailbox, Message},
+    envelope::{Envelope, Mailbox, Message, Rework},
     gate::Token,
     limits::WORKER_BATCH,
     namespace::Binding,
@@ -99,6 +99,7 @@ impl Worker {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::Ring(ring) => self.ring(ring),
+                    Message::Rework(rework) => self.rework(rework),
                     Message::Stop => return self.end(),
                 }
                 self.deliver_again();
@@ -137,6 +138,40 @@ impl Worker {
             event,
             replier,
             chain,
+        });
+    }
+
+    /// Holds an object while something is done with its database.
+    fn rework(self: &Rc<Self>, rework: Rework) {
+        let key = self.bindings[rework.binding].key(rework.id);
+        let known = self.objects.borrow().get(&key).map(Rc::clone);
+        let refusal = match &known {
+            Some(object) if object.is_held() => Some(Error::with_kind(
+                ErrorKind::Overloaded,
+                "the object is being restored already: try again when that is done",
+            )),
+            Some(_) if !rework.reset => Some(Error::with_kind(
+                ErrorKind::Input,
+                "an object of that name is in memory: choose a name that has never been used",
+            )),
+            _ => None,
+        };
+        if let Some(error) = refusal {
+            let _ = rework.refused.send(error);
+            return;
+        }
+        let (mut waiting, mut name) = (Vec::new(), None);
+        if let Some(object) = known {
+            waiting = object.take_waiting();
+            name = object.name().map(Arc::from);
+            object.kill(Object::was_restored());
+        }
+        let object = self.object(rework.binding, rework.id, name);
+        object.give_waiting(waiting);
+        let work = rework.work;
+        object.hold(move |store| {
+            work(store);
+            Ok(())
         });
     }
 

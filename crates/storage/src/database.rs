@@ -318,6 +318,7 @@ impl ObjectDb {
     pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
         self.touch_alarm();
+        self.forget_requested_restore()?;
         if let Some(name) = name {
             self.store_name(name)?;
         }
@@ -334,6 +335,7 @@ impl ObjectDb {
             }
         }
         self.set_alarm(None)?;
+        self.forget_requested_restore()?;
         self.commit_staged()
     }
 
@@ -341,6 +343,44 @@ impl ObjectDb {
         let upsert = "INSERT INTO _abide_meta (key, value) VALUES ('name', ?1)
             ON CONFLICT DO UPDATE SET value = excluded.value/*abide*/";
         self.internal(upsert, [name]).map(drop)
+    }
+
+    /// Asks for a restore, in the current transaction: whoever opens the object next finds it with
+    /// [`Self::requested_restore`] and does it with [`crate::Store::restore_requested`]. Returns the bookmark that undoes it,
+    /// which is that of the commit that ends the transaction.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the bookmark is of another object, or later than the present.
+    pub fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
+        self.begin()?;
+        self.file.must_be_own(to)?;
+        let present = self.bookmark();
+        if *to > present {
+            return Err(Error::input(format!(
+                "{to} is later than the object's present state, {present}"
+            )));
+        }
+        let upsert = "INSERT INTO _abide_meta (key, value) VALUES ('restore', ?1)
+            ON CONFLICT DO UPDATE SET value = excluded.value/*abide*/";
+        self.internal(upsert, [to.to_string()])?;
+        Ok(present)
+    }
+
+    /// The restore that was asked for and not done yet.
+    pub fn requested_restore(&self) -> Result<Option<Bookmark>> {
+        let text: Option<String> = self.internal_row(
+            "SELECT value FROM _abide_meta WHERE key = 'restore'/*abide*/",
+            (),
+            |row| row.get(0),
+        )?;
+        text.map(|text| text.parse()).transpose()
+    }
+
+    /// Forgets a restore that was asked for, in the current transaction.
+    pub(crate) fn forget_requested_restore(&self) -> Result<()> {
+        self.begin()?;
+        let delete = "DELETE FROM _abide_meta WHERE key = 'restore'/*abide*/";
+        self.internal(delete, ()).map(drop)
     }
 
     fn commit_staged(&self) -> Result<()> {

@@ -81,12 +81,8 @@ impl PageFile {
 
     /// The bookmark of the newest commit.
     pub(crate) fn bookmark(&self) -> Bookmark {
-        let pages = self.object.pages();
-        Bookmark {
-            epoch: self.engine.log.epoch,
-            lsn: pages.newest,
-            commit: pages.commit,
-        }
+        self.engine
+            .bookmark_of(self.object.key, &self.object.pages())
     }
 
     /// The bookmark of the commit that is to come. It will be made even if nothing has changed.
@@ -97,6 +93,11 @@ impl PageFile {
             commit: newest.commit.next(),
             ..newest
         }
+    }
+
+    /// Refuses a bookmark of another object.
+    pub(crate) fn must_be_own(&self, bookmark: &Bookmark) -> Result<()> {
+        bookmark.must_be_of(self.object.key)
     }
 
     /// True if a bookmark of the next commit was given out.

@@ -201,6 +201,11 @@ impl Store {
         self.0.engine.open_database(key)
     }
 
+    /// The bookmark of the object's newest commit, durable when it returns. The object may be open.
+    pub fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
+        self.0.engine.current_bookmark(key)
+    }
+
     /// The bookmark of the object's newest commit at or before a time (milliseconds since 1970). Reads files and may take a
     /// checkpoint: not for a thread that runs objects.
     ///
@@ -220,6 +225,12 @@ impl Store {
     /// [`ErrorKind::Refused`] if the object is open. Nothing was changed then.
     pub fn restore(&self, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
         self.0.engine.restore(key, to)
+    }
+
+    /// Does the restore that [`ObjectDb::request_restore`] has asked for, if there is one. One that is impossible is
+    /// forgotten, with an error in the program's log, so that the object can start. As [`Store::restore`] otherwise.
+    pub fn restore_requested(&self, key: ObjectKey) -> Result<()> {
+        self.0.engine.restore_requested(key)
     }
 
     /// Makes a new object, `to`, with the content that `from` had at a bookmark, by one commit. `name` is the new object's

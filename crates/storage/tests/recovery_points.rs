@@ -267,6 +267,34 @@ fn a_fork_has_the_state_and_a_name_of_its_own_and_never_replaces_an_object() {
 }
 
 #[test]
+fn a_restore_that_was_asked_for_is_done_once_and_forgotten_if_it_is_impossible() {
+    let world = World::new(ArchiveOptions {
+        retention: Duration::from_mins(10),
+        ..ArchiveOptions::default()
+    });
+    let ask = |to: &Bookmark| {
+        let db = open(&world.store, 1);
+        db.request_restore(to).unwrap();
+        db.commit().unwrap();
+        drop(db);
+        world.store.restore_requested(key(&world.store, 1)).unwrap();
+        let db = open(&world.store, 1);
+        assert_eq!(db.requested_restore().unwrap(), None);
+        value(&db).unwrap()
+    };
+    let first = world.put(1, "first");
+    world.put(1, "second");
+    assert_eq!(ask(&first), "first");
+    for _ in 0..30 {
+        world.pass(MINUTE);
+        world.put(1, "later");
+        world.store.checkpoint().unwrap();
+        world.keep();
+    }
+    assert_eq!(ask(&first), "later");
+}
+
+#[test]
 fn an_object_is_restored_as_large_as_it_was() {
     let world = World::new(ArchiveOptions::default());
     let db = open(&world.store, 1);

@@ -10,7 +10,11 @@ use std::{
 };
 
 use abide::{Node, SimDisk, Store, StoreOptions};
-use abide::{NodeBuilder, clock::TestClock, prelude::*};
+use abide::{
+    NodeBuilder,
+    clock::{Clock as _, TestClock},
+    prelude::*,
+};
 use tokio::sync::Semaphore;
 
 /// A test that hangs fails instead, after far longer than any of them takes.
@@ -57,12 +61,12 @@ impl World {
         workers: usize,
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
-        let store = Store::open(
-            Arc::new(disk.clone()),
-            Path::new("/data"),
-            StoreOptions::small(),
-        )
-        .unwrap();
+        let time = clock.clone();
+        let options = StoreOptions {
+            unix_millis: Arc::new(move || time.unix_millis()),
+            ..StoreOptions::small()
+        };
+        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let signals = Signals::default();
         let builder = Node::builder(store)
             .class::<Fence>(

@@ -130,6 +130,14 @@ impl Node {
         *self.0.router.failed.borrow()
     }
 
+    /// An error once the node is stopping.
+    pub(crate) fn must_run(&self) -> Result<()> {
+        match self.0.router.phase() {
+            Phase::Running => Ok(()),
+            Phase::Draining | Phase::Stopped => Err(Error::stopping()),
+        }
+    }
+
     /// Ends when the node has [`failed`](Self::failed).
     pub async fn wait_failed(&self) {
         // The sender lives as long as the node.

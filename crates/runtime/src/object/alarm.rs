@@ -82,6 +82,13 @@ enum Rung {
 impl Object {
     /// Does what the scheduler, a reset or a person asks for.
     pub(crate) fn ring(self: &Rc<Self>, cause: Cause) {
+        if self.is_held() || self.is_to_be_restored() {
+            self.rings.borrow_mut().push(cause);
+            if !self.is_held() {
+                self.restore_as_requested();
+            }
+            return;
+        }
         match cause {
             Cause::Due(replier) => self.answer_ring(replier, || self.begin_attempt()),
             Cause::Rerun(replier) => self.answer_ring(replier, || self.rerun()),

@@ -73,11 +73,17 @@ impl Object {
     }
 
     pub(super) fn may_start(&self) -> bool {
-        self.gate.borrow().is_open() && self.handlers.get() < self.binding.options.max_running
+        self.gate.borrow().is_open()
+            && !self.held.get()
+            && self.handlers.get() < self.binding.options.max_running
     }
 
     /// Begins a handler and polls it once, right here: most handlers never wait, and need no task then.
     pub(super) fn start(self: &Rc<Self>, arrival: Arrival) {
+        if self.is_to_be_restored() {
+            self.queue.borrow_mut().push_front(arrival);
+            return self.restore_as_requested();
+        }
         self.worker.mailbox.counters.events.add();
         let token = self.worker.next_token();
         if let Some(chain) = &arrival.chain {

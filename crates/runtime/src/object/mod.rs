@@ -20,6 +20,7 @@
 mod access;
 mod alarm;
 mod events;
+mod restoring;
 mod sockets;
 mod turns;
 
@@ -33,10 +34,11 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{Lsn, ObjectDb};
+use abide_storage::{Lsn, ObjectDb, ObjectKey};
 
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
+    alarms::Cause,
     chain::Link,
     context,
     envelope::{Envelope, Replier},
@@ -108,6 +110,10 @@ pub(crate) struct Object {
     handlers: Cell<usize>,
     /// Who waits for the running tasks behind a closed gate; mostly nobody.
     chains: RefCell<BTreeMap<Token, Arc<Link>>>,
+    /// Its database is being restored: events wait.
+    held: Cell<bool>,
+    /// What waits of its alarm while it is held.
+    rings: RefCell<Vec<Cause>>,
     /// A task that starts waiting events is on its way.
     pump_scheduled: Cell<bool>,
 
@@ -161,6 +167,8 @@ impl Object {
             running: RefCell::default(),
             handlers: Cell::new(0),
             chains: RefCell::default(),
+            held: Cell::new(false),
+            rings: RefCell::default(),
             pump_scheduled: Cell::new(false),
             turn_of: Cell::new(Token(0)),
             turns: Cell::new(0),
@@ -178,6 +186,11 @@ impl Object {
             check_at: Cell::new(Duration::MAX),
             worker,
         })
+    }
+
+    /// What names the object in the store.
+    pub(crate) fn key(&self) -> ObjectKey {
+        self.binding.key(self.id)
     }
 
     pub(crate) fn name(&self) -> Option<String> {
@@ -285,7 +298,8 @@ impl Object {
             .min();
         let idle = self.running.borrow().is_empty()
             && self.queue.borrow().is_empty()
-            && self.gate.borrow().is_open();
+            && self.gate.borrow().is_open()
+            && !self.held.get();
         let idle_until = self.last_active.get() + self.idle_timeout();
         if idle && idle_until <= now && self.commit_lsn.get() <= self.worker.store.durable() {
             self.worker.mailbox.counters.evicted.add();

@@ -49,7 +49,10 @@ impl Object {
             }
         };
         let ended = match self.doom.take() {
-            Some(reason) => Err(reason),
+            Some(reason) => {
+                self.keep_restore_request();
+                Err(reason)
+            }
             None => ended,
         };
         match ended.and_then(|poll| self.commit().map(|()| poll)) {

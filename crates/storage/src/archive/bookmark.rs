@@ -1,28 +1,28 @@
 //! Bookmarks: a moment in an object's history, as text that a program can keep and compare.
 
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Epoch, Lsn};
+use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-const EXAMPLE: &str = "00000003-0000000000001a40-00000011-ea9dca40";
+const EXAMPLE: &str = "00000003-0000000000001a40-00000011-5e0c-4a988a7e";
 
 /// The state of one object after one of its commits.
 ///
-/// As text, `eeeeeeee-llllllllllllllll-cccccccc-ssssssss` in hexadecimal: the epoch of the log, a position in it, the object's
-/// commit number, and a checksum of the text before, so that a mistyped bookmark is refused. Bookmarks of one object
-/// order as their moments do, as values and as text. A bookmark means something only for the object it was taken of.
+/// As text, `eeeeeeee-llllllllllllllll-cccccccc-oooo-ssssssss` in hexadecimal: the epoch of the log, a position in it, the
+/// object's commit number, a mark of the object, and a checksum of the text before, so that a mistyped bookmark is refused, and
+/// one of another object. Bookmarks of one object order as their moments do, as values and as text.
 ///
 /// ```
 /// use abide_storage::Bookmark;
 ///
-/// let text = "00000003-0000000000001a40-00000011-ea9dca40";
+/// let text = "00000003-0000000000001a40-00000011-5e0c-4a988a7e";
 /// let bookmark: Bookmark = text.parse()?;
 /// assert_eq!(bookmark.to_string(), text);
-/// assert!("00000003-0000000000001a41-00000011-ea9dca40".parse::<Bookmark>().is_err());
+/// assert!("00000003-0000000000001a41-00000011-5e0c-4a988a7e".parse::<Bookmark>().is_err());
 /// # Ok::<(), abide_storage::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,20 +34,38 @@ pub struct Bookmark {
     pub(crate) lsn: Lsn,
     /// The commit; 0 is the object before its first.
     pub(crate) commit: CommitNo,
+    /// The mark of the object.
+    pub(crate) object: u16,
 }
 
 impl Bookmark {
+    /// Refuses a bookmark of another object.
+    pub(crate) fn must_be_of(&self, key: ObjectKey) -> Result<()> {
+        if self.object == mark(key) {
+            return Ok(());
+        }
+        Err(Error::input(format!(
+            "{self} is not a bookmark of the object {key}: use one that was taken of it"
+        )))
+    }
+
     fn body(&self) -> String {
         format!(
-            "{:08x}-{:016x}-{:08x}",
-            self.epoch.0, self.lsn.0, self.commit.0
+            "{:08x}-{:016x}-{:08x}-{:04x}",
+            self.epoch.0, self.lsn.0, self.commit.0, self.object
         )
     }
 }
 
+/// A short mark of an object: part of a checksum of its key.
+pub(crate) fn mark(key: ObjectKey) -> u16 {
+    let namespace = crc32c::crc32c(&key.namespace.0.to_le_bytes());
+    crc32c::crc32c_append(namespace, &key.id) as u16
+}
+
 impl Ord for Bookmark {
     fn cmp(&self, other: &Self) -> Ordering {
-        let place = |b: &Self| (b.epoch, b.lsn, b.commit.0);
+        let place = |b: &Self| (b.epoch, b.lsn, b.commit.0, b.object);
         place(self).cmp(&place(other))
     }
 }
@@ -90,6 +108,7 @@ impl FromStr for Bookmark {
                 epoch: Epoch(number(0..8)? as u32),
                 lsn: Lsn(number(9..25)?),
                 commit: CommitNo(number(26..34)? as u32),
+                object: number(35..39)? as u16,
             })
         };
         let bookmark = parse().ok_or_else(refused)?;
@@ -120,11 +139,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bookmark((epoch, lsn, commit): (u32, u64, u32)) -> Bookmark {
+    fn bookmark((epoch, lsn, commit, object): (u32, u64, u32, u16)) -> Bookmark {
         Bookmark {
             epoch: Epoch(epoch),
             lsn: Lsn(lsn),
             commit: CommitNo(commit),
+            object,
         }
     }
 
@@ -132,13 +152,13 @@ mod tests {
     fn the_example_of_the_message_is_a_bookmark() {
         assert_eq!(
             EXAMPLE.parse::<Bookmark>().unwrap(),
-            bookmark((3, 0x1a40, 17))
+            bookmark((3, 0x1a40, 17, 0x5e0c))
         );
     }
 
     proptest! {
         #[test]
-        fn bookmarks_survive_their_text_and_order_as_text(a: (u32, u64, u32), b: (u32, u64, u32)) {
+        fn bookmarks_survive_their_text_and_order_as_text(a: (u32, u64, u32, u16), b: (u32, u64, u32, u16)) {
             let (a, b) = (bookmark(a), bookmark(b));
             prop_assert_eq!(a.to_string().parse::<Bookmark>().unwrap(), a);
             prop_assert_eq!(a.to_string().cmp(&b.to_string()), a.cmp(&b));
@@ -147,7 +167,7 @@ mod tests {
         }
 
         #[test]
-        fn a_mistyped_bookmark_is_refused(a: (u32, u64, u32), at in 0..43_usize, digit in 0..16_u32) {
+        fn a_mistyped_bookmark_is_refused(a: (u32, u64, u32, u16), at in 0..48_usize, digit in 0..16_u32) {
             let text = bookmark(a).to_string();
             let typed = char::from_digit(digit, 16).unwrap();
             let mut mistyped: Vec<char> = text.chars().collect();

@@ -3,7 +3,7 @@
 //! A bookmark's commit is found by its position in the log and proved by its number and epoch: a bookmark of another
 //! object, or of a commit that a crash has taken back before it was durable, names no commit of the history.
 
-use super::bookmark::Bookmark;
+use super::bookmark::{self, Bookmark};
 use super::entry::{Head, Kind};
 use super::image::Image;
 use super::index::IndexEntry;
@@ -151,6 +151,7 @@ impl Engine {
                 epoch: head.epoch,
                 lsn: head.lsn,
                 commit: head.commit,
+                object: bookmark::mark(key),
             }),
             None => Err(history.too_early()?),
         }
@@ -173,6 +174,7 @@ impl Engine {
 
     /// The pages of an object at a bookmark.
     pub(crate) fn image_at(&self, key: ObjectKey, target: &Bookmark) -> Result<Image> {
+        target.must_be_of(key)?;
         self.archive_everything()?;
         let history = self.history(key)?;
         let disk = self.disk.clone();
@@ -204,7 +206,7 @@ impl Engine {
                 Ok(image)
             }
             Some(_) => Err(history.refused(format_args!(
-                "{target} names no commit of it. It is a bookmark of another object, or of a commit that was never durable"
+                "{target} names no commit of it: the commit was never durable"
             ))),
             None => match history.begin()? {
                 Some(begin) if begin.lsn <= target.lsn => Err(history.refused(format_args!(

@@ -3,13 +3,14 @@
 //! A restore is one ordinary commit: the pages that differ are staged and go through the log like any others. So it is
 //! there wholly or not at all after a crash, and another restore can undo it.
 
-use super::bookmark::Bookmark;
+use super::bookmark::{self, Bookmark};
 use super::image::Image;
 use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::ObjectKey;
 use crate::limits::{MAX_TRANSACTION_BYTES, PAGE_BYTES};
+use crate::overlay::Pages;
 use crate::pagefile::PageFile;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,56 @@ impl Engine {
         db.commit_restored(name.as_deref())?;
         self.log.wait_durable(db.newest(), !self.threads)?;
         Ok(undo)
+    }
+
+    /// See [`crate::Store::restore_requested`].
+    pub(crate) fn restore_requested(self: &Arc<Self>, key: ObjectKey) -> Result<()> {
+        let Some(to) = self.open_database(key)?.requested_restore()? else {
+            return Ok(());
+        };
+        let Err(error) = self.restore(key, &to) else {
+            return Ok(());
+        };
+        if !matches!(
+            error.kind(),
+            ErrorKind::Input | ErrorKind::Limit | ErrorKind::Damaged
+        ) {
+            return Err(error);
+        }
+        // It would fail the next time too, and the object could never start again.
+        tracing::error!(object = %key, bookmark = %to, %error, "a restore that the object asked for is impossible; it goes on as it is");
+        let db = self.open_database(key)?;
+        db.forget_requested_restore()?;
+        db.commit()?;
+        self.log.wait_durable(db.newest(), !self.threads)
+    }
+
+    /// See [`crate::Store::current_bookmark`].
+    pub(crate) fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
+        let object = self.object(key)?;
+        let (bookmark, quarantined) = {
+            let mut pages = object.pages();
+            self.look_at_file(&object, &mut pages)?;
+            (self.bookmark_of(key, &pages), pages.quarantined.clone())
+        };
+        self.forget_if_idle(&object);
+        if let Some(why) = quarantined {
+            return Err(Error::damaged(format!(
+                "the object {key} is quarantined: {why}"
+            )));
+        }
+        self.log.wait_durable(bookmark.lsn, !self.threads)?;
+        Ok(bookmark)
+    }
+
+    /// The bookmark of an object's newest commit.
+    pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
+        Bookmark {
+            epoch: self.log.epoch,
+            lsn: pages.newest,
+            commit: pages.commit,
+            object: bookmark::mark(key),
+        }
     }
 
     /// See [`crate::Store::fork`].

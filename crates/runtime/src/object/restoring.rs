@@ -1,0 +1,142 @@
+//! How an object waits for its database to be restored.
+//!
+//! Restoring reads files, so it is done on a thread of its own. Meanwhile the object is *held*: it has no database and no
+//! instance; events wait in its queue, in order, and alarms beside it. Other objects of the worker go on.
+//!
+//! A restore that the object has asked for is found when the object is opened for its first event, before any code of the
+//! object runs.
+
+use std::rc::Rc;
+
+use abide_storage::{Bookmark, Store};
+
+use super::{Arrival, Confirmation, Object};
+use crate::{Error, ErrorKind, Result, alarms::Cause, envelope::Ticket};
+
+impl Object {
+    /// Asks for a restore at the object's next start. Returns the bookmark that undoes it.
+    pub(crate) fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
+        self.write(Confirmation::Confirmed, |db| db.request_restore(to))
+    }
+
+    /// The turn is aborted, and all that it wrote is undone but the request for a restore.
+    pub(super) fn keep_restore_request(&self) {
+        let db = self.db.borrow();
+        let Some(db) = db.as_ref().filter(|db| db.in_transaction()) else {
+            return;
+        };
+        let Ok(Some(to)) = db.requested_restore() else {
+            return;
+        };
+        db.rollback();
+        let kept = db.request_restore(&to).and_then(|_| db.commit());
+        match kept {
+            Ok(lsn) => {
+                let lsn = lsn.unwrap_or_else(|| db.newest());
+                self.commit_lsn.set(lsn);
+                self.gate_lsn.set(lsn);
+            }
+            Err(error) => {
+                tracing::error!(class = self.binding.class.name(), id = %self.id, %error, "a restore that an object asked for is lost");
+            }
+        }
+    }
+
+    /// True if a restore is to be done before the object begins. An error of opening is told where the instance is
+    /// made.
+    pub(super) fn is_to_be_restored(self: &Rc<Self>) -> bool {
+        if self.instance.borrow().is_some() || self.open_db().is_err() {
+            return false;
+        }
+        let db = self.db.borrow();
+        db.as_ref()
+            .is_some_and(|db| db.requested_restore().is_ok_and(|to| to.is_some()))
+    }
+
+    /// Does the restore that the object has asked for. Events wait; if it fails, they are told and may be sent again.
+    pub(super) fn restore_as_requested(self: &Rc<Self>) {
+        self.close();
+        let key = self.key();
+        self.hold(move |store| store.restore_requested(key));
+    }
+
+    /// Closes the database of an object that has not begun.
+    fn close(&self) {
+        if self.db.take().is_some() {
+            self.worker.mailbox.counters.resident.subtract();
+        }
+    }
+
+    /// Holds an object that has not begun while work on its database is done on a thread of its own. If that fails, so do
+    /// the events that wait.
+    pub(crate) fn hold(
+        self: &Rc<Self>,
+        work: impl FnOnce(&Store) -> abide_storage::Result<()> + Send + 'static,
+    ) {
+        self.held.set(true);
+        let store = self.worker.store.clone();
+        let ticket = Ticket::new(&self.worker.mailbox);
+        let object = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let done = tokio::task::spawn_blocking(move || work(&store)).await;
+            object.held.set(false);
+            let done = done.unwrap_or_else(|panic| {
+                tracing::error!(id = %object.id, %panic, "restoring an object panicked");
+                Ok(())
+            });
+            match done {
+                _ if !object.is_alive() => {}
+                Ok(()) => object.go_on(),
+                Err(error) => object.fail_waiting(&Error::from(error).into_reset()),
+            }
+            if object.is_alive() {
+                object.check_by(object.worker.now() + object.idle_timeout());
+            }
+            drop(ticket);
+        });
+    }
+
+    /// Tells everybody who waits that it could not be done.
+    fn fail_waiting(self: &Rc<Self>, error: &Error) {
+        for cause in self.rings.take() {
+            match cause {
+                Cause::Due(replier) | Cause::Rerun(replier) => {
+                    self.answer_broken(replier, error.clone());
+                }
+                // The attempt is tried again when its time comes.
+                Cause::Broken { .. } => {}
+            }
+        }
+        self.kill(error.clone());
+    }
+
+    fn go_on(self: &Rc<Self>) {
+        for cause in self.rings.take() {
+            self.ring(cause);
+        }
+        self.pump();
+    }
+
+    /// True while its database is being restored.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.get()
+    }
+
+    /// Takes the events that wait, so that another incarnation gets them.
+    pub(crate) fn take_waiting(&self) -> Vec<Arrival> {
+        self.queue.take().into()
+    }
+
+    /// Lets events wait that an earlier incarnation has not begun.
+    pub(crate) fn give_waiting(&self, waiting: Vec<Arrival>) {
+        self.queue.borrow_mut().extend(waiting);
+    }
+
+    /// What callers are told whose handlers ran when their object was restored.
+    pub(crate) fn was_restored() -> Error {
+        Error::with_kind(
+            ErrorKind::Reset,
+            "the object was reset because it is restored to an earlier state; the next call starts it from there",
+        )
+    }
+}

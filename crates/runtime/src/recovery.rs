@@ -1,0 +1,143 @@
+//! Point-in-time recovery of objects on a running node, for those who look after it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use abide_storage::{Bookmark, ObjectKey, Store};
+use tokio::sync::oneshot;
+
+use crate::{
+    AnyStub, Error, ErrorKind, Node, ObjectId, Result,
+    envelope::{Message, Rework},
+};
+
+/// A moment in an object's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The commit that a bookmark names.
+    Bookmark(Bookmark),
+    /// The last commit at or before a time.
+    Time(SystemTime),
+}
+
+impl From<Bookmark> for Moment {
+    fn from(bookmark: Bookmark) -> Self {
+        Self::Bookmark(bookmark)
+    }
+}
+
+impl From<SystemTime> for Moment {
+    fn from(time: SystemTime) -> Self {
+        Self::Time(time)
+    }
+}
+
+impl Moment {
+    fn find(self, store: &Store, key: ObjectKey) -> abide_storage::Result<Bookmark> {
+        match self {
+            Self::Bookmark(bookmark) => Ok(bookmark),
+            Self::Time(time) => store.bookmark_for_time(key, unix_millis(time)),
+        }
+    }
+}
+
+/// A time as the log has it; times before 1970 are 1970.
+pub(crate) fn unix_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Runs something that reads files on a thread of its own.
+pub(crate) async fn on_a_thread<R: Send + 'static>(
+    work: impl FnOnce() -> abide_storage::Result<R> + Send + 'static,
+) -> Result<R> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => Ok(result?),
+        Err(error) => Err(Error::with_kind(ErrorKind::Io, error.to_string())),
+    }
+}
+
+impl Node {
+    /// The bookmark of an object at a moment; without one, now. Needs tokio.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the object did not exist then or the archive does not reach back so far; the message says
+    /// since when. [`ErrorKind::Damaged`] with the damaged file.
+    pub async fn bookmark(&self, object: &AnyStub, at: Option<Moment>) -> Result<Bookmark> {
+        object.checked_id()?;
+        let (store, key) = (self.store().clone(), object.key());
+        on_a_thread(move || match at {
+            None => store.current_bookmark(key),
+            Some(moment) => moment.find(&store, key),
+        })
+        .await
+    }
+
+    /// Brings an object back to a moment and returns the bookmark that undoes it. Durable when it returns.
+    ///
+    /// The object is reset: handlers that run are given up, and their callers are told so
+    /// ([`Error::object_reset`]). Events that wait, or arrive meanwhile, wait until it is done, and find the object as it
+    /// was. Its alarm is as it was, too.
+    ///
+    /// # Errors
+    /// As [`Node::bookmark`]; [`ErrorKind::Limit`] if more differs than one transaction may change. The object is then as
+    /// before, but reset.
+    pub async fn restore(&self, object: &AnyStub, to: impl Into<Moment>) -> Result<Bookmark> {
+        object.checked_id()?;
+        let (to, key) = (to.into(), object.key());
+        self.rework(object, true, move |store| {
+            let to = to.find(store, key)?;
+            store.restore(key, &to)
+        })
+        .await
+    }
+
+    /// Makes the object named `name`, of the same class, with the content that `object` had at a moment. It has no alarm.
+    /// Returns its id. Durable when it returns; `object` is not disturbed.
+    ///
+    /// # Errors
+    /// As [`Node::bookmark`]; [`ErrorKind::Input`] if there is an object of that name.
+    pub async fn fork(
+        &self,
+        object: &AnyStub,
+        at: impl Into<Moment>,
+        name: &str,
+    ) -> Result<ObjectId> {
+        object.checked_id()?;
+        let to = object.sibling(name);
+        let (at, from, key, name) = (at.into(), object.key(), to.key(), name.to_owned());
+        self.rework(&to, false, move |store| {
+            let at = at.find(store, from)?;
+            store.fork(from, &at, key, Some(&name))
+        })
+        .await?;
+        Ok(to.id())
+    }
+
+    /// Has an object held by its worker while something is done with its database.
+    async fn rework<R: Send + 'static>(
+        &self,
+        object: &AnyStub,
+        reset: bool,
+        work: impl FnOnce(&Store) -> abide_storage::Result<R> + Send + 'static,
+    ) -> Result<R> {
+        self.must_run()?;
+        let (done, result) = oneshot::channel();
+        let (refused, refusal) = oneshot::channel();
+        let work = Box::new(move |store: &Store| {
+            // Whoever asked may have gone.
+            let _ = done.send(work(store));
+        });
+        object.worker().send(Message::Rework(Rework {
+            binding: object.binding_index(),
+            id: object.id(),
+            reset,
+            work,
+            refused,
+        }))?;
+        match result.await {
+            Ok(result) => Ok(result?),
+            // The work was dropped: refused, or the node is stopping.
+            Err(_) => Err(refusal.await.unwrap_or_else(|_| Error::stopping())),
+        }
+    }
+}
