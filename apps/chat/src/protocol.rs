@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Characters in the name of a room or a person, at most.
 pub const MAX_NAME: usize = 40;
 
-/// Bytes of a message's text, at most.
+/// Characters of a message's text, at most.
 pub const MAX_TEXT: usize = 4_000;
 
 /// Bytes of the mark by which a client knows its own message again, at most.
@@ -90,7 +90,7 @@ pub enum Invalid {
     #[error("{0} has 1 to {MAX_NAME} characters and no control characters.")]
     Name(&'static str),
     /// An empty or a long text.
-    #[error("A message has 1 to {MAX_TEXT} bytes.")]
+    #[error("A message has 1 to {MAX_TEXT} characters.")]
     Text,
     /// An empty or a long mark.
     #[error("A message's mark has 1 to {MAX_MARK} bytes.")]
@@ -103,16 +103,19 @@ pub enum Invalid {
 impl FromClient {
     /// Reads what a page sent.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let said: Self =
-            serde_json::from_str(text).map_err(|error| Invalid::Form(error.to_string()))?;
-        let Self::Say { text, mark } = &said;
-        if text.trim().is_empty() || text.len() > MAX_TEXT {
+        serde_json::from_str(text).map_err(|error| Invalid::Form(error.to_string()))
+    }
+
+    /// Checks the lengths.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let Self::Say { text, mark } = self;
+        if text.trim().is_empty() || text.chars().count() > MAX_TEXT {
             return Err(Invalid::Text);
         }
         if mark.is_empty() || mark.len() > MAX_MARK {
             return Err(Invalid::Mark);
         }
-        Ok(said)
+        Ok(())
     }
 }
 
@@ -178,12 +181,15 @@ mod tests {
     #[test]
     fn a_message_that_makes_no_sense_is_refused_with_what_would() {
         let say = |text: &str, mark: &str| {
-            FromClient::parse(
-                &serde_json::json!({ "type": "say", "text": text, "mark": mark }).to_string(),
-            )
+            FromClient::Say {
+                text: text.to_owned(),
+                mark: mark.to_owned(),
+            }
+            .check()
         };
         assert!(say("hello", "1").is_ok());
         assert_eq!(say(" ", "1"), Err(Invalid::Text));
+        assert!(say(&"é".repeat(MAX_TEXT), "1").is_ok());
         assert_eq!(say(&"x".repeat(MAX_TEXT + 1), "1"), Err(Invalid::Text));
         assert_eq!(say("hello", ""), Err(Invalid::Mark));
         assert!(matches!(FromClient::parse("hello"), Err(Invalid::Form(_))));

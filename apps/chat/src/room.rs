@@ -8,7 +8,7 @@ use abide::prelude::*;
 use axum::extract::Query;
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, FromClient, RateLimiter, ToClient, Verdict};
+use crate::{Entry, FromClient, Invalid, RateLimiter, ToClient, Verdict};
 
 /// Messages that somebody who comes in is shown, at most.
 const SHOWN: i64 = 100;
@@ -72,18 +72,21 @@ impl DurableObject for ChatRoom {
     async fn websocket_message(&self, socket: WebSocket, message: Message) -> Result<()> {
         let said = match &message {
             Message::Text(text) => FromClient::parse(text),
-            Message::Binary(_) => Err(crate::Invalid::Form("these are bytes".to_owned())),
+            Message::Binary(_) => Err(Invalid::Form("these are bytes".to_owned())),
         };
-        let FromClient::Say { text, mark } = match said {
+        let refuse = |mark: Option<String>, why: Invalid| {
+            let why = why.to_string();
+            socket.send(ToClient::Refused { mark, why }.to_text()?)
+        };
+        let said = match said {
             Ok(said) => said,
-            Err(why) => {
-                let refused = ToClient::Refused {
-                    mark: None,
-                    why: why.to_string(),
-                };
-                return socket.send(refused.to_text()?);
-            }
+            Err(why) => return refuse(None, why),
         };
+        let checked = said.check();
+        let FromClient::Say { text, mark } = said;
+        if let Err(why) = checked {
+            return refuse(Some(mark), why);
+        }
         let visitor: Visitor = socket
             .deserialize_attachment()?
             .ok_or("a socket without its visitor")?;

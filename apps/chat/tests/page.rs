@@ -4,7 +4,7 @@
 mod support;
 
 use abide_harness::{Browser, Page};
-use support::{evicted, figure, program};
+use support::{Guest, evicted, figure, program};
 
 async fn enter(browser: &Browser, base: &str, name: &str) -> Page {
     let page = browser.open(base).await;
@@ -99,4 +99,29 @@ async fn a_page_shows_that_it_reconnects_and_then_sends_what_was_written_meanwhi
     let _server = program(&data).listen(&address).start();
     connected(&ada).await;
     sees(&ada, &["before", "meanwhile"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_page_that_was_away_for_long_is_shown_everything_that_it_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).arg("--burst=1000000").start();
+    let base = server.client().url("/");
+    let browser = Browser::start().await;
+    let ada = enter(&browser, &base, "ada").await;
+    say(&ada, "0").await;
+    sees(&ada, &["0"]).await;
+    // The page is cut off; the room goes on without it.
+    ada.eval("socket.close(); clearInterval(retry); retry = null; line('waiting', 'away')")
+        .await;
+    let mut grace = Guest::enter(&server, "lobby", "grace", 0).await;
+    let all: Vec<String> = (0..=250).map(|number| number.to_string()).collect();
+    for text in &all[1..] {
+        grace.say(text, text).await.unwrap();
+        grace.said().await;
+    }
+    ada.eval("clearInterval(retry), connect()").await;
+    let texts: Vec<&str> = all.iter().map(String::as_str).collect();
+    sees(&ada, &texts).await;
 }

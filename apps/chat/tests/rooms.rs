@@ -122,9 +122,15 @@ async fn nonsense_is_refused_with_a_reason_and_the_line_stays() {
     let (server, _dir) = server();
     let mut ada = Guest::enter(&server, "lobby", "ada", 0).await;
     ada.welcome().await;
-    for nonsense in ["hello", r#"{"type":"say","text":" ","mark":"1"}"#] {
+    for (nonsense, of) in [
+        ("hello", None),
+        (r#"{"type":"say","text":" ","mark":"7"}"#, Some("7")),
+    ] {
         ada.send(nonsense).await.unwrap();
-        assert!(matches!(ada.hear().await, Some(ToClient::Refused { .. })));
+        let Some(ToClient::Refused { mark, .. }) = ada.hear().await else {
+            panic!("{nonsense} was not refused");
+        };
+        assert_eq!(mark.as_deref(), of, "a page can tell which message it was");
     }
     ada.say("sense", "1").await.unwrap();
     assert_eq!(ada.said().await.text, "sense");

@@ -1,0 +1,71 @@
+//! The HTTP side.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `POST /batches/{name}` with any JSON | 202 and `{"id":1}`: it is stored and will be delivered |
+//! | `GET /batches/{name}` | 200 and `{"waiting":3,"due":…,"batch":null}` |
+
+use abide::{
+    Env, Stub,
+    server::{ApiError, JsonBody, UrlPath},
+};
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::{Accepted, Batcher, BatcherError, MAX_POST, Queue};
+
+/// Everything that the program answers.
+pub fn router(env: Env) -> Router {
+    Router::new()
+        .route("/batches/{name}", post(take).get(look))
+        .with_state(env)
+}
+
+#[derive(Deserialize)]
+struct BatchPath {
+    name: String,
+}
+
+async fn take(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<BatchPath>,
+    JsonBody(body): JsonBody<Box<RawValue>>,
+) -> Result<(StatusCode, Json<Accepted>), ApiError> {
+    let body = body.get();
+    if body.len() > MAX_POST {
+        return Err(ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "post_too_large",
+            format!(
+                "A post has {MAX_POST} bytes at most; this one has {}.",
+                body.len()
+            ),
+        ));
+    }
+    let accepted = batcher(&env, &path).post(body.to_owned()).await??;
+    Ok((StatusCode::ACCEPTED, Json(accepted)))
+}
+
+async fn look(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<BatchPath>,
+) -> Result<Json<Queue>, ApiError> {
+    Ok(Json(batcher(&env, &path).queue().await??))
+}
+
+fn batcher(env: &Env, path: &BatchPath) -> Stub<Batcher> {
+    env.object::<Batcher>().get_by_name(&path.name)
+}
+
+impl From<BatcherError> for ApiError {
+    fn from(error: BatcherError) -> Self {
+        let text = error.to_string();
+        match error {
+            BatcherError::Full => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "queue_full", text).retry_soon()
+            }
+            BatcherError::Storage(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Where batches go.
+
+use std::time::Duration;
+
+use abide::{
+    Body, Env, Request,
+    http::{Method, Uri, header},
+};
+use thiserror::Error;
+
+use crate::Batch;
+
+/// The service that takes batches, and how long posts are gathered for it.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Takes `POST` of a JSON array, and an `Idempotency-Key`.
+    pub url: Uri,
+    /// From the first post of a batch to its sending.
+    pub window: Duration,
+}
+
+/// Why a batch was not taken. It is sent again.
+#[derive(Debug, Error)]
+pub(crate) enum NotTaken {
+    #[error("the upstream answered {0}")]
+    Answered(abide::http::StatusCode),
+    #[error("the upstream gave no answer: {0}")]
+    Silent(#[from] abide::Error),
+}
+
+impl Upstream {
+    /// Sends a batch. `Ok` if the upstream says that it has it.
+    pub(crate) async fn send(&self, env: &Env, batch: &Batch) -> Result<(), NotTaken> {
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(&self.url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("idempotency-key", &batch.key)
+            .body(Body::from(batch.body()))
+            .map_err(abide::Error::from)?;
+        let answer = env.fetch(request).await?;
+        if answer.status().is_success() {
+            Ok(())
+        } else {
+            Err(NotTaken::Answered(answer.status()))
+        }
+    }
+}
