@@ -46,6 +46,8 @@ enum Bench {
     Recovery(benches::recovery::Options),
     /// (g) A hundred parents and their children, one query at a time and with a JOIN.
     NPlusOne(benches::n_plus_one::Options),
+    /// (h) Alarms: set, late, pending at start, overdue.
+    Alarms(benches::alarms::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -65,6 +67,7 @@ fn main() -> Result<()> {
         Bench::Memory(options) => benches::memory::run(&context, &options),
         Bench::Recovery(options) => benches::recovery::run(&context, &options),
         Bench::NPlusOne(options) => benches::n_plus_one::run(&context, &options),
+        Bench::Alarms(options) => benches::alarms::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }
 }

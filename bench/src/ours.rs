@@ -1,5 +1,6 @@
 //! Our side of the benches.
 
+pub(crate) mod alarms;
 pub(crate) mod child;
 pub(crate) mod commits;
 pub(crate) mod node;

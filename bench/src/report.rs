@@ -12,6 +12,8 @@ pub(crate) enum Unit {
     CommitsPerSecond,
     RequestsPerSecond,
     CallsPerSecond,
+    AlarmsPerSecond,
+    Seconds,
     Microseconds,
     CpuMicroseconds,
     KibibytesPerObject,
@@ -24,6 +26,8 @@ impl Unit {
             Self::CommitsPerSecond => "commits/s",
             Self::RequestsPerSecond => "requests/s",
             Self::CallsPerSecond => "calls/s",
+            Self::AlarmsPerSecond => "alarms/s",
+            Self::Seconds => "s",
             Self::Microseconds => "us",
             Self::CpuMicroseconds => "us of CPU",
             Self::KibibytesPerObject => "KiB/object",
@@ -34,7 +38,10 @@ impl Unit {
     fn higher_is_better(self) -> bool {
         matches!(
             self,
-            Self::CommitsPerSecond | Self::RequestsPerSecond | Self::CallsPerSecond
+            Self::CommitsPerSecond
+                | Self::RequestsPerSecond
+                | Self::CallsPerSecond
+                | Self::AlarmsPerSecond
         )
     }
 }

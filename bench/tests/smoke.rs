@@ -92,3 +92,14 @@ fn children_are_fetched_one_by_one_and_with_a_join() {
         "2",
     ]);
 }
+
+#[test]
+fn alarms_are_measured_set_pending_late_and_overdue() {
+    let lines = without_workerd(&[
+        "alarms", "--alarms", "200", "--fired", "200", "--rate", "20",
+    ]);
+    for name in ["set", "start", "lateness-p50", "lateness-p99", "overdue"] {
+        let name = format!("alarms/{name}/pending=200");
+        assert!(lines.iter().any(|line| line["name"] == name), "{lines:?}");
+    }
+}

@@ -9,13 +9,15 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use crate::{
-    benches::{memory, recovery},
+    benches::{alarms, memory, recovery},
     ours::node,
 };
 
 /// What the child does.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Role {
+    /// Sets alarms; the line is the seconds that took.
+    Alarms,
     /// Serves the counter over HTTP; the line is the address.
     Counter,
     /// Touches objects; the line is resident bytes before and after.
@@ -41,6 +43,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     match options.role {
+        Role::Alarms => alarms::set_and_tell(&options.data, options.objects),
         Role::Counter => node::serve_counter(&options.data),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
         Role::Awake => spin(),
