@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use abide::{AlarmCursor, AlarmState};
+use abide::{AlarmCursor, AlarmState, AlarmTime};
 use abide_storage::AlarmRow;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
@@ -153,11 +153,10 @@ fn stored(
 
 fn print(alarms: &[Listed], out: &mut impl Write) -> Result<()> {
     for alarm in alarms {
-        // Milliseconds always, so that columns line up and times order as text.
-        let due = jiff::Timestamp::from_millisecond(alarm.due)?;
+        let due = AlarmTime::from_unix_millis(alarm.due);
         writeln!(
             out,
-            "{}\t{}\t{due:.3}\t{}",
+            "{}\t{}\t{due}\t{}",
             alarm.class, alarm.id, alarm.attempts
         )?;
     }

@@ -1,7 +1,7 @@
 //! `abide verify`: is everything in a data directory sound?
 //!
 //! Opening the directory checks every record of the log that the object files lack. Then each object's database is
-//! checked by SQLite itself.
+//! checked by SQLite itself, and its alarm compared with the node's index.
 
 use std::{io::Write, process::ExitCode};
 
@@ -41,9 +41,18 @@ fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
         .open_object(key)
         .and_then(|db| db.exec("PRAGMA integrity_check", ())?.to_array::<String>())
         .map_err(|error| error.to_string())?;
-    if said == ["ok"] {
-        Ok(())
-    } else {
-        Err(said.join("; "))
+    if said != ["ok"] {
+        return Err(said.join("; "));
     }
+    let alarm = store
+        .open_object(key)
+        .and_then(|db| db.alarm())
+        .map_err(|error| error.to_string())?;
+    let (row, index) = (alarm.map(|alarm| alarm.entry()), store.alarms().get(key));
+    if row != index {
+        return Err(format!(
+            "its alarm is {row:?}, the index of alarms has {index:?}"
+        ));
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use abide::{AlarmTime, prelude::*};
 
 use crate::{
     sleeper::{Dormitory, Sleeper, time},
-    support::run,
+    support::{Signals, World, run, signals},
 };
 
 fn alarm(sleeper: &Sleeper) -> Option<AlarmTime> {
@@ -219,11 +219,63 @@ impl Deaf {
 #[test]
 fn an_alarm_of_a_class_without_a_handler_fails() {
     run(async {
-        let world =
-            crate::support::World::new(|node| node.class::<Deaf>("DEAF", ClassOptions::default()));
+        let world = World::new(|node| node.class::<Deaf>("DEAF", ClassOptions::default()));
         let deaf = world.env().object::<Deaf>().get_by_name("a");
         deaf.set().await.unwrap().unwrap();
         world.until(|node| node.stats().errors == 1).await;
         assert_eq!(world.node.stats().alarms_pending, 1);
+    });
+}
+
+/// An object that keeps everybody waiting while it is made.
+#[durable_object]
+struct Slow {
+    state: State,
+    signals: Signals,
+}
+
+impl DurableObject for Slow {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let signals = signals(&env);
+        let (told, storage) = (signals.clone(), state.storage().clone());
+        drop(state.block_concurrency_while(async move {
+            tokio::task::yield_now().await;
+            told.note(format!("made with {:?}", storage.get_alarm()?));
+            Ok(())
+        }));
+        Ok(Self { state, signals })
+    }
+
+    async fn alarm(&self, info: AlarmInfo) -> Result<()> {
+        self.signals.note(format!("retry {}", info.retry_count));
+        self.signals.give("fired");
+        Ok(())
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Slow {
+    pub async fn set(&self) -> Result<()> {
+        self.state.storage().set_alarm(Duration::from_mins(1))
+    }
+}
+
+#[test]
+fn an_alarm_waits_for_a_constructor_that_closes_the_gate() {
+    run(async {
+        let world = World::new(|node| node.class::<Slow>("SLOW", ClassOptions::default()));
+        let slow = world.env().object::<Slow>().get_by_name("a");
+        slow.set().await.unwrap().unwrap();
+        world.clock.advance(Duration::from_secs(20));
+        world.until(|node| node.stats().evicted == 1).await;
+        world.clock.advance(Duration::from_secs(40));
+        world.signals.wait("fired").await;
+        world.until(|node| node.stats().alarms_pending == 0).await;
+        assert_eq!(
+            world.signals.notes(),
+            ["made with None", "made with None", "retry 0"]
+        );
+        assert_eq!(world.node.stats().alarms_fired, 1);
     });
 }

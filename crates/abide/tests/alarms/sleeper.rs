@@ -124,6 +124,12 @@ impl Sleeper {
         self.state.storage().put(&key, &value)
     }
 
+    /// Writes so many numbers, others each round.
+    pub async fn fill(&self, count: i64, round: i64) -> Result<()> {
+        let noise: Vec<i64> = (0..count).map(|n| n * 7_919 + round).collect();
+        self.state.storage().put("noise", &noise)
+    }
+
     pub async fn read(&self, key: String) -> Result<Option<i64>> {
         self.state.storage().get(&key)
     }

@@ -1,4 +1,5 @@
-//! Many alarms at once: bounds, workers, and a wall clock that is set.
+//! Many alarms at once, and a node that is not quite well: bounds, workers, a wall clock that is set, a full disk, a class
+//! that is missing.
 
 use std::{
     sync::{
@@ -9,13 +10,16 @@ use std::{
 };
 
 use abide::{
-    SimDisk,
+    AlarmState, SimDisk,
     clock::{Clock, Sleep, TestClock},
     limits::MAX_ALARMS_PER_WORKER,
     prelude::*,
 };
 
-use crate::support::{Signals, World, run, signals};
+use crate::{
+    sleeper::{Dormitory, exact},
+    support::{Signals, World, run, signals},
+};
 
 /// How many handlers run at a time, and how many have run.
 #[derive(Default)]
@@ -131,5 +135,66 @@ fn a_wall_clock_that_is_set_forward_is_noticed_within_seconds() {
         world.signals.wait("in").await;
         world.signals.give("go");
         world.until(|node| node.stats().alarms_pending == 0).await;
+    });
+}
+
+#[test]
+fn an_alarm_that_a_full_disk_keeps_from_going_off_does_when_there_is_space() {
+    run(async {
+        let beds = Dormitory::new();
+        let (ada, filler) = (beds.object("ada"), beds.object("filler"));
+        ada.set(1_000).await.unwrap().unwrap();
+        let disk = &beds.world.disk;
+        disk.set_capacity(Some(disk.used()));
+        // Until not even a move of the alarm fits any more.
+        for count in [20_000, 1_000, 1] {
+            let fills = async |round| filler.fill(count, round).await.and_then(|done| done);
+            let mut round = 0;
+            while fills(round).await.is_ok() {
+                round += 1;
+            }
+        }
+        let moves = async |to| ada.set(to).await.and_then(|done| done);
+        let mut to = 1_000;
+        while moves(to).await.is_ok() {
+            to = 2_001 - to;
+        }
+        let resets = beds.world.node.stats().resets;
+        beds.advance(2_000);
+        beds.world.until(|node| node.stats().resets > resets).await;
+        assert_eq!(beds.notes("ada"), [""; 0]);
+        disk.set_capacity(None);
+        while beds.world.node.store().checkpoint().is_err()
+            || beds.world.node.store().stats().no_space
+        {
+            tokio::task::yield_now().await;
+        }
+        while beds.notes("ada").is_empty() {
+            beds.advance(100);
+            tokio::task::yield_now().await;
+        }
+        beds.fired("ada").await;
+        assert!(beds.notes("ada")[0].ends_with("retry 0"));
+    });
+}
+
+#[test]
+fn an_alarm_of_a_class_that_the_node_does_not_have_waits_until_one_does() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        let clock = beds.world.clock.clone();
+        let disk = beds.world.stop().await;
+        clock.advance(Duration::from_secs(10));
+
+        let world = World::at(clock.clone(), disk, 1, |node| node);
+        world.fence().await;
+        clock.advance(Duration::from_secs(10));
+        world.fence().await;
+        let pending = world.node.alarms(AlarmState::Pending, None, 10);
+        assert_eq!(pending[0].class, "Sleeper");
+        let beds = Dormitory::on(clock, world.stop().await, exact());
+        beds.fired("ada").await;
+        assert_eq!(beds.notes("ada"), ["at 20000 for 1000 retry 0"]);
     });
 }

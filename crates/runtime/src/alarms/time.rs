@@ -34,9 +34,36 @@ impl AlarmTime {
 }
 
 impl fmt::Display for AlarmTime {
+    /// RFC 3339 in UTC, such as `2026-12-01T08:30:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ms after 1970", self.0)
+        const DAY: i64 = 24 * 60 * 60 * 1_000;
+        let (year, month, day) = civil_from_days(self.0.div_euclid(DAY));
+        let millis = self.0.rem_euclid(DAY);
+        let (hour, minute) = (millis / 3_600_000, millis / 60_000 % 60);
+        let (second, milli) = (millis / 1_000 % 60, millis % 1_000);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"
+        )
     }
+}
+
+/// The date that is so many days after 1970-01-01. Source: Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    // Years begin in March here, and eras of 400 years on 0000-03-01.
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (year + era * 400 + next, month, day)
 }
 
 impl From<AlarmTime> for SystemTime {
@@ -131,6 +158,20 @@ mod tests {
         assert_eq!(resolve(time).unwrap(), 3);
         let time = AlarmTime::from_unix_millis(7);
         assert_eq!(resolve(time.system_time()).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_time_is_written_as_rfc_3339_has_it() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (4_000_000_000_000, "2096-10-02T07:06:40.000Z"),
+            (MAX_ALARM_UNIX_MILLIS, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(AlarmTime::from_unix_millis(millis).to_string(), text);
+        }
     }
 
     #[test]

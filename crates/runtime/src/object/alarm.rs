@@ -1,21 +1,13 @@
-//! The object's side of its alarm: the row in its database, and the attempts to handle it.
+//! What the object's own code does to its alarm.
 //!
-//! What changes the row outside the object's handlers happens in turns that run none of the object's code.
+//! While an attempt to handle the alarm runs, the alarm that its row tells of is the attempt's. What is set or deleted
+//! meanwhile is the row's `next`.
 
-use std::{rc::Rc, task::Poll};
+use abide_storage::{AlarmRow, ObjectDb};
 
-use abide_storage::AlarmRow;
+use super::{Confirmation, Object};
+use crate::{AlarmTime, Result, alarms::ScheduledTime};
 
-use super::{Confirmation, Object, Turn};
-use crate::{
-    AlarmInfo, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
-    alarms::{Cause, Ring, ScheduledTime},
-    envelope::{Envelope, Replier, Ticket},
-    gate::Departure,
-    limits::MAX_ALARM_ERROR_BYTES,
-};
-
-/// For the handler's own use of its alarm.
 impl Object {
     pub(crate) fn set_alarm(&self, at: ScheduledTime) -> Result<()> {
         let at = at.resolve(self.worker.unix_millis())?;
@@ -30,7 +22,7 @@ impl Object {
     }
 
     pub(crate) fn get_alarm(&self) -> Result<Option<AlarmTime>> {
-        let row = self.read(abide_storage::ObjectDb::alarm)?;
+        let row = self.read(ObjectDb::alarm)?;
         let time = row.filter(|row| !row.failed).and_then(|row| {
             if self.attempt.get().is_some() {
                 row.next
@@ -50,7 +42,7 @@ impl Object {
 
     pub(crate) fn delete_all(&self) -> Result<()> {
         let running = self.running_alarm()?;
-        self.write(Confirmation::Confirmed, abide_storage::ObjectDb::delete_all)?;
+        self.write(Confirmation::Confirmed, ObjectDb::delete_all)?;
         match running {
             Some(row) => self.write_alarm(Some(&AlarmRow { next: None, ..row })),
             None => Ok(()),
@@ -58,259 +50,14 @@ impl Object {
     }
 
     /// The row, if an attempt runs.
-    fn running_alarm(&self) -> Result<Option<AlarmRow>> {
+    pub(super) fn running_alarm(&self) -> Result<Option<AlarmRow>> {
         match self.attempt.get() {
-            Some(_) => self.read(abide_storage::ObjectDb::alarm),
+            Some(_) => self.read(ObjectDb::alarm),
             None => Ok(None),
         }
     }
 
-    fn write_alarm(&self, row: Option<&AlarmRow>) -> Result<()> {
+    pub(super) fn write_alarm(&self, row: Option<&AlarmRow>) -> Result<()> {
         self.write(Confirmation::Confirmed, |db| db.set_alarm(row))
     }
-}
-
-/// What a ring comes to.
-enum Rung {
-    /// An attempt has begun: the handler is to be run when that is durable.
-    Begun(AlarmInfo),
-    /// There is nothing more to do.
-    Over(Result<Reply>),
-}
-
-/// For attempts.
-impl Object {
-    /// Does what the scheduler, a reset or a person asks for.
-    pub(crate) fn ring(self: &Rc<Self>, cause: Cause) {
-        if self.is_held() || self.is_to_be_restored() {
-            self.rings.borrow_mut().push(cause);
-            if !self.is_held() {
-                self.restore_as_requested();
-            }
-            return;
-        }
-        match cause {
-            Cause::Due(replier) => self.answer_ring(replier, || self.begin_attempt()),
-            Cause::Rerun(replier) => self.answer_ring(replier, || self.rerun()),
-            Cause::Broken {
-                attempt,
-                error,
-                _ticket,
-            } => {
-                let settled = self.alarm_turn(|| self.settle(attempt, &error));
-                if let Err(error) = settled {
-                    tracing::warn!(
-                        class = self.binding.class.name(), id = %self.id, %error,
-                        "the end of an alarm's attempt was not noted; it is tried again when its time comes"
-                    );
-                }
-            }
-        }
-    }
-
-    fn answer_ring(self: &Rc<Self>, replier: Replier, f: impl FnOnce() -> Result<Rung>) {
-        let mut replier = Some(replier);
-        let turn = self.alarm_turn(|| {
-            let rung = f()?;
-            if let Some(replier) = replier.take() {
-                self.push(match rung {
-                    // The output gate lets it go when the attempt is durable.
-                    Rung::Begun(info) => Departure::Call(Envelope {
-                        binding: self.binding.index,
-                        id: self.id,
-                        name: None,
-                        event: Event::Alarm(info),
-                        replier,
-                        chain: None,
-                    }),
-                    Rung::Over(result) => Departure::Reply(replier, result),
-                });
-            }
-            Ok(())
-        });
-        if let (Err(error), Some(replier)) = (turn, replier) {
-            self.answer_broken(replier, error);
-        }
-    }
-
-    /// A turn with the database and without the object's code.
-    fn alarm_turn(self: &Rc<Self>, f: impl FnOnce() -> Result<()>) -> Result<()> {
-        let turn = self.turn(self.worker.next_token(), || {
-            self.open_db()?;
-            f()?;
-            Ok(Poll::Ready(()))
-        });
-        match turn {
-            Turn::Broken(error) => Err(error),
-            Turn::Pending | Turn::Done => Ok(()),
-        }
-    }
-
-    /// Counts an attempt, if the alarm is due.
-    fn begin_attempt(&self) -> Result<Rung> {
-        let now = self.worker.unix_millis();
-        let row = self.read(abide_storage::ObjectDb::alarm)?;
-        let Some(mut row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
-            return Ok(Rung::Over(Ok(Reply::Done)));
-        };
-        // Set by an attempt that its process did not survive.
-        row.scheduled = row.next.take().unwrap_or(row.scheduled);
-        if self.binding.options.alarm_retry.is_over(row.attempts) {
-            let lost = "the process ended, or the object was reset, before the last attempt did";
-            let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
-            self.give_up(&mut row, &why);
-            self.write_alarm(Some(&row))?;
-            return Ok(Rung::Over(Ok(Reply::Done)));
-        }
-        row.attempts = row.attempts.saturating_add(1);
-        row.retry_at = Some(now.saturating_add(self.backoff(row.attempts)));
-        self.write_alarm(Some(&row))?;
-        Ok(Rung::Begun(info(&row)))
-    }
-
-    /// The attempt's event has come to its turn. False: the alarm was moved or deleted after it had begun.
-    pub(super) fn enter_attempt(self: &Rc<Self>, attempt: AlarmInfo) -> Result<bool> {
-        self.open_db()?;
-        let row = self.read(abide_storage::ObjectDb::alarm)?;
-        let Some(row) = row.filter(|row| is_of(row, attempt)) else {
-            return Ok(false);
-        };
-        // A constructor that closed the gate has put it back into the queue once.
-        if self.attempt.replace(Some(attempt)).is_none() {
-            let counters = &self.worker.mailbox.counters;
-            counters.alarms_fired.add();
-            let late = self.worker.unix_millis() - row.scheduled;
-            if attempt.is_retry {
-                counters.alarms_retried.add();
-            } else {
-                metrics::histogram!("abide_alarm_lateness_seconds").record(late as f64 / 1e3);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The handler of an attempt, with the attempt's end in the turn in which the handler ends.
-    pub(super) fn attempt(
-        self: &Rc<Self>,
-        handler: LocalFuture<Result<Reply>>,
-    ) -> LocalFuture<Result<Reply>> {
-        let object = Rc::clone(self);
-        Box::pin(async move {
-            let outcome = handler.await;
-            object.end_attempt(outcome.err())?;
-            Ok(Reply::Done)
-        })
-    }
-
-    fn end_attempt(&self, error: Option<Error>) -> Result<()> {
-        let Some(row) = self.running_alarm()? else {
-            return Ok(());
-        };
-        let row = match error {
-            None => row.next.map(AlarmRow::at),
-            Some(error) => {
-                self.worker.mailbox.counters.errors.add();
-                Some(self.failed(row, &error))
-            }
-        };
-        self.write_alarm(row.as_ref())?;
-        self.attempt_ended.set(true);
-        Ok(())
-    }
-
-    /// The turn has committed; an attempt that ended in it is over.
-    pub(super) fn leave_attempt(&self) {
-        if self.attempt_ended.take() {
-            self.attempt.set(None);
-        }
-    }
-
-    /// This incarnation has ended. If it ran an attempt, the next one notes how that ended.
-    pub(super) fn break_attempt(&self, error: &Error) {
-        self.attempt_ended.set(false);
-        if let Some(attempt) = self.attempt.take() {
-            self.worker.mailbox.ring(Ring {
-                binding: self.binding.index,
-                id: self.id,
-                cause: Cause::Broken {
-                    attempt,
-                    error: error.clone(),
-                    _ticket: Ticket::new(&self.worker.mailbox),
-                },
-            });
-        }
-    }
-
-    fn settle(&self, attempt: AlarmInfo, error: &Error) -> Result<()> {
-        let row = self.read(abide_storage::ObjectDb::alarm)?;
-        match row.filter(|row| is_of(row, attempt)) {
-            Some(row) => self.write_alarm(Some(&self.failed(row, error))),
-            None => Ok(()),
-        }
-    }
-
-    fn rerun(&self) -> Result<Rung> {
-        let row = self.read(abide_storage::ObjectDb::alarm)?;
-        let result = match row.filter(|row| row.failed) {
-            Some(row) => {
-                self.write_alarm(Some(&AlarmRow::at(row.scheduled)))?;
-                Ok(Reply::Done)
-            }
-            None => Err(Error::with_kind(
-                ErrorKind::NotFound,
-                format!("the object {} has no alarm that was given up", self.id),
-            )),
-        };
-        Ok(Rung::Over(result))
-    }
-
-    /// What a failed attempt makes of the alarm.
-    fn failed(&self, mut row: AlarmRow, error: &Error) -> AlarmRow {
-        let why = short(error.message());
-        tracing::warn!(
-            class = self.binding.class.name(), id = %self.id, attempt = row.attempts, error = why,
-            "an alarm's handler failed"
-        );
-        if let Some(next) = row.next {
-            return AlarmRow::at(next);
-        }
-        if self.binding.options.alarm_retry.is_over(row.attempts) {
-            self.give_up(&mut row, why);
-        } else {
-            let wait = self.backoff(row.attempts);
-            row.retry_at = Some(self.worker.unix_millis().saturating_add(wait));
-            row.error = Some(why.to_owned());
-        }
-        row
-    }
-
-    fn give_up(&self, row: &mut AlarmRow, why: &str) {
-        self.worker.mailbox.counters.alarms_given_up.add();
-        tracing::error!(
-            class = self.binding.class.name(), id = %self.id, attempts = row.attempts, error = why,
-            "an alarm is given up after its last retry; `abide alarms rerun` runs it again"
-        );
-        row.failed = true;
-        row.retry_at = None;
-        row.error = Some(why.to_owned());
-    }
-
-    fn backoff(&self, attempts: u32) -> i64 {
-        let retry = &self.binding.options.alarm_retry;
-        retry.backoff_millis(attempts, self.worker.env.randomness())
-    }
-}
-
-fn info(row: &AlarmRow) -> AlarmInfo {
-    AlarmInfo::new(AlarmTime::from_unix_millis(row.scheduled), row.attempts)
-}
-
-/// True if the row still tells of this attempt, and not of an alarm that was set since.
-fn is_of(row: &AlarmRow, attempt: AlarmInfo) -> bool {
-    !row.failed && row.attempts > 0 && info(row) == attempt
-}
-
-/// The beginning of a message, as long as it may be in a row.
-fn short(message: &str) -> &str {
-    &message[..message.floor_char_boundary(MAX_ALARM_ERROR_BYTES)]
 }

@@ -19,6 +19,7 @@
 
 mod access;
 mod alarm;
+mod attempt;
 mod events;
 mod restoring;
 mod sockets;
