@@ -36,34 +36,12 @@ impl AlarmTime {
 impl fmt::Display for AlarmTime {
     /// RFC 3339 in UTC, such as `2026-12-01T08:30:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DAY: i64 = 24 * 60 * 60 * 1_000;
-        let (year, month, day) = civil_from_days(self.0.div_euclid(DAY));
-        let millis = self.0.rem_euclid(DAY);
-        let (hour, minute) = (millis / 3_600_000, millis / 60_000 % 60);
-        let (second, milli) = (millis / 1_000 % 60, millis % 1_000);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z"
-        )
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(time) => write!(f, "{time:.3}"),
+            // No calendar goes so far.
+            Err(_) => write!(f, "{} ms since 1970", self.0),
+        }
     }
-}
-
-/// The date that is so many days after 1970-01-01. Source: Howard Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    // Years begin in March here, and eras of 400 years on 0000-03-01.
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 {
-        (month + 3, 0)
-    } else {
-        (month - 9, 1)
-    };
-    (year + era * 400 + next, month, day)
 }
 
 impl From<AlarmTime> for SystemTime {
