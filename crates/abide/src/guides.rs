@@ -2,3 +2,6 @@
 
 #[doc = include_str!("../../../docs/alarms.md")]
 struct Alarms;
+
+#[doc = include_str!("../../../docs/recovery.md")]
+struct Recovery;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::{
     data::Data,
-    node::{Node, NodeArgs, segment},
+    node::{NodeArgs, Source, segment},
 };
 
 /// Alarms of one question; more are asked for page by page.
@@ -73,25 +73,10 @@ pub(crate) fn run(command: &Alarms, out: &mut impl Write) -> Result<()> {
     }
 }
 
-/// The data directory, or the node that has it.
-enum Source {
-    Data(Data),
-    Node(Node),
-}
-
-fn source(args: &NodeArgs) -> Result<Source> {
-    if !args.names_a_node()
-        && let Some(data) = args.data.open_unless_served()?
-    {
-        return Ok(Source::Data(data));
-    }
-    Ok(Source::Node(args.node()?))
-}
-
 fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
     let mut left = args.limit.unwrap_or(usize::MAX);
     writeln!(out, "CLASS\tID\tDUE\tATTEMPTS")?;
-    match source(&args.node)? {
+    match args.node.source()? {
         Source::Data(data) => {
             let mut after = None;
             while left > 0 {
@@ -170,7 +155,7 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             args.object
         );
     };
-    match source(&args.node)? {
+    match args.node.source()? {
         Source::Node(node) => {
             let path = format!("/alarms/{}/{}/rerun", segment(class), segment(object));
             node.post::<()>(&path, &())?;

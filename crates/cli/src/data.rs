@@ -1,9 +1,9 @@
 //! Opening a data directory that nothing serves.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use abide::{
-    ObjectId, RealDisk, Store, StoreOptions,
+    ArchiveOptions, ObjectId, RealDisk, Store, StoreOptions,
     server::{Config, Sources},
 };
 use abide_storage::{ErrorKind, ObjectDb, ObjectKey};
@@ -72,6 +72,12 @@ impl DataArgs {
         let options = StoreOptions {
             segment_bytes: config.storage.segment_bytes,
             checkpoint_bytes: config.storage.checkpoint_bytes,
+            // A tool adds to the archive what a node would, and leaves it to the node what is too old.
+            archive: ArchiveOptions {
+                enabled: config.archive.enabled,
+                retention: Duration::MAX,
+                max_bytes: u64::MAX,
+            },
             ..StoreOptions::default()
         };
         Ok(Data {
@@ -102,6 +108,11 @@ impl Data {
 
     /// The database of the one object with this id or name.
     pub(crate) fn find(&self, wanted: &str, class: Option<&str>) -> Result<ObjectDb> {
+        Ok(self.store.open_object(self.find_key(wanted, class)?)?)
+    }
+
+    /// The key of the one object with this id or name.
+    pub(crate) fn find_key(&self, wanted: &str, class: Option<&str>) -> Result<ObjectKey> {
         let id = wanted.parse::<ObjectId>().ok();
         let mut matches = Vec::new();
         for object in self.objects()? {
@@ -117,7 +128,7 @@ impl Data {
             }
         }
         match matches.as_slice() {
-            [one] => Ok(self.store.open_object(one.key)?),
+            [one] => Ok(one.key),
             [] => {
                 bail!("there is no object {wanted:?}; `abide objects list` shows those there are")
             }

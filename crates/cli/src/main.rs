@@ -7,6 +7,7 @@ mod data;
 mod kv;
 mod node;
 mod objects;
+mod recovery;
 mod sql;
 mod verify;
 
@@ -16,7 +17,12 @@ use abide::{Host, server::ServeArgs};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::{alarms::Alarms, data::DataArgs, sql::SqlArgs};
+use crate::{
+    alarms::Alarms,
+    data::DataArgs,
+    recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
+    sql::SqlArgs,
+};
 
 /// Durable objects: serve them, and look into their data directory
 #[derive(Parser)]
@@ -32,7 +38,13 @@ enum Command {
     Objects(Objects),
     /// Run SQL on one object
     Sql(SqlArgs),
-    /// Check the log and every object's database
+    /// Tell the bookmark of an object, now or at an earlier time
+    Bookmark(BookmarkArgs),
+    /// Bring an object back to an earlier moment
+    Restore(RestoreArgs),
+    /// Make a new object with the content that another had at an earlier moment
+    Fork(ForkArgs),
+    /// Check the log, the archive and every object's database
     Verify(DataArgs),
     /// Bring every object's file up to date
     Checkpoint(DataArgs),
@@ -55,6 +67,9 @@ fn main() -> Result<ExitCode> {
         Command::Alarms(command) => alarms::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,
+        Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
+        Command::Restore(args) => recovery::restore(&args, &mut out)?,
+        Command::Fork(args) => recovery::fork(&args, &mut out)?,
         Command::Verify(args) => return verify::run(&args, &mut out),
         Command::Checkpoint(args) => {
             let data = args.open()?;

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use ureq::{Agent, Body, http::Response};
 
-use crate::data::DataArgs;
+use crate::data::{Data, DataArgs};
 
 /// Which node.
 #[derive(Args)]
@@ -25,6 +25,12 @@ pub(crate) struct Node {
     agent: Agent,
 }
 
+/// The data directory, or the node that has it.
+pub(crate) enum Source {
+    Data(Data),
+    Node(Node),
+}
+
 /// The form of an error answer.
 #[derive(Deserialize)]
 struct Refusal {
@@ -37,13 +43,19 @@ struct Told {
 }
 
 impl NodeArgs {
-    /// True if a node was named, so that the data directory does not matter.
-    pub(crate) fn names_a_node(&self) -> bool {
-        self.admin.is_some()
+    /// Where to look: the node, if one was named or one serves the directory, else the directory.
+    pub(crate) fn source(&self) -> Result<Source> {
+        // If a node was named the data directory does not matter.
+        if self.admin.is_none()
+            && let Some(data) = self.data.open_unless_served()?
+        {
+            return Ok(Source::Data(data));
+        }
+        Ok(Source::Node(self.node()?))
     }
 
     /// The node that was named, or that the settings speak of.
-    pub(crate) fn node(&self) -> Result<Node> {
+    fn node(&self) -> Result<Node> {
         let base = match &self.admin {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => {

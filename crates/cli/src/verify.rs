@@ -1,7 +1,7 @@
 //! `abide verify`: is everything in a data directory sound?
 //!
 //! Opening the directory checks every record of the log that the object files lack. Then each object's database is
-//! checked by SQLite itself, and its alarm compared with the node's index.
+//! checked by SQLite itself, its alarm compared with the node's index, and every byte of the archive by its checksum.
 
 use std::{io::Write, process::ExitCode};
 
@@ -27,6 +27,10 @@ pub(crate) fn run(args: &DataArgs, out: &mut impl Write) -> Result<ExitCode> {
         }
     }
     writeln!(out, "{} objects, {damaged} damaged", objects.len())?;
+    if let Err(what) = data.store.verify_archive() {
+        damaged += 1;
+        writeln!(out, "{what}")?;
+    }
     data.close()?;
     Ok(if damaged == 0 {
         ExitCode::SUCCESS

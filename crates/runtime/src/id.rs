@@ -29,6 +29,11 @@ impl ObjectId {
         Self(bytes)
     }
 
+    /// The id of the object with this name in the namespace with this unique key, without asking a node.
+    pub fn from_name(unique_key: &str, name: &str) -> Self {
+        IdKey::new(unique_key).named(name)
+    }
+
     /// The id's bytes.
     pub const fn as_bytes(&self) -> &[u8; 2 * HALF] {
         &self.0

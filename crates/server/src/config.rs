@@ -13,6 +13,7 @@ mod value;
 use std::{fmt, path::PathBuf, time::Duration};
 
 use abide_runtime::socket::{SlowReader, WebSocketOptions};
+use abide_storage::ArchiveOptions;
 
 pub use load::{ConfigError, Sources};
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub data: DataConfig,
     /// `[storage]`: the commit log.
     pub storage: StorageConfig,
+    /// `[archive]`: what is kept of the past.
+    pub archive: ArchiveConfig,
     /// `[objects]`: how objects run.
     pub objects: ObjectsConfig,
     /// `[websocket]`: sockets of clients, and those that objects open.
@@ -124,6 +127,29 @@ impl Default for StorageConfig {
             checkpoint_bytes: 256 << 20,
             checkpoint_interval: Duration::from_mins(1),
             cache_bytes: 2 << 20,
+        }
+    }
+}
+
+/// `[archive]`: what is kept of the past, so that objects can be restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveConfig {
+    /// Keep history.
+    pub enabled: bool,
+    /// Every commit of this time can be restored.
+    pub retention: Duration,
+    /// Most bytes that the archive should take.
+    pub max_bytes: u64,
+}
+
+impl Default for ArchiveConfig {
+    fn default() -> Self {
+        let defaults = ArchiveOptions::default();
+        Self {
+            enabled: defaults.enabled,
+            retention: defaults.retention,
+            max_bytes: defaults.max_bytes,
         }
     }
 }

@@ -64,5 +64,10 @@ pub(crate) const MAX_REDIRECTS_CEILING: usize = 20;
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 /// Allowed `storage.checkpoint_bytes`.
 pub(crate) const CHECKPOINT_BYTES: RangeInclusive<u64> = (1 << 20)..=(64 << 30);
+/// Allowed `archive.retention`: from what a test needs to ten years.
+pub(crate) const RETENTION: RangeInclusive<Duration> =
+    Duration::from_mins(1)..=Duration::from_hours(24 * 3_650);
+/// Allowed `archive.max_bytes`.
+pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 /// Allowed `storage.cache_bytes`.
 pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);

@@ -291,6 +291,26 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Gauge(|s| s.live_objects as f64),
     },
     Figure {
+        name: "abide_archive_bytes",
+        help: "Bytes of the archive.",
+        read: Read::Gauge(|s| s.archive_bytes as f64),
+    },
+    Figure {
+        name: "abide_archive_runs",
+        help: "Files of the archive.",
+        read: Read::Gauge(|s| s.archive_runs as f64),
+    },
+    Figure {
+        name: "abide_archive_lag_bytes",
+        help: "Durable log that is not archived yet.",
+        read: Read::Gauge(|s| s.archive_lag_bytes as f64),
+    },
+    Figure {
+        name: "abide_archive_horizon_seconds",
+        help: "Time since which every commit can be restored, in seconds since 1970; 0 if none can.",
+        read: Read::Gauge(|s| s.archive_horizon_ms as f64 / 1e3),
+    },
+    Figure {
         name: "abide_storage_no_space",
         help: "1 while commits are refused because the disk is full, otherwise 0.",
         read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use abide_runtime::{Env, Node};
-use abide_storage::{Store, StoreOptions};
+use abide_storage::{ArchiveOptions, Store, StoreOptions};
 use axum::Router;
 use tokio::{
     net::TcpListener,
@@ -239,6 +239,11 @@ impl Core {
                 checkpoint_bytes: config.storage.checkpoint_bytes,
                 checkpoint_interval: config.storage.checkpoint_interval,
                 cache_kib: usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX),
+                archive: ArchiveOptions {
+                    enabled: config.archive.enabled,
+                    retention: config.archive.retention,
+                    max_bytes: config.archive.max_bytes,
+                },
                 ..StoreOptions::default()
             };
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;

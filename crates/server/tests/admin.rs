@@ -10,7 +10,7 @@ use abide::{AlarmRetry, prelude::*, server::RunningHost};
 use abide_server::Host;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use support::{ask, change, code};
+use support::{ask, change, change_to, code};
 
 /// Its alarm fails until it is told otherwise.
 #[durable_object]
@@ -36,6 +36,10 @@ impl DurableObject for Clockwork {
 impl Clockwork {
     pub async fn set(&self, at: i64) -> Result<()> {
         self.state.storage().set_alarm(at)
+    }
+
+    pub async fn is_mended(&self) -> Result<bool> {
+        Ok(self.state.storage().get("mended")?.unwrap_or(false))
     }
 
     pub async fn mend(&self) -> Result<()> {
@@ -151,5 +155,45 @@ async fn what_changes_something_is_refused_without_the_header_that_web_pages_can
     );
     let preflight = ask(admin, Method::OPTIONS, "/alarms/Clockwork/a/rerun").await;
     assert!(!preflight.status.is_success());
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn objects_are_restored_and_forked_by_bookmark_and_by_time() {
+    let host = host().await;
+    let admin = host.admin_addr().unwrap();
+    let clockwork = host.env().object::<Clockwork>().get_by_name("a/b");
+    clockwork.set(LATER).await.unwrap().unwrap();
+    let path = |what: &str| format!("/objects/Clockwork/a%2Fb/{what}");
+    let told = async |answer: support::Answer| -> Value {
+        assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+        serde_json::from_str(&answer.body).unwrap()
+    };
+    let now = told(ask(admin, Method::GET, &path("bookmark")).await).await;
+    clockwork.mend().await.unwrap().unwrap();
+    assert!(clockwork.is_mended().await.unwrap().unwrap());
+
+    let restored = told(change_to(admin, &path("restore"), &now).await).await;
+    assert!(!clockwork.is_mended().await.unwrap().unwrap());
+    let undo = json!({ "bookmark": restored["undo"] });
+    told(change_to(admin, &path("restore"), &undo).await).await;
+    assert!(clockwork.is_mended().await.unwrap().unwrap());
+
+    let fork = json!({ "bookmark": now["bookmark"], "name": "copy" });
+    let forked = told(change_to(admin, &path("fork"), &fork).await).await;
+    let copy = host.env().object::<Clockwork>().get_by_name("copy");
+    assert_eq!(forked["id"], copy.id().to_string());
+    assert!(!copy.is_mended().await.unwrap().unwrap());
+    let again = change_to(admin, &path("fork"), &fork).await;
+    assert_eq!(code(&again), "bad_request");
+
+    let early = change_to(admin, &path("restore"), &json!({ "time": 1 })).await;
+    assert_eq!(code(&early), "bad_request");
+    assert!(early.body.contains("first commit was at"), "{early:?}");
+    let mistyped = json!({ "bookmark": "00000003-0000000000001a40-00000011-5e0c-00000000" });
+    let refused = change_to(admin, &path("restore"), &mistyped).await;
+    assert_eq!(code(&refused), "invalid_body");
+    let bare = ask(admin, Method::POST, &path("restore")).await;
+    assert_eq!(code(&bare), "admin_header_missing");
     host.shutdown().await.unwrap();
 }

@@ -2,12 +2,13 @@
 //!
 //! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
 //! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the figures of this moment. `/alarms` lists
-//! alarms and runs those again that were given up. What changes something asks for a header, see [`guard`]. Errors have
+//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment and forks them. What changes something asks for a header, see [`guard`]. Errors have
 //! the form that [`ApiError`] has everywhere.
 
 mod alarms;
 mod guard;
 mod health;
+mod recovery;
 mod target;
 
 use std::sync::Arc;
@@ -21,11 +22,12 @@ pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
     Router::new()
         .merge(health::routes())
         .merge(alarms::routes())
+        .merge(recovery::routes())
         .layer(middleware::from_fn(guard::changes))
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
-                "The admin listener answers /healthz, /readyz, /metrics and /alarms.",
+                "The admin listener answers /healthz, /readyz, /metrics, /alarms and /objects.",
             )
         })
         .with_state(readiness)

@@ -121,6 +121,28 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "archive.enabled",
+        set: |c, v| put(&mut c.archive.enabled, value::switch(v)),
+    },
+    Setting {
+        key: "archive.retention",
+        set: |c, v| {
+            put(
+                &mut c.archive.retention,
+                value::duration(v, limits::RETENTION),
+            )
+        },
+    },
+    Setting {
+        key: "archive.max_bytes",
+        set: |c, v| {
+            put(
+                &mut c.archive.max_bytes,
+                value::bytes(v, limits::ARCHIVE_BYTES),
+            )
+        },
+    },
+    Setting {
         key: "objects.workers",
         set: |c, v| {
             put(

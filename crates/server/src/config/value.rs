@@ -43,6 +43,7 @@ pub(super) fn duration(
             "s" => 1_000,
             "m" => 60_000,
             "h" => 3_600_000,
+            "d" => 86_400_000,
             _ => return None,
         };
         number.checked_mul(millis).map(Duration::from_millis)
@@ -98,6 +99,10 @@ pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Exp
                 show_bytes(*allowed.end())
             )
         })
+}
+
+pub(super) fn switch(text: &str) -> Result<bool, Expected> {
+    text.parse().map_err(|_| "true or false".to_owned())
 }
 
 pub(super) fn count(text: &str, allowed: RangeInclusive<usize>) -> Result<usize, Expected> {

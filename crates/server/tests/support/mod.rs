@@ -30,8 +30,14 @@ pub(crate) async fn ask(addr: SocketAddr, method: Method, path: &str) -> Answer 
 
 /// Asks the admin listener to change something.
 pub(crate) async fn change(addr: SocketAddr, path: &str) -> Answer {
+    change_to(addr, path, "").await
+}
+
+/// Asks the admin listener to change something, and says how in JSON.
+pub(crate) async fn change_to(addr: SocketAddr, path: &str, body: impl ToString) -> Answer {
     let request = Request::post(format!("http://{addr}{path}")).header("x-abide-admin", "1");
-    exchange(request.body(Full::default()).expect("a request")).await
+    let body = Full::from(body.to_string());
+    exchange(request.body(body).expect("a request")).await
 }
 
 /// Sends a request.

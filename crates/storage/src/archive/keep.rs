@@ -43,7 +43,7 @@ enum Work {
 
 /// Decides what is to be done next.
 fn plan(state: &ArchiveState, options: &ArchiveOptions, now: u64) -> Option<Work> {
-    let retention = options.retention.as_millis() as u64;
+    let retention = u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX);
     let horizon = now.saturating_sub(retention);
     let runs = &state.runs;
     let bases = runs.iter().take_while(|run| run.base).count();

@@ -1,0 +1,260 @@
+//! `abide bookmark`, `abide restore` and `abide fork`: an object's past.
+//!
+//! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
+
+use std::{io::Write, str::FromStr};
+
+use abide::{Bookmark, ObjectId};
+use abide_storage::{ObjectKey, Store};
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use jiff::{Span, SpanRelativeTo, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::node::{NodeArgs, Source, segment};
+
+/// Which object.
+#[derive(Args)]
+struct ObjectArgs {
+    /// The object: its class, a slash, and its id or name
+    #[arg(long, value_name = "CLASS/OBJECT")]
+    object: Named,
+
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// A moment in the object's past.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct MomentArgs {
+    /// The last commit at or before a time, such as 2026-03-01T12:00:00Z, or -15m for a quarter of an hour ago
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    at: Option<Time>,
+
+    /// The commit that a bookmark names
+    #[arg(long)]
+    bookmark: Option<Bookmark>,
+}
+
+#[derive(Args)]
+pub(crate) struct BookmarkArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    /// The last commit at or before a time [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    at: Option<Time>,
+}
+
+#[derive(Args)]
+pub(crate) struct RestoreArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    #[command(flatten)]
+    to: MomentArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ForkArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    #[command(flatten)]
+    at: MomentArgs,
+
+    /// Name of the new object, of the same class
+    #[arg(long, value_name = "NAME")]
+    to: String,
+}
+
+/// An object as a person names it.
+#[derive(Clone)]
+struct Named {
+    class: String,
+    object: String,
+}
+
+impl FromStr for Named {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once('/');
+        let (class, object) = parts
+            .ok_or_else(|| anyhow!("write the object's class, a slash, and its id or name"))?;
+        Ok(Self {
+            class: class.to_owned(),
+            object: object.to_owned(),
+        })
+    }
+}
+
+impl Named {
+    /// The path of a question about it.
+    fn path(&self, question: &str) -> String {
+        let (class, object) = (segment(&self.class), segment(&self.object));
+        format!("/objects/{class}/{object}/{question}")
+    }
+}
+
+/// A time in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Time(u64);
+
+impl FromStr for Time {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::read(text, Timestamp::now())
+    }
+}
+
+impl Time {
+    /// A time as RFC 3339 has it, or how long ago.
+    fn read(text: &str, now: Timestamp) -> Result<Self> {
+        let time = if text.starts_with('-') {
+            let ago: Span = text.parse()?;
+            now.checked_add(ago.to_duration(SpanRelativeTo::days_are_24_hours())?)?
+        } else {
+            text.parse()
+                .context("expected a time such as 2026-03-01T12:00:00Z, or -15m")?
+        };
+        let millis = u64::try_from(time.as_millisecond());
+        Ok(Self(millis.context("the time is before 1970")?))
+    }
+}
+
+/// A moment, as the admin listener takes it.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Moment {
+    Time(u64),
+    Bookmark(Bookmark),
+}
+
+impl MomentArgs {
+    fn moment(&self) -> Result<Moment> {
+        match (self.at, self.bookmark) {
+            (Some(Time(millis)), _) => Ok(Moment::Time(millis)),
+            (None, Some(bookmark)) => Ok(Moment::Bookmark(bookmark)),
+            (None, None) => Err(anyhow!("say when, with --at or --bookmark")),
+        }
+    }
+}
+
+impl Moment {
+    fn find(self, store: &Store, key: ObjectKey) -> Result<Bookmark> {
+        match self {
+            Self::Time(millis) => Ok(store.bookmark_for_time(key, millis)?),
+            Self::Bookmark(bookmark) => Ok(bookmark),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Marked {
+    bookmark: Bookmark,
+}
+
+#[derive(Deserialize)]
+struct Restored {
+    undo: Bookmark,
+}
+
+#[derive(Serialize)]
+struct Fork<'a> {
+    #[serde(flatten)]
+    at: Moment,
+    name: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Forked {
+    id: String,
+}
+
+pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> {
+    let named = &args.object.object;
+    let bookmark = match args.object.node.source()? {
+        Source::Node(node) => {
+            let at = args
+                .at
+                .map_or_else(String::new, |Time(at)| format!("?at={at}"));
+            node.get::<Marked>(&format!("{}{at}", named.path("bookmark")))?
+                .bookmark
+        }
+        Source::Data(data) => {
+            let key = data.find_key(&named.object, Some(&named.class))?;
+            let bookmark = match args.at {
+                None => data.store.current_bookmark(key)?,
+                Some(Time(at)) => data.store.bookmark_for_time(key, at)?,
+            };
+            data.close()?;
+            bookmark
+        }
+    };
+    writeln!(out, "{bookmark}")?;
+    Ok(())
+}
+
+pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
+    let named = &args.object.object;
+    let to = args.to.moment()?;
+    let undo = match args.object.node.source()? {
+        Source::Node(node) => node.post::<Restored>(&named.path("restore"), &to)?.undo,
+        Source::Data(data) => {
+            let key = data.find_key(&named.object, Some(&named.class))?;
+            let to = to.find(&data.store, key)?;
+            let undo = data.store.restore(key, &to)?;
+            data.close()?;
+            undo
+        }
+    };
+    writeln!(out, "restored; to undo it: --bookmark {undo}")?;
+    Ok(())
+}
+
+pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
+    let named = &args.object.object;
+    let at = args.at.moment()?;
+    let id = match args.object.node.source()? {
+        Source::Node(node) => {
+            let fork = Fork { at, name: &args.to };
+            node.post::<Forked>(&named.path("fork"), &fork)?.id
+        }
+        Source::Data(data) => {
+            let from = data.find_key(&named.object, Some(&named.class))?;
+            let at = at.find(&data.store, from)?;
+            let id = ObjectId::from_name(&named.class, &args.to);
+            let to = ObjectKey {
+                id: *id.as_bytes(),
+                ..from
+            };
+            data.store.fork(from, &at, to, Some(&args.to))?;
+            data.close()?;
+            id.to_string()
+        }
+    };
+    writeln!(out, "{}\t{id}\t{}", named.class, args.to)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_rfc_3339_or_how_long_ago() {
+        let now = Timestamp::from_second(1_000_000_000).unwrap();
+        let read = |text| Time::read(text, now).ok();
+        let ago = |seconds: u64| Some(Time((1_000_000_000 - seconds) * 1_000));
+        assert_eq!(read("-15m"), ago(900));
+        assert_eq!(read("-1d12h"), ago(129_600));
+        assert_eq!(read("2001-09-09T01:46:40Z"), ago(0));
+        assert_eq!(read("2001-09-09T03:46:40+02:00"), ago(0));
+        assert_eq!(read("1969-01-01T00:00:00Z"), None);
+        assert_eq!(read("15m"), None);
+        assert_eq!(read("yesterday"), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! `abide bookmark`, `abide restore` and `abide fork`, beside a node that runs and on the directory that it leaves.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{path::Path, process::Command};
+
+use abide::{Host, prelude::*};
+
+#[durable_object]
+struct Note {
+    state: State,
+}
+
+impl DurableObject for Note {
+    fn new(state: State, _: Env) -> Result<Self> {
+        let sql = state.storage().sql();
+        sql.exec("CREATE TABLE IF NOT EXISTS note (text)", ())?;
+        Ok(Self { state })
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Note {
+    pub async fn write(&self, text: String) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec("DELETE FROM note", ())?;
+        sql.exec("INSERT INTO note VALUES (?1)", [text]).map(drop)
+    }
+
+    pub async fn read(&self) -> Result<String> {
+        let sql = self.state.storage().sql();
+        sql.exec("SELECT text FROM note", ())?.one()
+    }
+}
+
+/// Runs the command on a directory, and returns what it printed, or said if it failed.
+async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+    command.args(args).arg("--data").arg(data);
+    command.current_dir(data.parent().unwrap());
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+/// The bookmark at the end of what `abide restore` prints.
+fn undo(printed: &str) -> String {
+    printed.trim_end().rsplit(' ').next().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let host = Host::builder(&data)
+        .object::<Note>("NOTE")
+        .configure(|config| {
+            config.server.listen = abide::server::ListenAddress::any_port();
+            config.admin.listen = Some(abide::server::ListenAddress::any_port());
+        });
+    let host = host.start().await.unwrap();
+    let admin = format!("http://{}", host.admin_addr().unwrap());
+    let note = host.env().object::<Note>().get_by_name("a/b");
+    note.write("first".into()).await.unwrap().unwrap();
+    let at = ["--object", "Note/a/b", "--admin", &admin];
+    let bookmark = abide(&[&["bookmark"], &at[..]].concat(), &data)
+        .await
+        .unwrap();
+    let bookmark = bookmark.trim_end();
+    note.write("second".into()).await.unwrap().unwrap();
+
+    let restore = [&["restore", "--bookmark", bookmark], &at[..]].concat();
+    let undone = undo(&abide(&restore, &data).await.unwrap());
+    assert_eq!(note.read().await.unwrap().unwrap(), "first");
+    let fork = ["fork", "--bookmark", &undone, "--to", "copy"];
+    let printed = abide(&[&fork, &at[..]].concat(), &data).await.unwrap();
+    let copy = host.env().object::<Note>().get_by_name("copy");
+    assert_eq!(printed, format!("Note\t{}\tcopy\n", copy.id()));
+    assert_eq!(copy.read().await.unwrap().unwrap(), "second");
+    let early = [&["restore", "--at", "-15m"], &at[..]].concat();
+    let said = abide(&early, &data).await.unwrap_err();
+    assert!(said.contains("first commit was at"), "{said}");
+
+    drop((note, copy));
+    host.shutdown().await.unwrap();
+    let at = ["--object", "Note/a/b"];
+    let restore = [&["restore", "--bookmark", &undone], &at[..]].concat();
+    let redo = undo(&abide(&restore, &data).await.unwrap());
+    let text = ["sql", "a/b", "SELECT text FROM note"];
+    assert!(abide(&text, &data).await.unwrap().contains("second"));
+    let fork = ["fork", "--bookmark", &redo, "--to", "another"];
+    let printed = abide(&[&fork, &at[..]].concat(), &data).await.unwrap();
+    let id = abide::ObjectId::from_name("Note", "another");
+    assert_eq!(printed, format!("Note\t{id}\tanother\n"));
+    let listed = abide(&["objects", "list"], &data).await.unwrap();
+    assert!(listed.contains(&format!("Note\t{id}\tanother")), "{listed}");
+    let unsaid = abide(&[&["restore"], &at[..]].concat(), &data).await;
+    assert!(unsaid.unwrap_err().contains("--at"));
+    assert!(abide(&["verify"], &data).await.is_ok());
+}
