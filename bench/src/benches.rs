@@ -1,6 +1,7 @@
 //! The benches, one file each. Each has `Options` and `run`.
 
 pub(crate) mod alarms;
+pub(crate) mod archive;
 pub(crate) mod cold_start;
 pub(crate) mod commits;
 pub(crate) mod http;

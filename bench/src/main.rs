@@ -48,6 +48,8 @@ enum Bench {
     NPlusOne(benches::n_plus_one::Options),
     /// (h) Alarms: set, late, pending at start, overdue.
     Alarms(benches::alarms::Options),
+    /// (i) What the archive costs, and how long a restore takes.
+    Archive(benches::archive::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -68,6 +70,7 @@ fn main() -> Result<()> {
         Bench::Recovery(options) => benches::recovery::run(&context, &options),
         Bench::NPlusOne(options) => benches::n_plus_one::run(&context, &options),
         Bench::Alarms(options) => benches::alarms::run(&context, &options),
+        Bench::Archive(options) => benches::archive::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Unit {
     CpuMicroseconds,
     KibibytesPerObject,
     SecondsPerGigabyte,
+    BytesPerCommit,
+    Seconds,
 }
 
 impl Unit {
@@ -32,6 +34,8 @@ impl Unit {
             Self::CpuMicroseconds => "us of CPU",
             Self::KibibytesPerObject => "KiB/object",
             Self::SecondsPerGigabyte => "s/GB",
+            Self::BytesPerCommit => "bytes/commit",
+            Self::Seconds => "s",
         }
     }
 

@@ -103,3 +103,12 @@ fn alarms_are_measured_set_pending_late_and_overdue() {
         assert!(lines.iter().any(|line| line["name"] == name), "{lines:?}");
     }
 }
+
+#[test]
+fn the_archive_is_measured_and_a_restore_is_right() {
+    let lines = without_workerd(&["archive", "--objects", "5", "--megabytes", "2"]);
+    for name in ["commits", "commits/p99", "bytes", "restore"] {
+        let name = format!("archive/{name}");
+        assert!(lines.iter().any(|line| line["name"] == name), "{name}");
+    }
+}

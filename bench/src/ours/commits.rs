@@ -58,13 +58,17 @@ impl Engine {
         &self.store
     }
 
-    pub(crate) fn open_object(&self, object: usize) -> Result<ObjectDb> {
+    pub(crate) fn key(&self, object: usize) -> ObjectKey {
         let mut id = [0; 32];
         id[..8].copy_from_slice(&(object as u64).to_be_bytes());
-        Ok(self.store.open_object(ObjectKey {
+        ObjectKey {
             namespace: self.namespace,
             id,
-        })?)
+        }
+    }
+
+    pub(crate) fn open_object(&self, object: usize) -> Result<ObjectDb> {
+        Ok(self.store.open_object(self.key(object))?)
     }
 
     /// Opens an object, with schema and seed rows if it is new.
