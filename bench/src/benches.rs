@@ -9,3 +9,4 @@ pub(crate) mod memory;
 pub(crate) mod n_plus_one;
 pub(crate) mod recovery;
 pub(crate) mod rpc;
+pub(crate) mod sockets;

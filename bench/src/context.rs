@@ -150,6 +150,11 @@ impl Context {
         Ok(awake)
     }
 
+    /// A sentence for people.
+    pub(crate) fn say(&self, text: &str) {
+        self.report.say(text);
+    }
+
     pub(crate) fn print(&self, measurement: &Measurement) {
         self.report.print(measurement);
     }

@@ -15,6 +15,7 @@ mod peers;
 mod probe;
 mod process;
 mod report;
+mod sockets;
 mod workload;
 
 use anyhow::Result;
@@ -50,6 +51,8 @@ enum Bench {
     Alarms(benches::alarms::Options),
     /// (i) What the archive costs, and how long a restore takes.
     Archive(benches::archive::Options),
+    /// (j) `WebSockets`: memory of idle ones, broadcast, echo; beside workerd.
+    Sockets(benches::sockets::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -71,6 +74,7 @@ fn main() -> Result<()> {
         Bench::NPlusOne(options) => benches::n_plus_one::run(&context, &options),
         Bench::Alarms(options) => benches::alarms::run(&context, &options),
         Bench::Archive(options) => benches::archive::run(&context, &options),
+        Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }
 }

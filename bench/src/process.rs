@@ -38,10 +38,21 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages.with_context(|| format!("/proc/{pid}/statm is not as expected"))? * MEMORY_PAGE)
 }
 
-/// Raises the soft limit of descriptors to the hard one and returns it.
+/// Raises the limit of descriptors, for this process and its children, as far as it may: to `ENOUGH` if the user is
+/// allowed to, otherwise the soft limit to the hard one. Returns it.
 pub(crate) fn descriptor_limit() -> usize {
     const ASSUMED: u64 = 1024;
+    const ENOUGH: u64 = 65_536;
     let Rlimit { maximum, current } = getrlimit(Resource::Nofile);
+    if maximum.is_some_and(|maximum| maximum < ENOUGH) {
+        let wanted = Rlimit {
+            current: Some(ENOUGH),
+            maximum: Some(ENOUGH),
+        };
+        if setrlimit(Resource::Nofile, wanted).is_ok() {
+            return ENOUGH as usize;
+        }
+    }
     let raised = setrlimit(
         Resource::Nofile,
         Rlimit {

@@ -17,9 +17,11 @@ pub(crate) enum Unit {
     Microseconds,
     CpuMicroseconds,
     KibibytesPerObject,
+    KibibytesPerSocket,
+    FramesPerSecond,
+    RoundTripsPerSecond,
     SecondsPerGigabyte,
     BytesPerCommit,
-    Seconds,
 }
 
 impl Unit {
@@ -33,9 +35,11 @@ impl Unit {
             Self::Microseconds => "us",
             Self::CpuMicroseconds => "us of CPU",
             Self::KibibytesPerObject => "KiB/object",
+            Self::KibibytesPerSocket => "KiB/socket",
+            Self::FramesPerSecond => "frames/s",
+            Self::RoundTripsPerSecond => "trips/s",
             Self::SecondsPerGigabyte => "s/GB",
             Self::BytesPerCommit => "bytes/commit",
-            Self::Seconds => "s",
         }
     }
 
@@ -46,6 +50,8 @@ impl Unit {
                 | Self::RequestsPerSecond
                 | Self::CallsPerSecond
                 | Self::AlarmsPerSecond
+                | Self::FramesPerSecond
+                | Self::RoundTripsPerSecond
         )
     }
 }

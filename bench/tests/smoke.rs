@@ -76,6 +76,28 @@ fn memory_is_measured_for_each_touched_object() {
 }
 
 #[test]
+fn sockets_are_measured_idle_echoing_and_in_a_broadcast() {
+    let lines = without_workerd(&[
+        "sockets",
+        "--idle",
+        "20",
+        "--rooms",
+        "2",
+        "--listeners",
+        "5",
+        "--echoing",
+        "2",
+    ]);
+    for name in [
+        "sockets/idle=20",
+        "sockets/broadcast/listeners=5",
+        "sockets/echo/sockets=2",
+    ] {
+        assert!(lines.iter().any(|line| line["name"] == name), "{name}");
+    }
+}
+
+#[test]
 fn recovery_is_measured_after_the_writer_was_killed() {
     without_workerd(&["recovery", "--megabytes", "1", "--objects", "3"]);
 }

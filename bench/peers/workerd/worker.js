@@ -27,9 +27,30 @@ export class Counter extends DurableObject {
   }
 }
 
+// A room of WebSockets: "all …" goes to everybody, anything else comes back.
+export class Room extends DurableObject {
+  fetch(_request) {
+    const [client, server] = Object.values(new WebSocketPair());
+    this.ctx.acceptWebSocket(server, ["member"]);
+    server.serializeAttachment(["somebody", 1]);
+    return new Response(null, { status: 101, webSocket: client });
+  }
+
+  webSocketMessage(ws, message) {
+    if (!message.startsWith("all ")) return ws.send(message);
+    const text = message.slice(4);
+    for (const member of this.ctx.getWebSockets()) member.send(text);
+  }
+
+  webSocketClose(ws, code, reason) {
+    ws.close(1000, reason);
+  }
+}
+
 export default {
   async fetch(request, env) {
     const path = new URL(request.url).pathname;
+    if (path.startsWith("/room/")) return env.ROOM.get(env.ROOM.idFromName(path.slice(6))).fetch(request);
     const object = (name) => env.COUNTER.get(env.COUNTER.idFromName(name));
     if (path.startsWith("/count/")) return object(path.slice(7)).fetch(request);
     if (path.startsWith("/touch/")) return new Response(String(await object(path.slice(7)).touch()));

@@ -24,6 +24,8 @@ pub(crate) enum Role {
     Memory,
     /// Spins at the lowest priority.
     Awake,
+    /// Serves rooms of sockets; the line is its two addresses.
+    Sockets,
     /// Fills the log and dies without warning.
     Recovery,
 }
@@ -46,6 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Role::Alarms => alarms::set_and_tell(&options.data, options.objects),
         Role::Counter => node::serve_counter(&options.data),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
+        Role::Sockets => node::serve_rooms(&options.data),
         Role::Awake => spin(),
         Role::Recovery => {
             recovery::write_and_die(&options.data, options.objects, options.log_bytes)

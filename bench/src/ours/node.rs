@@ -1,6 +1,6 @@
 //! Hosts with the benches' objects, on a real directory, without the defaults that would disturb a figure.
 
-use std::{io::Read, path::Path, time::Duration};
+use std::{io::Read, net::SocketAddr, path::Path, str::FromStr, time::Duration};
 
 use abide::{
     ClassOptions,
@@ -9,7 +9,10 @@ use abide::{
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
-use crate::ours::objects::{Counter, Family, Table};
+use crate::{
+    ours::objects::{Counter, Family, Room, Table},
+    process,
+};
 
 /// Longer than any bench: nothing is evicted unless the bench asks for it.
 const NO_EVICTION: Duration = Duration::from_hours(24);
@@ -61,6 +64,48 @@ pub(crate) fn serve_counter(dir: &Path) -> Result<()> {
         .block_on(host.start())
         .context("cannot start the host")?;
     println!("{}", running.addr());
+    wait_for_owner()?;
+    runtime
+        .block_on(running.shutdown())
+        .context("the host did not end in good order")
+}
+
+/// Where a server of rooms is reached, and where its metrics are.
+pub(crate) struct Addresses {
+    pub(crate) addr: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl FromStr for Addresses {
+    type Err = anyhow::Error;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let (addr, admin) = line.split_once(' ').context("two addresses")?;
+        Ok(Self {
+            addr: addr.parse()?,
+            admin: admin.parse()?,
+        })
+    }
+}
+
+/// Serves rooms of sockets at `/room/NAME/` until standard input closes. Prints the addresses.
+pub(crate) fn serve_rooms(dir: &Path) -> Result<()> {
+    let connections = process::descriptor_limit();
+    let runtime = runtime()?;
+    let host = Host::builder(dir)
+        .object::<Room>("ROOM")
+        .configure(|config| {
+            config.server.listen = ListenAddress::any_port();
+            config.admin.listen = Some(ListenAddress::any_port());
+            config.server.max_connections = connections;
+            config.objects.idle_timeout = Duration::from_secs(1);
+        })
+        .router(|env| axum::Router::new().nest("/room", object_router::<Room>(&env)));
+    let running = runtime
+        .block_on(host.start())
+        .context("cannot start the host")?;
+    let admin = running.admin_addr().context("there is an admin listener")?;
+    println!("{} {admin}", running.addr());
     wait_for_owner()?;
     runtime
         .block_on(running.shutdown())

@@ -108,6 +108,39 @@ impl Table {
     }
 }
 
+/// A room of `WebSockets`: `all …` goes to everybody, anything else comes back.
+#[durable_object]
+pub(crate) struct Room {
+    state: State,
+}
+
+impl DurableObject for Room {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+
+    async fn fetch(&self, _request: Request) -> Result<Response> {
+        let pair = WebSocketPair::new();
+        let ws = self.state.accept_websocket(pair.server, &["member"])?;
+        ws.serialize_attachment(&("somebody", 1))?;
+        Ok(websocket_response(pair.client))
+    }
+
+    async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
+        match message.as_text().and_then(|text| text.strip_prefix("all ")) {
+            None => ws.send(message),
+            Some(text) => {
+                let message = Message::from(text);
+                for member in self.state.get_websockets(None) {
+                    // One that is about to close need not hear it.
+                    let _ = member.send(&message);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Parents and their children, read in two ways.
 #[durable_object]
 pub(crate) struct Family {
