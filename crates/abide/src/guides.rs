@@ -5,3 +5,6 @@ struct Alarms;
 
 #[doc = include_str!("../../../docs/recovery.md")]
 struct Recovery;
+
+#[doc = include_str!("../../../docs/rpc.md")]
+struct Rpc;

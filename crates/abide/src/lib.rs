@@ -182,9 +182,9 @@ pub use abide_macros::durable_object;
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AnyNamespace, AnyStub, BlockConcurrency, Body,
-    Call, Class, ClassOptions, DurableObject, Env, Error, ErrorKind, Event, Fetching, Instance,
-    LocalFuture, Moment, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId,
-    Outbound, PutOptions, Released, Remote, Reply, Request, Response, Result, Row, Rows,
+    Call, Class, ClassOptions, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching,
+    Instance, LocalFuture, Moment, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass,
+    ObjectId, Outbound, PutOptions, Released, Remote, Reply, Request, Response, Result, Row, Rows,
     ScheduledTime, Sql, State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
@@ -225,7 +225,7 @@ pub mod __private {
         fn __a_class_has_one_rpc_block(
             this: Rc<Self>,
             method: Cow<'static, str>,
-            _args: Vec<u8>,
+            _args: rpc::Args,
         ) -> LocalFuture<crate::Result<Vec<u8>>> {
             drop(this);
             rpc::unknown_method(Self::NAME, &method)

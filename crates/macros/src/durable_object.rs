@@ -66,7 +66,7 @@ impl<'a> Class<'a> {
                 fn dispatch(
                     this: ::std::rc::Rc<Self>,
                     method: ::std::borrow::Cow<'static, str>,
-                    args: ::std::vec::Vec<u8>,
+                    args: ::abide::__private::rpc::Args,
                 ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
                     // The `#[rpc]` block's function comes before this trait's, if there is such a block.
                     #[allow(unused_imports)]

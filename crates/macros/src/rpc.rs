@@ -12,7 +12,14 @@ use syn::{
 use crate::durable_object::stub_name;
 
 /// Methods that a stub has anyway: a remote method of the same name could not be reached.
-const RESERVED: &[&str] = &["id", "name", "fetch", "untyped", "clone"];
+const RESERVED: &[&str] = &[
+    "id",
+    "name",
+    "fetch",
+    "untyped",
+    "with_idempotency_key",
+    "clone",
+];
 
 /// Tuples, which arguments travel as, are serde values up to this length.
 const MAX_PARAMETERS: usize = 16;
@@ -64,7 +71,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
             pub fn __a_class_has_one_rpc_block(
                 __this: ::std::rc::Rc<Self>,
                 method: ::std::borrow::Cow<'static, str>,
-                args: ::std::vec::Vec<u8>,
+                args: ::abide::__private::rpc::Args,
             ) -> ::abide::__private::LocalFuture<::abide::Result<::std::vec::Vec<u8>>> {
                 let _ = (&__this, &args);
                 match &*method {
@@ -237,13 +244,14 @@ impl<'a> Method<'a> {
             .filter(|attribute| attribute.path().is_ident("cfg"));
         let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
         let types = parameters.iter().map(|(_, ty)| ty);
+        let count = parameters.len();
         let output = self.output();
         // Types that are no serde values are reported at the method's name.
         let body = quote_spanned! {name.span()=>
-            match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, &args) {
+            match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, #count, &args) {
                 ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
                     let result: #output = __this.#name(#(#names),*).await;
-                    ::abide::__private::rpc::encode_result(&result)
+                    ::abide::__private::rpc::encode_result(args.encoding(), &result)
                 }),
                 ::std::result::Result::Err(error) => ::abide::__private::rpc::fail(error),
             }

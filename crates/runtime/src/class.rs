@@ -9,6 +9,7 @@ use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, ti
 use crate::{
     AlarmInfo, AlarmRetry, AnyStub, Env, Error, ErrorKind, Event, Reply, Request, Response, Result,
     State, limits,
+    rpc::Args,
     socket::{Message, WebSocket},
 };
 
@@ -127,7 +128,7 @@ pub trait ObjectClass: DurableObject {
     fn dispatch(
         this: Rc<Self>,
         method: Cow<'static, str>,
-        args: Vec<u8>,
+        args: Args,
     ) -> LocalFuture<Result<Vec<u8>>>;
 }
 
@@ -177,7 +178,16 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
             Event::Fetch(request) => {
                 Box::pin(async move { object.fetch(*request).await.map(Reply::Fetch) })
             }
-            Event::Rpc { method, args } => {
+            Event::Rpc {
+                method,
+                args,
+                encoding,
+                ..
+            } => {
+                let args = Args {
+                    bytes: args,
+                    encoding,
+                };
                 let result = T::dispatch(object, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
             }

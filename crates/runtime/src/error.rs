@@ -27,6 +27,10 @@ pub enum ErrorKind {
     Decode,
     /// The call would wait for itself behind a gate that its caller has closed. It did not run.
     Deadlock,
+    /// A call with the same idempotency key still runs. This one did not.
+    InProgress,
+    /// The idempotency key belongs to another call. This one did not run.
+    KeyReused,
     /// There is no such binding, method or handler.
     NotFound,
     /// Too much waits at the object or its worker, or for the HTTP client. The call was not taken: try again
@@ -91,7 +95,10 @@ impl Error {
         Self(Box::new(Inner {
             kind,
             message: message.into(),
-            retryable: matches!(kind, ErrorKind::Overloaded | ErrorKind::Unavailable),
+            retryable: matches!(
+                kind,
+                ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::InProgress
+            ),
             object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::NoSpace),
             origin: Origin::Here,
         }))
@@ -129,10 +136,11 @@ impl Error {
 
     /// What the caller of an object is told of an error that the object's class returned.
     pub(crate) fn into_remote(mut self) -> Self {
-        self.0.origin = match self.0.origin {
-            Origin::Call => Origin::Here,
-            Origin::Here | Origin::Object => Origin::Object,
-        };
+        if self.0.origin == Origin::Call {
+            self.0.origin = Origin::Here;
+            return self;
+        }
+        self.0.origin = Origin::Object;
         // These speak of an event that the object sent, not of the one that it answers: that one has run.
         self.0.retryable = false;
         self.0.object_reset = false;

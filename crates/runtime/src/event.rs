@@ -18,6 +18,16 @@ pub type Request<T = Body> = http::Request<T>;
 /// The HTTP response that an object's `fetch` gives.
 pub type Response<T = Body> = http::Response<T>;
 
+/// How arguments and results are encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encoding {
+    /// CBOR (RFC 8949), as between Rust programs.
+    #[default]
+    Cbor = 0,
+    /// JSON (RFC 8259), for callers that have no Rust types. A method's `Result` is `{"Ok":…}` or `{"Err":…}`.
+    Json = 1,
+}
+
 /// Something that happens to an object.
 #[derive(Debug)]
 pub enum Event {
@@ -27,8 +37,12 @@ pub enum Event {
     Rpc {
         /// The method's name.
         method: Cow<'static, str>,
-        /// The arguments: a CBOR array.
+        /// The arguments: an array.
         args: Vec<u8>,
+        /// How the arguments are encoded, and the result is to be.
+        encoding: Encoding,
+        /// The key under which the result is remembered. The runtime sees to that; a class need not look.
+        idempotency_key: Option<String>,
     },
     /// The object's alarm goes off.
     Alarm(AlarmInfo),
@@ -76,7 +90,7 @@ impl Event {
 pub enum Reply {
     /// To [`Event::Fetch`].
     Fetch(Response),
-    /// To [`Event::Rpc`]: the result as CBOR.
+    /// To [`Event::Rpc`]: the result, encoded as the arguments were.
     Rpc(Vec<u8>),
     /// To an event that has no answer: it has been handled.
     Done,

@@ -75,7 +75,7 @@ pub use crate::{
     },
     env::Env,
     error::{Error, ErrorKind, Result},
-    event::{Event, Reply, Request, Response},
+    event::{Encoding, Event, Reply, Request, Response},
     gate::Released,
     id::ObjectId,
     namespace::{AnyNamespace, Namespace},

@@ -1,10 +1,27 @@
-//! RPC values: arguments and results cross as CBOR, in one process as between processes.
+//! RPC values: arguments and results cross as CBOR, in one process as between processes, or as JSON for callers that
+//! have no Rust types. Either way a type's own serde code reads and writes them, so JSON is what `serde_json` makes of
+//! the type.
 //!
 //! What goes wrong with a value here is an error of the call, not of the object's own code.
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
-use crate::{Error, ErrorKind, LocalFuture, Result, limits::MAX_RPC_BYTES};
+use crate::{Encoding, Error, ErrorKind, LocalFuture, Result, limits::MAX_RPC_BYTES};
+
+/// The arguments of a call on their way to the method.
+#[derive(Debug)]
+pub struct Args {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) encoding: Encoding,
+}
+
+impl Args {
+    /// How they are encoded, and the result is to be.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+}
 
 /// Encodes arguments (a tuple) or a result.
 pub fn encode<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
@@ -14,19 +31,41 @@ pub fn encode<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
             format!("{what} cannot be encoded as CBOR: {error}"),
         )
     })?;
-    if bytes.len() > MAX_RPC_BYTES {
-        return Err(Error::with_kind(
-            ErrorKind::Limit,
-            format!(
-                "{what} takes {} bytes; an RPC message has at most {MAX_RPC_BYTES}: send it in parts",
-                bytes.len()
-            ),
-        ));
-    }
+    check_size(what, &bytes)?;
     Ok(bytes)
 }
 
-/// Decodes arguments (a tuple) or a result.
+/// Encodes what a method returned.
+pub fn encode_result<T: Serialize + ?Sized>(encoding: Encoding, result: &T) -> Result<Vec<u8>> {
+    let encoded = match encoding {
+        Encoding::Cbor => encode("the result", result),
+        Encoding::Json => serde_json::to_vec(result)
+            .map_err(|error| {
+                Error::with_kind(
+                    ErrorKind::Input,
+                    format!("the result cannot be written as JSON: {error}"),
+                )
+            })
+            .and_then(|bytes| check_size("the result", &bytes).map(|()| bytes)),
+    };
+    encoded.map_err(Error::of_call)
+}
+
+/// Refuses a message over the limit.
+pub(crate) fn check_size(what: &str, bytes: &[u8]) -> Result<()> {
+    if bytes.len() <= MAX_RPC_BYTES {
+        return Ok(());
+    }
+    Err(Error::with_kind(
+        ErrorKind::Limit,
+        format!(
+            "{what} takes {} bytes; an RPC message has at most {MAX_RPC_BYTES}: send it in parts",
+            bytes.len()
+        ),
+    ))
+}
+
+/// Decodes a result.
 pub fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
     abide_storage::cbor::from_slice(bytes).map_err(|error| {
         Error::with_kind(
@@ -38,20 +77,32 @@ pub fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
     })
 }
 
-/// Encodes what a method returned.
-pub fn encode_result<T: Serialize + ?Sized>(result: &T) -> Result<Vec<u8>> {
-    encode("the result", result).map_err(Error::of_call)
-}
-
-/// Decodes the arguments of a method that is being dispatched.
-pub fn decode_args<T: DeserializeOwned>(method: &str, args: &[u8]) -> Result<T> {
-    abide_storage::cbor::from_slice(args).map_err(|error| {
+/// Decodes the arguments of a method that is being dispatched; it has `count` parameters, of the tuple's types.
+pub fn decode_args<T: DeserializeOwned>(method: &str, count: usize, args: &Args) -> Result<T> {
+    let decoded = match args.encoding {
+        Encoding::Cbor => {
+            abide_storage::cbor::from_slice(&args.bytes).map_err(|error| error.to_string())
+        }
+        Encoding::Json => json_args(count, &args.bytes),
+    };
+    decoded.map_err(|error| {
         Error::with_kind(
             ErrorKind::Decode,
             format!("the arguments of `{method}` do not fit its parameters: {error}"),
         )
         .of_call()
     })
+}
+
+fn json_args<T: DeserializeOwned>(count: usize, json: &[u8]) -> Result<T, String> {
+    let given: Vec<&RawValue> =
+        serde_json::from_slice(json).map_err(|error| format!("they are no JSON array: {error}"))?;
+    if given.len() != count {
+        return Err(format!("it takes {count}, and {} were given", given.len()));
+    }
+    // No parameters at all are a unit, which JSON writes so.
+    let json = if count == 0 { b"null" } else { json };
+    serde_json::from_slice(json).map_err(|error| error.to_string())
 }
 
 /// The end of a dispatch that did not get as far as the method.
@@ -62,12 +113,14 @@ pub fn fail(error: Error) -> LocalFuture<Result<Vec<u8>>> {
 /// The answer to a method that the class does not have.
 pub fn unknown_method(class: &str, method: &str) -> LocalFuture<Result<Vec<u8>>> {
     let shown: String = method.chars().take(80).collect();
-    fail(Error::with_kind(
-        ErrorKind::NotFound,
-        format!(
-            "{class} has no RPC method `{}`: methods are the `pub async fn`s of its #[rpc] block",
-            shown.escape_debug()
-        ),
+    fail(
+        Error::with_kind(
+            ErrorKind::NotFound,
+            format!(
+                "{class} has no RPC method `{}`: methods are the `pub async fn`s of its #[rpc] block",
+                shown.escape_debug()
+            ),
+        )
+        .of_call(),
     )
-    .of_call())
 }

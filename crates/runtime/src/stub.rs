@@ -6,13 +6,13 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
-use abide_storage::ObjectKey;
+use abide_storage::{ObjectKey, limits::MAX_IDEMPOTENCY_KEY_BYTES};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 
 use crate::{
-    Call, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request, Response, Result,
-    body, context,
+    Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request,
+    Response, Result, body, context,
     envelope::{Envelope, Mailbox, Replier},
     namespace::Binding,
     router::Router,
@@ -26,6 +26,7 @@ pub struct AnyStub {
     binding: Arc<Binding>,
     id: ObjectId,
     name: Option<Arc<str>>,
+    idempotency_key: Option<Arc<str>>,
 }
 
 impl AnyStub {
@@ -40,6 +41,7 @@ impl AnyStub {
             binding,
             id,
             name,
+            idempotency_key: None,
         }
     }
 
@@ -81,14 +83,51 @@ impl AnyStub {
     ) -> Call<R> {
         let decode: fn(Reply) -> Result<R> =
             |reply| rpc::decode("the result", &reply.into_result()?);
-        match rpc::encode("the arguments", args) {
-            Ok(args) => self.send(
-                Event::Rpc {
-                    method: method.into(),
-                    args,
-                },
-                decode,
-            ),
+        let args = rpc::encode("the arguments", args);
+        self.send_call(method.into(), args, Encoding::Cbor, decode)
+    }
+
+    /// Calls a method by name, with the text of a JSON array of arguments; gives the text of the result. A method's
+    /// `Result` is `{"Ok":…}` or `{"Err":…}`.
+    pub fn call_json(&self, method: impl Into<Cow<'static, str>>, args: Vec<u8>) -> Call<Vec<u8>> {
+        let args = rpc::check_size("the arguments", &args).map(|()| args);
+        self.send_call(method.into(), args, Encoding::Json, Reply::into_result)
+    }
+
+    /// The same stub, whose next call is applied once, however often it is sent: the object remembers the result
+    /// under the key, with the method's last writes, and answers with it when the same call comes again. Another call
+    /// with the key is refused, so each needs a key of its own, and a repetition needs the same. A key has 1 to 255
+    /// bytes; it is forgotten after 24 hours.
+    #[must_use = "the key is for calls on the stub that this returns"]
+    pub fn with_idempotency_key(&self, key: impl Into<String>) -> Self {
+        Self {
+            idempotency_key: Some(key.into().into()),
+            ..self.clone()
+        }
+    }
+
+    fn send_call<R>(
+        &self,
+        method: Cow<'static, str>,
+        args: Result<Vec<u8>>,
+        encoding: Encoding,
+        decode: fn(Reply) -> Result<R>,
+    ) -> Call<R> {
+        let prepared = args.and_then(|args| {
+            let idempotency_key = self
+                .idempotency_key
+                .as_deref()
+                .map(checked_key)
+                .transpose()?;
+            Ok(Event::Rpc {
+                method,
+                args,
+                encoding,
+                idempotency_key,
+            })
+        });
+        match prepared {
+            Ok(event) => self.send(event, decode),
             Err(error) => Call::failed(error, decode),
         }
     }
@@ -119,6 +158,7 @@ impl AnyStub {
             binding: Arc::clone(&self.binding),
             id: self.binding.ids.named(name),
             name: Some(name.into()),
+            idempotency_key: None,
         }
     }
 
@@ -150,6 +190,19 @@ impl AnyStub {
             Err(error) => Call::failed(error, decode),
         }
     }
+}
+
+fn checked_key(key: &str) -> Result<String> {
+    if (1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()) {
+        return Ok(key.to_owned());
+    }
+    Err(Error::with_kind(
+        ErrorKind::Input,
+        format!(
+            "an idempotency key has 1 to {MAX_IDEMPOTENCY_KEY_BYTES} bytes, not {}",
+            key.len()
+        ),
+    ))
 }
 
 impl fmt::Debug for AnyStub {
@@ -189,6 +242,12 @@ impl<T: ObjectClass> Stub<T> {
     /// Sends an HTTP request to the object, as [`AnyStub::fetch`] does.
     pub fn fetch(&self, request: Request) -> Call<Response> {
         self.remote.stub().fetch(request)
+    }
+
+    /// The same stub, whose next call is applied once, as [`AnyStub::with_idempotency_key`] says.
+    #[must_use = "the key is for calls on the stub that this returns"]
+    pub fn with_idempotency_key(&self, key: impl Into<String>) -> Self {
+        Self::new(self.remote.stub().with_idempotency_key(key))
     }
 
     /// The same stub without its type.

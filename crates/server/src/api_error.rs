@@ -158,6 +158,9 @@ impl From<abide_runtime::Error> for ApiError {
             ErrorKind::Input => (StatusCode::BAD_REQUEST, "bad_request"),
             ErrorKind::Limit => (StatusCode::BAD_REQUEST, "limit_exceeded"),
             ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            ErrorKind::InProgress => (StatusCode::CONFLICT, "in_progress"),
+            ErrorKind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
+            ErrorKind::Deadlock => (StatusCode::LOOP_DETECTED, "deadlock"),
             ErrorKind::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "object_damaged"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };

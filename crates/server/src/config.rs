@@ -37,6 +37,8 @@ pub struct Config {
     pub objects: ObjectsConfig,
     /// `[websocket]`: sockets of clients, and those that objects open.
     pub websocket: WebSocketConfig,
+    /// `[rpc]`: calls over HTTP and JSON.
+    pub rpc: RpcConfig,
     /// `[outbound]`: requests that objects send to the world outside.
     pub outbound: OutboundConfig,
     /// `[log]`: what the process tells about itself.
@@ -215,6 +217,14 @@ impl Default for WebSocketConfig {
             pong_timeout: Duration::from_secs(20),
         }
     }
+}
+
+/// `[rpc]`: calls over HTTP and JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RpcConfig {
+    /// Whether clients may call objects' methods at `/rpc/{binding}/{name}/{method}`.
+    pub enabled: bool,
 }
 
 /// `[outbound]`: requests that objects send to the world outside.

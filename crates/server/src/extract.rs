@@ -17,10 +17,8 @@ pub struct JsonBody<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let bytes = Bytes::from_request(request, state)
-            .await
-            .map_err(|rejection| unreadable(&rejection))?;
+    async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
+        let bytes = whole_body(request).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let code = if error.is_data() {
                 "invalid_body"
@@ -33,6 +31,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             )
         })
     }
+}
+
+/// A request's body, whole.
+pub(crate) async fn whole_body(request: Request) -> Result<Bytes, ApiError> {
+    Bytes::from_request(request, &())
+        .await
+        .map_err(|rejection| unreadable(&rejection))
 }
 
 fn unreadable(rejection: &BytesRejection) -> ApiError {

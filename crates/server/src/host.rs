@@ -102,6 +102,12 @@ impl HostBuilder {
         self
     }
 
+    /// Takes calls over HTTP and JSON at `/rpc/{binding}/{name}/{method}`, as the setting `rpc.enabled` does. Everybody
+    /// who reaches the listener may call every method then.
+    pub fn json_rpc(self) -> Self {
+        self.configure(|config| config.rpc.enabled = true)
+    }
+
     /// Changes the settings.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);

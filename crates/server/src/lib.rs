@@ -18,6 +18,7 @@ mod forward;
 mod gateway;
 mod guard;
 mod host;
+mod json_rpc;
 mod limits;
 mod metric;
 mod outbound;
@@ -31,12 +32,14 @@ pub use api_error::ApiError;
 pub use args::ServeArgs;
 pub use config::{
     AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
-    ObjectsConfig, OutboundConfig, ServerConfig, Sources, StorageConfig, WebSocketConfig,
+    ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources, StorageConfig,
+    WebSocketConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use host::{Host, HostBuilder};
+pub use json_rpc::rpc_router;
 pub use outbound::policy::{AddressBlock, AllowPrivate};
 pub use running::{LocalHost, RunningHost};
 

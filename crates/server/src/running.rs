@@ -29,7 +29,7 @@ use crate::{
     gateway::{Gateway, StopAfter},
     guard, limits, metric,
     readiness::Readiness,
-    telemetry,
+    rpc_router, telemetry,
     websocket::{Hub, KeepAlive, upgrading},
 };
 
@@ -249,7 +249,13 @@ impl Core {
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
             let (node, make_router) = builder.outfit(Node::builder(store.clone()));
             let node = node.start()?;
-            let router = make_router(node.env().clone());
+            let mut router = make_router(node.env().clone());
+            if config.rpc.enabled {
+                // Before the program's own, which may have routes of the same form.
+                router = Router::new()
+                    .nest("/rpc", rpc_router(node.env()))
+                    .fallback_service(router);
+            }
             Ok((
                 Self {
                     store,

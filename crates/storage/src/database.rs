@@ -501,7 +501,7 @@ impl ObjectDb {
             }
         }
         self.connection
-            .execute_batch("DELETE FROM _abide_kv; PRAGMA user_version = 0")
+            .execute_batch("DELETE FROM _abide_kv; DROP TABLE IF EXISTS _abide_idempotency; PRAGMA user_version = 0")
     }
 
     fn control(&self, statement: &Control) -> Result<()> {

@@ -4,6 +4,8 @@
 //! (<https://developers.cloudflare.com/durable-objects/platform/limits/>), so that code written against them
 //! behaves the same here. The others are the engine's own.
 
+use std::time::Duration;
+
 /// Longest key of the key-value API, in bytes of UTF-8. Source: the field's limit for keys.
 pub const MAX_KEY_BYTES: usize = 2 * 1024;
 
@@ -28,6 +30,24 @@ pub const MAX_OBJECT_BYTES: u64 = 10 * 1024 * 1024 * 1024;
 
 /// Most bytes of rows that one `exec` gathers in memory; larger results are read row by row with `for_each`.
 pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Longest idempotency key, in bytes. The field's services take 255.
+pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 255;
+
+/// How long a call's result is remembered under its idempotency key. The field's services keep it a day.
+pub const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
+
+/// Calls that an object remembers; beyond it the oldest are forgotten before their time.
+pub const MAX_IDEMPOTENCY_KEYS: i64 = 100_000;
+
+/// Bytes of keys and results that an object remembers; beyond it the oldest are forgotten before their time.
+pub const MAX_IDEMPOTENCY_BYTES: i64 = 64 << 20;
+
+/// Longest result that is remembered; of a longer one only that its call was made.
+pub const MAX_REMEMBERED_RESULT_BYTES: usize = 1 << 20;
+
+/// Expired keys that are removed when a new one is written: more than one, so that they cannot pile up.
+pub(crate) const EXPIRED_KEYS_PER_WRITE: u32 = 8;
 
 /// Most keys of one multi-key call. Source: the field.
 pub const MAX_KEYS_PER_CALL: usize = 128;
@@ -94,3 +114,4 @@ pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;
 const _: () = assert!(MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES < MAX_TRANSACTION_BYTES);
 const _: () = assert!(MAX_RECORD_PAYLOAD.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(MAX_RESULT_BYTES > MAX_VALUE_BYTES);
+const _: () = assert!(MAX_REMEMBERED_RESULT_BYTES + MAX_IDEMPOTENCY_KEY_BYTES < MAX_VALUE_BYTES);

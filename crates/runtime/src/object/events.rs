@@ -127,7 +127,7 @@ impl Object {
                 replier.begin();
             }
             let delivered = match (&*self.instance.borrow(), event.take()) {
-                (Some(instance), Some(event)) => instance.deliver(event),
+                (Some(instance), Some(event)) => self.deliver(&**instance, event),
                 _ => return Ok(Poll::Ready(())),
             };
             let mut future = match alarm {

@@ -21,13 +21,14 @@ mod access;
 mod alarm;
 mod attempt;
 mod events;
+mod idempotency;
 mod restoring;
 mod sockets;
 mod turns;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     sync::Arc,
@@ -115,6 +116,8 @@ pub(crate) struct Object {
     held: Cell<bool>,
     /// What waits of its alarm while it is held.
     rings: RefCell<Vec<Cause>>,
+    /// The calls with an idempotency key that run now, and what tells each from another with its key.
+    keyed: RefCell<HashMap<String, [u8; 32]>>,
     /// A task that starts waiting events is on its way.
     pump_scheduled: Cell<bool>,
 
@@ -170,6 +173,7 @@ impl Object {
             chains: RefCell::default(),
             held: Cell::new(false),
             rings: RefCell::default(),
+            keyed: RefCell::default(),
             pump_scheduled: Cell::new(false),
             turn_of: Cell::new(Token(0)),
             turns: Cell::new(0),

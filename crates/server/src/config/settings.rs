@@ -246,6 +246,10 @@ pub(super) const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        key: "rpc.enabled",
+        set: |c, v| put(&mut c.rpc.enabled, value::yes_or_no(v)),
+    },
+    Setting {
         key: "outbound.allow_private",
         set: |c, v| put(&mut c.outbound.allow_private, value::private_addresses(v)),
     },

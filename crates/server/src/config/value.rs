@@ -130,6 +130,10 @@ pub(super) fn count_or_auto(
         .map_err(|expected| format!("{expected}, or \"auto\""))
 }
 
+pub(super) fn yes_or_no(text: &str) -> Result<bool, Expected> {
+    text.parse().map_err(|_| "true or false".to_owned())
+}
+
 pub(super) fn private_addresses(text: &str) -> Result<AllowPrivate, Expected> {
     text.parse().map_err(|()| {
         "true, false, or addresses and blocks of addresses, such as \"10.0.0.0/8, 127.0.0.1\""

@@ -1,0 +1,140 @@
+//! Calls with an idempotency key: applied once, however often they are sent.
+//!
+//! The result is remembered in the object's own database, by the poll in which the method ends and so in the
+//! transaction of its last writes: a crash leaves both or neither. A method that writes, waits and writes again is
+//! begun anew if the object was reset between; what it wrote before it waited was committed by then.
+
+use std::rc::Rc;
+
+use abide_storage::{KeyedCall, Remembered};
+use sha2::{Digest, Sha256};
+
+use super::{Confirmation, Object};
+use crate::{Encoding, Error, ErrorKind, Event, Instance, LocalFuture, Reply, Result};
+
+impl Object {
+    /// Hands an event to the instance, unless it is a call that has been made before.
+    pub(super) fn deliver(
+        self: &Rc<Self>,
+        instance: &dyn Instance,
+        event: Event,
+    ) -> LocalFuture<Result<Reply>> {
+        let Event::Rpc {
+            method,
+            args,
+            encoding,
+            idempotency_key: Some(key),
+        } = &event
+        else {
+            return instance.deliver(event);
+        };
+        let call = Call {
+            object: Rc::clone(self),
+            key: key.clone(),
+            method: method.clone().into_owned(),
+            fingerprint: fingerprint(method, args, *encoding),
+        };
+        match call.enter() {
+            Ok(None) => {}
+            Ok(Some(reply)) => return Box::pin(std::future::ready(Ok(reply))),
+            Err(error) => return Box::pin(std::future::ready(Err(error.of_call()))),
+        }
+        let call = Entered(call);
+        let delivered = instance.deliver(event);
+        Box::pin(async move {
+            let result = delivered.await;
+            call.0.leave(&result);
+            result
+        })
+    }
+}
+
+struct Call {
+    object: Rc<Object>,
+    key: String,
+    method: String,
+    fingerprint: [u8; 32],
+}
+
+impl Call {
+    /// Marks the call as running, or gives the answer of the same call that was made before.
+    fn enter(&self) -> Result<Option<Reply>> {
+        if let Some(running) = self.object.keyed.borrow().get(&self.key) {
+            return Err(if *running == self.fingerprint {
+                Error::with_kind(
+                    ErrorKind::InProgress,
+                    "a call with this idempotency key is still running: ask again for its result",
+                )
+            } else {
+                reused()
+            });
+        }
+        let now = self.object.worker.env.clock().unix_millis();
+        match self.object.read(|db| db.remembered(&self.key, now))? {
+            None => {
+                let mut running = self.object.keyed.borrow_mut();
+                running.insert(self.key.clone(), self.fingerprint);
+                Ok(None)
+            }
+            Some(Remembered { fingerprint, .. }) if fingerprint != self.fingerprint => {
+                Err(reused())
+            }
+            Some(Remembered {
+                result: Some(result),
+                ..
+            }) => Ok(Some(Reply::Rpc(result))),
+            Some(_) => Err(Error::with_kind(
+                ErrorKind::Limit,
+                "the call with this idempotency key has been applied, but its result was too large to be kept or \
+                 could not be sent: read what it did",
+            )),
+        }
+    }
+
+    /// Remembers how the call ended. If that fails the turn fails: its writes must not be kept without it.
+    fn leave(&self, result: &Result<Reply>) {
+        let kept = match result {
+            Ok(Reply::Rpc(result)) => Some(result.as_slice()),
+            // It did not get as far as the method.
+            Err(error) if matches!(error.kind(), ErrorKind::Decode | ErrorKind::NotFound) => return,
+            _ => None,
+        };
+        let now = self.object.worker.env.clock().unix_millis();
+        let call = KeyedCall {
+            key: &self.key,
+            method: &self.method,
+            fingerprint: &self.fingerprint,
+        };
+        let remembered = self
+            .object
+            .write(Confirmation::Confirmed, |db| db.remember(call, kept, now));
+        if let Err(error) = remembered {
+            self.object.doom(error);
+        }
+    }
+}
+
+/// A call that runs, until this is dropped.
+struct Entered(Call);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.object.keyed.borrow_mut().remove(&self.0.key);
+    }
+}
+
+fn reused() -> Error {
+    Error::with_kind(
+        ErrorKind::KeyReused,
+        "this idempotency key belongs to another call: a new call needs a new key",
+    )
+}
+
+fn fingerprint(method: &str, args: &[u8], encoding: Encoding) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update((method.len() as u64).to_le_bytes());
+    hash.update(method);
+    hash.update([encoding as u8]);
+    hash.update(args);
+    hash.finalize().into()
+}
