@@ -8,3 +8,6 @@ struct Recovery;
 
 #[doc = include_str!("../../../docs/rpc.md")]
 struct Rpc;
+
+#[doc = include_str!("../../../docs/websockets.md")]
+struct WebSockets;

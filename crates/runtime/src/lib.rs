@@ -21,7 +21,8 @@
 //! 5. A panic, an abort, a failed constructor or commit, and a passed time limit reset one object and no other.
 //! 6. An alarm goes off at least once; an attempt is counted durably before any code of the object runs for it.
 //! 7. Every queue is bounded ([`limits`]); beyond its bound callers are told that the object is overloaded.
-//! 8. Everything timed asks the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
+//! 8. A WebSocket outlives its object in memory; what is sent to it is bounded; it ends with one close event.
+//! 9. Everything timed asks the [`clock::Clock`]; every random byte comes from a [`random::Randomness`].
 //!
 //! # What it does not know
 //!

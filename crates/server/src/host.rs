@@ -12,7 +12,12 @@ use abide_storage::{Disk, RealDisk, SimDisk};
 use axum::Router;
 use tokio::runtime::Handle;
 
-use crate::{Config, HostError, LocalHost, RunningHost, outbound::HttpClient, running};
+use crate::{
+    Config, HostError, LocalHost, RunningHost,
+    outbound::{HttpClient, policy::AddressPolicy},
+    running,
+    websocket::{Connector, Hub},
+};
 
 type Registration = Box<dyn FnOnce(NodeBuilder, &ClassOptions) -> NodeBuilder + Send>;
 type MakeRouter = Box<dyn FnOnce(Env) -> Router + Send>;
@@ -142,7 +147,7 @@ impl HostBuilder {
 
     /// Tells a node's builder everything that was gathered, and hands back what makes the router. The program's async
     /// runtime is at hand.
-    pub(crate) fn outfit(self, mut node: NodeBuilder) -> (NodeBuilder, MakeRouter) {
+    pub(crate) fn outfit(self, mut node: NodeBuilder, sockets: &Hub) -> (NodeBuilder, MakeRouter) {
         let objects = &self.config.objects;
         let defaults = ClassOptions {
             idle_timeout: objects.idle_timeout,
@@ -151,14 +156,17 @@ impl HostBuilder {
             max_queued: objects.max_queued,
             ..ClassOptions::default()
         };
-        let sockets = &self.config.websocket;
+        let websocket = &self.config.websocket;
         node = node.websockets(WebSocketOptions {
-            max_message_bytes: usize::try_from(sockets.max_message_bytes).unwrap_or(usize::MAX),
-            send_buffer_bytes: usize::try_from(sockets.send_buffer_bytes).unwrap_or(usize::MAX),
-            slow_reader: sockets.slow_reader,
-            max_in_flight: sockets.max_in_flight,
-            delivery_patience: sockets.delivery_patience,
+            max_message_bytes: usize::try_from(websocket.max_message_bytes).unwrap_or(usize::MAX),
+            send_buffer_bytes: usize::try_from(websocket.send_buffer_bytes).unwrap_or(usize::MAX),
+            slow_reader: websocket.slow_reader,
+            max_in_flight: websocket.max_in_flight,
+            delivery_patience: websocket.delivery_patience,
         });
+        let policy = AddressPolicy::new(self.config.outbound.allow_private.clone());
+        let connector = Connector::new(sockets.clone(), policy, Handle::current());
+        node = node.websocket_connector(Arc::new(connector));
         let client = HttpClient::new(&self.config.outbound, Handle::current());
         node = node.outbound(Arc::new(client));
         if let Some(workers) = objects.workers {

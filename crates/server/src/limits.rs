@@ -5,6 +5,9 @@ use std::{ops::RangeInclusive, time::Duration};
 /// Time that a WebSocket's peer has to confirm a close, and to take what is left.
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time to connect to a server and shake hands with it, when an object opens a WebSocket.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What is read from a WebSocket's connection at once, into a buffer that all connections of a thread share.
 pub(crate) const SOCKET_READ_BYTES: usize = 64 << 10;
 

@@ -38,15 +38,19 @@ use crate::{
 pub struct LocalHost {
     env: Env,
     router: Router,
+    /// Those that objects have opened.
+    sockets: Hub,
     core: Core,
 }
 
 impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let config = builder.config.clone();
-        let (core, router) = Core::start(builder).await?;
-        let router = upgrading(router, Hub::new(KeepAlive::of(&config.websocket)));
+        let sockets = Hub::new(KeepAlive::of(&config.websocket));
+        let (core, router) = Core::start(builder, sockets.clone()).await?;
+        let router = upgrading(router, sockets.clone());
         Ok(Self {
+            sockets,
             env: core.node.env().clone(),
             router: guard::guarded(router, &config.server),
             core,
@@ -65,10 +69,17 @@ impl LocalHost {
 
     /// Lets handlers finish, makes everything durable, closes the data directory.
     pub async fn shutdown(self) -> Result<(), HostError> {
-        let Self { env, router, core } = self;
+        let Self {
+            env,
+            router,
+            sockets,
+            core,
+        } = self;
         drop((env, router));
-        let grace = core.grace;
-        core.stop(grace).await
+        let deadline = Instant::now() + core.grace;
+        sockets.close(core.grace).await;
+        core.stop(deadline.saturating_duration_since(Instant::now()))
+            .await
     }
 }
 
@@ -107,9 +118,9 @@ impl RunningHost {
         };
         // Before the data directory: a wrong address is told at once, not after a long replay.
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
-        let (core, router) = Core::start(builder).await?;
-        let env = core.node.env().clone();
         let sockets = Hub::new(KeepAlive::of(&config.websocket));
+        let (core, router) = Core::start(builder, sockets.clone()).await?;
+        let env = core.node.env().clone();
         let router = upgrading(router, sockets.clone());
         let gateway = Service::start(
             listener,
@@ -231,7 +242,7 @@ struct Core {
 
 impl Core {
     /// Opens the data directory, replays its log and starts the node, away from the async threads.
-    async fn start(builder: HostBuilder) -> Result<(Self, Router), HostError> {
+    async fn start(builder: HostBuilder, sockets: Hub) -> Result<(Self, Router), HostError> {
         blocking(move || {
             let config = builder.config.clone();
             let options = StoreOptions {
@@ -247,7 +258,7 @@ impl Core {
                 ..StoreOptions::default()
             };
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let (node, make_router) = builder.outfit(Node::builder(store.clone()));
+            let (node, make_router) = builder.outfit(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
             let mut router = make_router(node.env().clone());
             if config.rpc.enabled {

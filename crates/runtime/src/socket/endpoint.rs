@@ -65,7 +65,7 @@ impl Endpoint {
 
     /// A frame has been written to the peer.
     pub fn written(&self, frame: &Frame) {
-        self.link.written(frame);
+        self.link.give_back(frame);
         if let Frame::Message(message) = frame {
             let counters = &self.home().mailbox().counters;
             counters.socket_messages_out.add();
@@ -91,7 +91,7 @@ impl Endpoint {
         if let Some(answer) = home.auto_responses.answer(&message) {
             self.count_in(&message);
             self.link.auto_responded(home.router.clock.unix_millis());
-            self.link.push(answer);
+            self.link.answer(answer);
             return Poll::Ready(Ok(()));
         }
         if home.router.phase() != Phase::Running {

@@ -27,19 +27,20 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// What it counts in the send buffer.
+    /// What it counts in the send buffer. There is one close at most, and it always has room.
     fn weight(&self) -> usize {
-        WEBSOCKET_FRAME_OVERHEAD
-            + match self {
-                Self::Message(message) => message.len(),
-                Self::Close(close) => close.reason.len(),
-            }
+        match self {
+            Self::Message(message) => weight(message),
+            Self::Close(_) => 0,
+        }
     }
 }
 
 /// A frame on its way through the output gate, or what became of it.
 pub(crate) enum Outgoing {
     Frame(Frame),
+    /// There was no room for a message, and the node closes such sockets.
+    Overflow,
     /// The turn that sent it did not take effect.
     Withdrawn(Frame),
     /// The log has failed, so it can never be sent.
@@ -51,6 +52,8 @@ impl Outgoing {
         match self {
             _ if error.kind() == ErrorKind::Unavailable => Self::Lost,
             Self::Frame(frame) => Self::Withdrawn(frame),
+            // The close that would follow is what is withdrawn.
+            Self::Overflow => Self::Withdrawn(Frame::Close(slow_reader())),
             other => other,
         }
     }
@@ -89,7 +92,8 @@ pub(crate) struct Link {
 struct Inner {
     /// Frames that the gateway has not taken.
     outgoing: VecDeque<Frame>,
-    /// Weight of all frames that have not been written to the peer.
+    /// Weight of all messages that the object has sent and that have not been written to the peer: at the output gate,
+    /// in `outgoing`, or with the gateway.
     buffered: usize,
     /// Nothing may follow in `outgoing`.
     closing: bool,
@@ -121,7 +125,8 @@ impl Link {
     /// The object's end: a frame, or its withdrawal, has left the output gate.
     pub(crate) fn release(&self, outgoing: Released<Outgoing>) {
         match outgoing.into_inner() {
-            Outgoing::Frame(Frame::Message(message)) => self.push(message),
+            Outgoing::Frame(Frame::Message(message)) => self.push(Frame::Message(message)),
+            Outgoing::Overflow => self.overflow(),
             Outgoing::Frame(Frame::Close(close)) => self.close(close),
             Outgoing::Withdrawn(Frame::Close(_)) => {
                 let mut inner = self.lock();
@@ -129,7 +134,7 @@ impl Link {
                     inner.state = ReadyState::Open;
                 }
             }
-            Outgoing::Withdrawn(Frame::Message(_)) => {}
+            Outgoing::Withdrawn(frame) => self.give_back(&frame),
             Outgoing::Lost => self.close(Close::of(
                 code::SERVICE_RESTART,
                 "the server restarts to recover",
@@ -137,31 +142,62 @@ impl Link {
         }
     }
 
-    /// Puts a message into the send buffer, or does what the node does with slow readers.
-    pub(crate) fn push(&self, message: Message) {
-        let Some(home) = self.home() else { return };
-        let frame = Frame::Message(message);
+    /// Takes room in the send buffer for a message. False, and counted, if there is none.
+    pub(crate) fn reserve(&self, message: &Message) -> bool {
+        let Some(home) = self.home() else {
+            return false;
+        };
+        let weight = weight(message);
+        let mut inner = self.lock();
+        let limit = home.options().send_buffer_bytes;
+        let fits = inner.ended || inner.buffered == 0 || inner.buffered + weight <= limit;
+        if !inner.ended && fits {
+            inner.buffered += weight;
+        }
+        if !fits {
+            home.mailbox().counters.slow_readers.add();
+        }
+        fits
+    }
+
+    /// A message that the gateway itself has for the peer.
+    pub(crate) fn answer(&self, message: Message) {
+        if self.reserve(&message) {
+            self.push(Frame::Message(message));
+        } else if self.closes_slow_readers() {
+            self.overflow();
+        }
+    }
+
+    /// What happens to a socket whose send buffer is full.
+    pub(crate) fn closes_slow_readers(&self) -> bool {
+        self.home()
+            .is_some_and(|home| home.options().slow_reader == SlowReader::Close)
+    }
+
+    /// Puts a message, which has room, into the send buffer.
+    fn push(&self, frame: Frame) {
         let mut inner = self.lock();
         if inner.ended || inner.closing {
+            inner.give_back(&frame);
             return;
         }
-        let weight = frame.weight();
-        if inner.buffered > 0 && inner.buffered + weight > home.options().send_buffer_bytes {
-            home.mailbox().counters.slow_readers.add();
-            if home.options().slow_reader == SlowReader::Close {
-                let unsent: usize = inner.outgoing.drain(..).map(|frame| frame.weight()).sum();
-                inner.buffered -= unsent;
-                drop(inner);
-                self.close(Close::of(
-                    code::TRY_AGAIN_LATER,
-                    "messages came faster than they were read",
-                ));
-            }
-            return;
-        }
-        inner.buffered += weight;
         inner.outgoing.push_back(frame);
         inner.wake();
+    }
+
+    /// Closes a socket that is too slow, in place of what it has not read.
+    fn overflow(&self) {
+        {
+            let mut inner = self.lock();
+            if inner.closing {
+                return;
+            }
+            for frame in std::mem::take(&mut inner.outgoing) {
+                inner.give_back(&frame);
+            }
+        }
+        self.close(slow_reader());
     }
 
     /// Puts the close after what is in the send buffer. Only the first close counts.
@@ -174,9 +210,7 @@ impl Link {
         if inner.state == ReadyState::Open {
             inner.state = ReadyState::Closing;
         }
-        let frame = Frame::Close(close);
-        inner.buffered += frame.weight();
-        inner.outgoing.push_back(frame);
+        inner.outgoing.push_back(Frame::Close(close));
         inner.wake();
     }
 
@@ -194,10 +228,9 @@ impl Link {
         frame
     }
 
-    /// The gateway's end: a frame that was taken has been written, or dropped.
-    pub(crate) fn written(&self, frame: &Frame) {
-        let mut inner = self.lock();
-        inner.buffered = inner.buffered.saturating_sub(frame.weight());
+    /// A frame needs its room no more: it has been written, or never will be.
+    pub(crate) fn give_back(&self, frame: &Frame) {
+        self.lock().give_back(frame);
     }
 
     /// The gateway's end: counts a message in flight if there is room; otherwise `waker` is woken when there may be.
@@ -234,6 +267,7 @@ impl Link {
         let mut inner = self.lock();
         inner.waker = None;
         inner.outgoing = VecDeque::new();
+        inner.buffered = 0;
         !std::mem::replace(&mut inner.ended, true)
     }
 
@@ -272,7 +306,25 @@ impl Link {
     }
 }
 
+fn weight(message: &Message) -> usize {
+    WEBSOCKET_FRAME_OVERHEAD + message.len()
+}
+
+fn slow_reader() -> Close {
+    Close::of(
+        code::TRY_AGAIN_LATER,
+        "messages came faster than they were read",
+    )
+}
+
 impl Inner {
+    fn give_back(&mut self, frame: &Frame) {
+        // An ended socket has no buffer, so whatever is sent to it has room and gives none back.
+        if !self.ended {
+            self.buffered -= frame.weight();
+        }
+    }
+
     fn register(&mut self, waker: &Waker) {
         match &mut self.waker {
             Some(known) => known.clone_from(waker),

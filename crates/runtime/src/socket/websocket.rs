@@ -49,7 +49,8 @@ impl WebSocket {
     }
 
     /// Sends a message, when everything that the object wrote before is durable, and after everything that it sent
-    /// before. It does not wait for the reader: see [`SlowReader`](super::SlowReader).
+    /// before. It does not wait for the reader: what is on its way counts in the socket's send buffer, and
+    /// [`SlowReader`](super::SlowReader) says what happens when that is full.
     ///
     /// A socket whose peer has gone takes messages until the object has learned of it by the close event. For many
     /// sockets make the [`Message`] once and send clones: they share its bytes.
@@ -72,10 +73,15 @@ impl WebSocket {
                 ),
             ));
         }
-        object.push(Departure::Frame(
-            self.clone(),
-            Outgoing::Frame(Frame::Message(message)),
-        ));
+        let outgoing = if self.0.reserve(&message) {
+            Outgoing::Frame(Frame::Message(message))
+        } else if self.0.closes_slow_readers() {
+            self.0.closing();
+            Outgoing::Overflow
+        } else {
+            return Ok(());
+        };
+        object.push(Departure::Frame(self.clone(), outgoing));
         Ok(())
     }
 

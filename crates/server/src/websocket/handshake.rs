@@ -7,16 +7,14 @@ use tungstenite::handshake::derive_accept_key;
 use crate::ApiError;
 
 /// The one version of the protocol.
-const VERSION: &str = "13";
+pub(super) const VERSION: &str = "13";
 
 /// A key is 16 bytes in base64.
 const KEY_LENGTH: usize = 24;
 
 /// The accept key that answers a request for a WebSocket, or why there is none.
 pub(super) fn accept_key(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
-    if !has_token(headers, &header::UPGRADE, "websocket")
-        || !has_token(headers, &header::CONNECTION, "upgrade")
-    {
+    if !upgrades(headers) {
         return Err(upgrade_required(
             "This address is a WebSocket: connect with the WebSocket protocol over HTTP/1.1.",
         ));
@@ -70,8 +68,14 @@ fn upgrade_required(message: &str) -> ApiError {
     ApiError::new(StatusCode::UPGRADE_REQUIRED, "websocket_required", message)
 }
 
+/// True if the headers ask for, or grant, the upgrade to a WebSocket.
+pub(super) fn upgrades(headers: &HeaderMap) -> bool {
+    has_token(headers, &header::UPGRADE, "websocket")
+        && has_token(headers, &header::CONNECTION, "upgrade")
+}
+
 /// True if one of the header's comma-separated words is this one.
-fn has_token(headers: &HeaderMap, name: &header::HeaderName, token: &str) -> bool {
+pub(super) fn has_token(headers: &HeaderMap, name: &header::HeaderName, token: &str) -> bool {
     headers
         .get_all(name)
         .iter()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use abide_runtime::socket::{Close, EndpointHandle, code};
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
 
 use super::KeepAlive;
 
@@ -18,6 +18,7 @@ pub(crate) struct Hub(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     keep_alive: KeepAlive,
+    runtime: Handle,
     sockets: Mutex<Sockets>,
     emptied: Notify,
 }
@@ -36,9 +37,11 @@ struct Open {
 }
 
 impl Hub {
+    /// A hub whose connections run on the current async runtime.
     pub(crate) fn new(keep_alive: KeepAlive) -> Self {
         Self(Arc::new(Inner {
             keep_alive,
+            runtime: Handle::current(),
             sockets: Mutex::default(),
             emptied: Notify::new(),
         }))
@@ -72,7 +75,7 @@ impl Hub {
             hub: self.clone(),
             number,
         };
-        let task = tokio::spawn(run(member)).abort_handle();
+        let task = self.0.runtime.spawn(run(member)).abort_handle();
         // It may have ended already.
         if let Some(open) = self.lock().open.get_mut(&number) {
             open.task = Some(task);

@@ -9,6 +9,7 @@
 //! writes is our own, because a library's connection keeps its buffers for life: here an idle socket has none, and a
 //! message to a thousand sockets is written from one place in memory.
 
+mod connector;
 mod handshake;
 mod hub;
 mod pump;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use crate::WebSocketConfig;
 
 pub(crate) use self::{
+    connector::Connector,
     hub::Hub,
     upgrade::{ConnectionHold, upgrading},
 };
@@ -29,7 +31,6 @@ pub(crate) use self::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Server,
-    #[allow(dead_code)]
     Client,
 }
 

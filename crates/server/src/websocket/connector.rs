@@ -1,0 +1,327 @@
+//! WebSockets that objects open to other servers.
+//!
+//! Contract: an address is connected to only if the policy for outgoing requests allows it; `wss://` needs a certificate
+//! that the machine trusts. Connection and handshake have [`CONNECT_TIMEOUT`] together and run on the program's async
+//! runtime, not on the object's thread; whoever gives up waiting closes the connection.
+
+use std::{io, sync::Arc};
+
+use abide_runtime::{
+    Error, ErrorKind, Result,
+    socket::{ConnectedWebSocket, Connecting, WebSocketConnector},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::Empty;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    runtime::Handle,
+    sync::oneshot,
+};
+use tokio_rustls::TlsConnector;
+use tungstenite::handshake::{client::generate_key, derive_accept_key};
+
+use super::{Hub, Role, handshake, hub::Member, pump::Pump};
+use crate::{
+    limits::CONNECT_TIMEOUT,
+    outbound::{policy::AddressPolicy, tls},
+};
+
+/// Opens WebSockets for the objects of one host.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    hub: Hub,
+    policy: Arc<AddressPolicy>,
+    runtime: Handle,
+}
+
+impl Connector {
+    pub(crate) fn new(hub: Hub, policy: AddressPolicy, runtime: Handle) -> Self {
+        Self {
+            hub,
+            policy: Arc::new(policy),
+            runtime,
+        }
+    }
+}
+
+impl WebSocketConnector for Connector {
+    fn connect(&self, request: Request<()>) -> Connecting {
+        let (answer, answered) = oneshot::channel();
+        let connector = self.clone();
+        self.runtime.spawn(async move {
+            let opening = tokio::time::timeout(CONNECT_TIMEOUT, connector.open(request));
+            let opened = opening.await.unwrap_or_else(|_| {
+                Err(Error::with_kind(
+                    ErrorKind::Timeout,
+                    format!(
+                        "the WebSocket was not opened within {} s",
+                        CONNECT_TIMEOUT.as_secs()
+                    ),
+                ))
+            });
+            // If nobody waits for it any more the connection is dropped.
+            drop(answer.send(opened));
+        });
+        Box::pin(async move {
+            answered.await.unwrap_or_else(|_| {
+                Err(Error::with_kind(
+                    ErrorKind::Unavailable,
+                    "the program is ending: no more WebSockets are opened",
+                ))
+            })
+        })
+    }
+}
+
+impl Connector {
+    async fn open(self, request: Request<()>) -> Result<ConnectedWebSocket> {
+        let target = Target::of(request.uri())?;
+        let stream = self.reach(&target).await?;
+        if !target.secure {
+            return self.shake_hands(stream, &target, request).await;
+        }
+        let config = tls::client_config(&["http/1.1"])
+            .map_err(|error| Error::with_kind(ErrorKind::Io, format!("setting up TLS: {error}")))?;
+        let name = ServerName::try_from(target.host.clone())
+            .map_err(|_| target.refused("its host is no name for a certificate"))?;
+        let stream = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+            .map_err(|error| target.failed(&error))?;
+        self.shake_hands(stream, &target, request).await
+    }
+
+    /// A TCP connection to one of the host's addresses that objects may reach.
+    async fn reach(&self, target: &Target) -> Result<TcpStream> {
+        let allowed = self.policy.resolve(&target.host, target.port).await;
+        let addresses = allowed.map_err(|error| target.refused(&error.to_string()))?;
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    // Refused only for a socket that is already gone.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(target.failed(&last))
+    }
+
+    /// The opening handshake (RFC 6455, section 4.1).
+    async fn shake_hands<S>(
+        self,
+        stream: S,
+        target: &Target,
+        request: Request<()>,
+    ) -> Result<ConnectedWebSocket>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let key = generate_key();
+        let offered = offer(&request, target, &key)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| target.failed(&error))?;
+        let driving = tokio::spawn(connection.with_upgrades());
+        let response = sender
+            .send_request(offered)
+            .await
+            .map_err(|error| target.failed(&error))?;
+        check(&response, request.headers(), &key).map_err(|what| target.refused(&what))?;
+        let headers = response.headers().clone();
+        let upgraded = hyper::upgrade::on(response)
+            .await
+            .map_err(|error| target.failed(&error))?;
+        let _ = driving.await;
+        let parts = upgraded.downcast::<TokioIo<S>>().map_err(|_| {
+            Error::with_kind(ErrorKind::Io, "the connection is not the one that was made")
+        })?;
+        let (stream, early) = (
+            parts.io.into_inner(),
+            Bytes::copy_from_slice(&parts.read_buf),
+        );
+        let hub = self.hub;
+        Ok(ConnectedWebSocket {
+            headers,
+            serve: Box::new(move |endpoint| {
+                let keep_alive = hub.keep_alive();
+                hub.spawn(endpoint.handle(), move |member: Member| async move {
+                    let _member = member;
+                    Pump::new(Role::Client, stream, early, endpoint, keep_alive).await;
+                });
+            }),
+        })
+    }
+}
+
+/// Where a WebSocket goes.
+struct Target {
+    uri: Uri,
+    host: String,
+    port: u16,
+    secure: bool,
+}
+
+impl Target {
+    fn of(uri: &Uri) -> Result<Self> {
+        let secure = match uri.scheme_str() {
+            Some("ws") => false,
+            Some("wss") => true,
+            _ => return Err(no_address(uri)),
+        };
+        let host = uri.host().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| no_address(uri))?;
+        Ok(Self {
+            host: host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned(),
+            port: uri.port_u16().unwrap_or(if secure { 443 } else { 80 }),
+            secure,
+            uri: uri.clone(),
+        })
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        Error::with_kind(
+            ErrorKind::Io,
+            format!("the WebSocket to {} was not opened: {why}", self.uri),
+        )
+    }
+
+    fn failed(&self, error: &dyn std::error::Error) -> Error {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        self.refused(&text)
+    }
+}
+
+fn no_address(uri: &Uri) -> Error {
+    Error::with_kind(
+        ErrorKind::Input,
+        format!("`{uri}` is no address of a WebSocket: it begins with ws:// or wss://"),
+    )
+}
+
+/// The request that offers the upgrade. The user's headers go along, except for those of the handshake itself.
+fn offer(request: &Request<()>, target: &Target, key: &str) -> Result<Request<Empty<Bytes>>> {
+    let path = request.uri().path_and_query();
+    let mut offered = Request::builder()
+        .method(Method::GET)
+        .uri(path.map_or("/", |path| path.as_str()))
+        .body(Empty::new())?;
+    let headers = offered.headers_mut();
+    headers.clone_from(request.headers());
+    headers.remove(header::SEC_WEBSOCKET_EXTENSIONS);
+    let host = target.uri.authority().map_or("", |authority| {
+        // What stands before `@` is a password; it belongs in a header that the user writes.
+        authority.as_str().rsplit('@').next().unwrap_or_default()
+    });
+    for (name, value) in [
+        (header::HOST, host),
+        (header::UPGRADE, "websocket"),
+        (header::CONNECTION, "Upgrade"),
+        (header::SEC_WEBSOCKET_VERSION, handshake::VERSION),
+        (header::SEC_WEBSOCKET_KEY, key),
+    ] {
+        let value = HeaderValue::try_from(value).map_err(http::Error::from)?;
+        headers.insert(name, value);
+    }
+    Ok(offered)
+}
+
+/// True to the protocol, the answer opens a WebSocket; otherwise, what is wrong with it.
+fn check(response: &Response<Incoming>, asked: &HeaderMap, key: &str) -> Result<(), String> {
+    let (status, headers) = (response.status(), response.headers());
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(format!("the server answered {status}"));
+    }
+    let accept = headers.get(header::SEC_WEBSOCKET_ACCEPT);
+    if !handshake::upgrades(headers)
+        || accept
+            .is_none_or(|accept| accept.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
+    {
+        return Err("the server's answer is not of the WebSocket protocol".to_owned());
+    }
+    if headers.contains_key(header::SEC_WEBSOCKET_EXTENSIONS) {
+        return Err("the server uses an extension that was not offered".to_owned());
+    }
+    if let Some(chosen) = headers.get(header::SEC_WEBSOCKET_PROTOCOL) {
+        let chosen = chosen.to_str().unwrap_or_default();
+        if !handshake::has_token(asked, &header::SEC_WEBSOCKET_PROTOCOL, chosen) {
+            return Err(format!(
+                "the server chose the subprotocol `{}`, which was not offered",
+                chosen.escape_debug()
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(uri: &str) -> Result<Target> {
+        Target::of(&uri.parse().unwrap())
+    }
+
+    #[test]
+    fn an_address_says_host_port_and_whether_tls_is_used() {
+        for (uri, host, port, secure) in [
+            ("ws://example.com/x", "example.com", 80, false),
+            ("wss://example.com", "example.com", 443, true),
+            ("ws://[::1]:8080/", "::1", 8_080, false),
+        ] {
+            let target = target(uri).unwrap();
+            assert_eq!(
+                (&*target.host, target.port, target.secure),
+                (host, port, secure)
+            );
+        }
+        for uri in ["http://example.com/", "/path", "example.com:80"] {
+            let error = target(uri).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Input, "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_user_s_headers_go_along_and_cannot_replace_the_handshake_s() {
+        let request = Request::builder()
+            .uri("ws://user:secret@example.com:81/a?b=c")
+            .header("authorization", "Bearer x")
+            .header("connection", "close")
+            .header("sec-websocket-key", "mine")
+            .header("sec-websocket-protocol", "chat")
+            .header("sec-websocket-extensions", "permessage-deflate")
+            .body(())
+            .unwrap();
+        let target = Target::of(request.uri()).unwrap();
+        let offered = offer(&request, &target, "key").unwrap();
+        assert_eq!(offered.uri(), "/a?b=c");
+        let headers = offered.headers();
+        for (name, value) in [
+            ("host", "example.com:81"),
+            ("authorization", "Bearer x"),
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-key", "key"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-protocol", "chat"),
+        ] {
+            assert_eq!(headers[name], value);
+        }
+        assert!(!headers.contains_key("sec-websocket-extensions"));
+    }
+}
