@@ -29,13 +29,17 @@
 //! - **s9** Directories are synced after a file in them is made or renamed, before anything relies on the name.
 //! - **s10** What recovery has accepted is synced before anything builds on it, and the next epoch begins a new segment.
 //! - **s11** A segment is recycled only after the files are synced and the manifest is published.
-//! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns.
+//! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns. History
+//!   gives way to commits.
 //! - **s13** One connection for each object; a refused commit leaves the committed state as it was.
 //! - **s14** The alarm index never says later than the object's row, whatever crash came between them.
 //! - **s15** Every acknowledged commit of the retention can be restored, whatever crashes came since: a segment is recycled
-//!   only after it is archived, and a run of the archive replaces others only when it is durable.
-//! - **s16** Damage in the archive is seen and named; it never gives a wrong state, and never stops an object.
-//! - **s17** A restore is one commit: wholly there or absent after a crash, and undone by another restore.
+//!   only after it is archived, and a run of the archive replaces others only when it is durable. But for what is said
+//!   to be lost: when the disk is full or refuses ([`StoreStats::archive_failing`]), and while the archive is off.
+//! - **s16** Damage in the archive is seen and named; it never gives a wrong state, costs only the history in it, and never
+//!   stops an object or the node.
+//! - **s17** A restore is one commit: wholly there or absent after a crash, and undone by another restore, whether or not the
+//!   archive had the state before it.
 //!
 //! # Example
 //!

@@ -58,7 +58,8 @@ pub const STATEMENT_CACHE: usize = 32;
 /// SQLite's page size here, in bytes. Fixed: every object file has it, and every record of the log.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Most bytes of changed pages in one transaction (one poll of an object).
+/// Most bytes of changed pages in one transaction (one poll of an object). A restore is one transaction and a fork is
+/// another: a fork of a larger object is refused, and so is a restore that changes more.
 pub const MAX_TRANSACTION_BYTES: usize = 256 * 1024 * 1024;
 
 /// Most bytes of page images in one record; a larger transaction is a chain of records.
@@ -106,6 +107,12 @@ pub const ARCHIVE_FOLD_SHARE: u64 = 4;
 
 /// An object gets a new snapshot in the archive when the history since the last one passes its size, and this.
 pub const SNAPSHOT_FLOOR_BYTES: u64 = 256 * 1024;
+
+/// Runs of the archive kept open by one step or look-up.
+pub const OPEN_RUNS: usize = 32;
+
+/// A merge or fold looks again how much room the disk has when it has written so many bytes.
+pub const ARCHIVE_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file.
 pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;

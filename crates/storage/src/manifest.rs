@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The version of the data directory's format.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version of the data directory's format. 1 had no archive: a program that knows only it would forget the runs.
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";

@@ -120,8 +120,13 @@ pub struct StoreStats {
     pub archive_runs: u64,
     /// Bytes of durable log that are not archived yet; 0 if the archive is off.
     pub archive_lag_bytes: u64,
-    /// Every commit since this time can be restored, milliseconds since 1970; 0 if none can.
+    /// The time of the oldest commit in the history, milliseconds since 1970; 0 if there is none. Every commit since then can
+    /// be restored, but for those of an object that is older than its archive and before its first checkpoint in
+    /// it, and for history that was given up.
     pub archive_horizon_ms: u64,
+    /// True while the log cannot be archived: the disk is full or refuses, and the program's log says why. The log is kept
+    /// for the archive as long as commits have room; then the history in it is given up.
+    pub archive_failing: bool,
 }
 
 /// A data directory, opened. Clones share it; the last one to go stops its threads, without a checkpoint: call
@@ -210,14 +215,15 @@ impl Store {
     /// checkpoint: not for a thread that runs objects.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`]: the object did not exist then, or its archived history begins later; the message says when.
+    /// [`ErrorKind::Input`]: the object did not exist then, its archived history begins later, or a part of it is missing
+    /// there, because the archive was off or had to give it up; the message says when.
     /// [`ErrorKind::Damaged`]: the archive is damaged; the message names the file.
     pub fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         self.0.engine.bookmark_for_time(key, unix_millis)
     }
 
-    /// Brings an object back to a bookmark, by a commit of its own, and returns the bookmark that undoes it. Durable
-    /// when it returns. The object must not be open. Reads files and may take a checkpoint: not for a thread that runs
+    /// Brings an object back to a bookmark, by a commit of its own, and returns the bookmark that undoes it. If the archive
+    /// lacks the present state, a snapshot of it is archived before. Durable when it returns. The object must not be open. Reads files and may take a checkpoint: not for a thread that runs
     /// objects.
     ///
     /// # Errors
@@ -238,7 +244,8 @@ impl Store {
     /// runs objects.
     ///
     /// # Errors
-    /// As [`Store::restore`]; [`ErrorKind::Input`] if `to` was ever written.
+    /// As [`Store::restore`]; [`ErrorKind::Input`] if `to` was ever written; [`ErrorKind::Limit`] if the object had more
+    /// than [`crate::limits::MAX_TRANSACTION_BYTES`] then.
     pub fn fork(
         &self,
         from: ObjectKey,
@@ -366,6 +373,7 @@ impl Store {
                 .archived
                 .map_or(0, |archived| durable.saturating_sub(archived)),
             archive_horizon_ms: archive.horizon().unwrap_or(0),
+            archive_failing: engine.archive.failing(),
         }
     }
 }

@@ -75,12 +75,12 @@ fn a_data_directory_of_a_newer_format_is_refused_and_left_as_it_is() {
     let path = dir.path().join("MANIFEST");
     let text = std::fs::read_to_string(&path)
         .unwrap()
-        .replacen("manifest 1", "manifest 2", 1);
+        .replacen("manifest 2", "manifest 3", 1);
     std::fs::write(&path, &text).unwrap();
     let error = store(dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(
-        error.to_string().contains("format 2") && error.to_string().contains("newer program"),
+        error.to_string().contains("format 3") && error.to_string().contains("newer program"),
         "{error}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);

@@ -4,11 +4,13 @@
 //! object, or of a commit that a crash has taken back before it was durable, names no commit of the history.
 
 use super::bookmark::{self, Bookmark};
-use super::entry::{Head, Kind};
+use super::chain::Chain;
+use super::entry::{Entry, Head, Kind};
 use super::image::Image;
 use super::index::IndexEntry;
-use super::run::RunReader;
-use super::stream::{Merged, Stream};
+use super::lookup::Lookup;
+use super::run::{RunMeta, RunReader};
+use super::stream::Stream;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
@@ -18,22 +20,26 @@ use crate::limits::RESTORE_PAGES_IN_MEMORY;
 struct History {
     key: ObjectKey,
     sections: Vec<(RunReader, IndexEntry)>,
+    /// Why a run was left out. What it held of the object is missing, if it held anything.
+    lost: Option<Error>,
 }
 
 impl History {
-    fn stream(&self, section: usize) -> Result<Stream> {
+    /// Hands over the entries of a section, in order, while `take` wants more. False if it wants no more.
+    fn entries(
+        &self,
+        section: usize,
+        mut take: impl FnMut(&Entry<'_>) -> Result<bool>,
+    ) -> Result<bool> {
         let (reader, index) = &self.sections[section];
-        Stream::object(reader.clone(), *index)
-    }
-
-    /// Hands over the headers of a section, in order.
-    fn heads(&self, section: usize, mut take: impl FnMut(&Head)) -> Result<()> {
-        let mut stream = self.stream(section)?;
+        let mut stream = Stream::object(reader.clone(), *index)?;
         while let Some(entry) = stream.current() {
-            take(&entry.head);
+            if !take(&entry)? {
+                return Ok(false);
+            }
             stream.advance()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Where to begin for a state at `target`: the section and position of the newest snapshot that is not behind it.
@@ -44,11 +50,13 @@ impl History {
                 continue;
             }
             let mut base = None;
-            self.heads(section, |head| {
+            self.entries(section, |entry| {
+                let head = &entry.head;
                 let usable = head.lsn <= target.lsn && head.epoch <= target.epoch;
                 if head.kind == Kind::Snapshot && head.first && usable {
                     base = Some((section, head.lsn));
                 }
+                Ok(head.lsn <= target.lsn)
             })?;
             if base.is_some() {
                 return Ok(base);
@@ -57,15 +65,66 @@ impl History {
         Ok(None)
     }
 
+    /// Hands over, in order, the entries that make the state at `target`. `take` returns what it has so far.
+    fn replay(
+        &self,
+        target: &Bookmark,
+        mut take: impl FnMut(&Entry<'_>) -> Result<Chain>,
+    ) -> Result<Chain> {
+        let (from, base) = self.base(target)?.unwrap_or((0, Lsn::ZERO));
+        let mut chain = Chain::Nothing;
+        for section in from..self.sections.len() {
+            let more = self.entries(section, |entry| {
+                let head = &entry.head;
+                let before_base =
+                    base > Lsn::ZERO && (head.lsn, head.kind) < (base, Kind::Snapshot);
+                // A snapshot may be ahead of the commits in the next section.
+                let included = chain
+                    .at()
+                    .is_some_and(|at| !head.commit.is_after(at.commit));
+                let reached = head.lsn <= target.lsn && head.epoch <= target.epoch;
+                // A bookmark may have been taken just before its commit.
+                let coming = head.commit == target.commit
+                    && head.epoch <= target.epoch
+                    && chain.next_commit() == Some(head.commit);
+                match head.kind {
+                    _ if before_base => {}
+                    Kind::Commit if included => {}
+                    _ if reached => chain = take(entry)?,
+                    Kind::Commit if coming => chain = take(entry)?,
+                    Kind::Commit => return Ok(false),
+                    Kind::Snapshot => {}
+                }
+                Ok(true)
+            })?;
+            if !more {
+                break;
+            }
+        }
+        Ok(chain)
+    }
+
+    /// True if the state at `target` is there as a whole.
+    fn has(&self, target: &Bookmark) -> Result<bool> {
+        let mut chain = Chain::Nothing;
+        let reached = self.replay(target, |entry| {
+            chain = chain.then(&entry.head);
+            Ok(chain)
+        })?;
+        Ok(shows(&reached, target))
+    }
+
     /// The first state that can be restored.
     fn begin(&self) -> Result<Option<Head>> {
         let mut first = None;
         for section in 0..self.sections.len() {
-            self.heads(section, |head| {
+            self.entries(section, |entry| {
+                let head = entry.head;
                 let base = head.kind == Kind::Snapshot || head.commit == CommitNo(1);
-                if first.is_none() && head.first && base {
-                    first = Some(*head);
+                if head.first && base {
+                    first = Some(head);
                 }
+                Ok(first.is_none())
             })?;
             if first.is_some() {
                 break;
@@ -74,11 +133,52 @@ impl History {
         Ok(first)
     }
 
+    /// The last commit or snapshot whose time is not later.
+    fn last_before(&self, unix_millis: u64) -> Result<Option<(usize, Head)>> {
+        for (section, (_, index)) in self.sections.iter().enumerate().rev() {
+            if index.first_millis > unix_millis {
+                continue;
+            }
+            let mut found = None;
+            self.entries(section, |entry| {
+                if entry.head.last && entry.head.unix_millis <= unix_millis {
+                    found = Some((section, entry.head));
+                }
+                Ok(true)
+            })?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first commit behind one that stands in a section.
+    fn next_after(&self, section: usize, commit: CommitNo) -> Result<Option<Head>> {
+        let mut next = None;
+        for section in section..self.sections.len() {
+            self.entries(section, |entry| {
+                let head = entry.head;
+                if head.kind == Kind::Commit && head.commit.is_after(commit) {
+                    next = Some(head);
+                }
+                Ok(next.is_none())
+            })?;
+            if next.is_some() {
+                break;
+            }
+        }
+        Ok(next)
+    }
+
+    /// Why there is no such state: what is missing may have been in a run that was left out.
     fn refused(&self, why: impl std::fmt::Display) -> Error {
-        Error::input(format!(
-            "the object {} cannot be restored so: {why}",
-            self.key
-        ))
+        self.lost.clone().unwrap_or_else(|| {
+            Error::input(format!(
+                "the object {} cannot be restored so: {why}",
+                self.key
+            ))
+        })
     }
 
     /// Why there is nothing at or before a moment.
@@ -97,6 +197,26 @@ impl History {
             }
         })
     }
+
+    /// Why a state is not there as a whole.
+    fn incomplete(&self, target: &Bookmark) -> Result<Error> {
+        match self.begin()? {
+            Some(begin) if begin.lsn <= target.lsn => Ok(self.refused(format_args!(
+                "a part of its history before {target} is missing"
+            ))),
+            _ => self.too_early(),
+        }
+    }
+}
+
+/// True if a chain has led to a bookmark's commit.
+fn shows(chain: &Chain, target: &Bookmark) -> bool {
+    match chain {
+        Chain::At(head) => head.commit == target.commit,
+        // Before the first commit.
+        Chain::Nothing => target.commit == CommitNo(0),
+        _ => false,
+    }
 }
 
 /// A time as RFC 3339 has it.
@@ -106,68 +226,98 @@ fn time(unix_millis: u64) -> String {
 }
 
 impl Engine {
-    /// Takes a checkpoint if anything is not archived yet.
-    pub(crate) fn archive_everything(&self) -> Result<()> {
-        let archived = self.manifest.lock().archive.archived;
-        if archived.is_some_and(|archived| archived < self.log.appended().0) {
+    /// Takes a checkpoint if anything is not archived yet. An error if something is not afterwards.
+    fn archive_everything(&self) -> Result<()> {
+        let end = self.log.appended().0;
+        let behind = || {
+            let archived = self.manifest.lock().archive.archived;
+            archived.is_some_and(|archived| archived < end)
+        };
+        if behind() {
             self.checkpoint()?;
+        }
+        if behind() {
+            let why = self.archive.failing.lock().clone();
+            return Err(why.unwrap_or_else(|| {
+                Error::refused("the log is not archived yet: try again in a moment")
+            }));
         }
         Ok(())
     }
 
-    fn history(&self, key: ObjectKey) -> Result<History> {
-        let mut sections = Vec::new();
-        for mut reader in self.archive_readers()? {
-            if let Some(index) = reader.find(key)? {
-                sections.push((reader, index));
-            }
+    fn history(&self, key: ObjectKey) -> History {
+        let mut lookup = Lookup::new(self);
+        History {
+            key,
+            sections: lookup.all(key),
+            lost: lookup.into_lost(),
         }
-        Ok(History { key, sections })
+    }
+
+    /// True if the archive has the whole state of an object at a bookmark.
+    pub(crate) fn can_restore(&self, key: ObjectKey, at: &Bookmark) -> bool {
+        let history = self.history(key);
+        history.has(at).unwrap_or(false)
     }
 
     /// The bookmark of an object's newest commit at or before a time. Should clocks have gone backwards, it is the last
     /// of all whose time is not later.
     pub(crate) fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
-        self.archive_everything()?;
-        let history = self.history(key)?;
-        let mut found: Option<Head> = None;
-        for (section, (_, index)) in history.sections.iter().enumerate().rev() {
-            if index.first_millis > unix_millis {
-                continue;
+        let present = self.present_commit(key)?;
+        let behind = self.archive_everything();
+        let history = self.history(key);
+        let Some((section, found)) = history.last_before(unix_millis)? else {
+            return Err(history.too_early()?);
+        };
+        // The object was as of this commit then only if no other came between it and the time.
+        let next = history.next_after(section, found.commit)?;
+        let followed = match &next {
+            Some(next) => next.commit == found.commit.next(),
+            None => {
+                behind?;
+                present.is_none_or(|present| !present.is_after(found.commit))
             }
-            history.heads(section, |head| {
-                if head.last && head.unix_millis <= unix_millis {
-                    found = Some(*head);
-                }
-            })?;
-            if found.is_some() {
-                break;
-            }
+        };
+        if !followed {
+            let from = time(found.unix_millis);
+            let to = next.map_or_else(|| "now".to_owned(), |next| time(next.unix_millis));
+            return Err(history.refused(format_args!(
+                "its commits between {from} and {to} are not in the archive"
+            )));
         }
-        let begin = history.begin()?;
-        let restorable = found.filter(|found| begin.is_some_and(|begin| begin.lsn <= found.lsn));
-        match restorable {
-            Some(head) => Ok(Bookmark {
-                epoch: head.epoch,
-                lsn: head.lsn,
-                commit: head.commit,
-                object: bookmark::mark(key),
-            }),
-            None => Err(history.too_early()?),
+        let bookmark = Bookmark {
+            epoch: found.epoch,
+            lsn: found.lsn,
+            commit: found.commit,
+            object: bookmark::mark(key),
+        };
+        if !history.has(&bookmark)? {
+            return Err(history.incomplete(&bookmark)?);
         }
+        Ok(bookmark)
     }
 
     /// Reads the whole archive and returns how many entries it has. Damage is an error that names the file.
     pub(crate) fn verify_archive(&self) -> Result<u64> {
+        let runs = self.manifest.lock().archive.runs.clone();
         let mut entries = 0;
-        for reader in self.archive_readers()? {
-            let Some(mut stream) = Stream::run(reader)? else {
-                continue;
-            };
-            while stream.current().is_some() {
-                entries += 1;
-                stream.advance()?;
+        for run in &runs {
+            match self.verify_run(run) {
+                // A merge has replaced it meanwhile: what was read counts for nothing.
+                Err(_) if !self.archive_has(run.number) => return self.verify_archive(),
+                verified => entries += verified?,
             }
+        }
+        Ok(entries)
+    }
+
+    /// Reads a run and returns how many entries it has.
+    pub(crate) fn verify_run(&self, run: &RunMeta) -> Result<u64> {
+        let mut stream = Stream::run(self.archive.reader(run)?)?;
+        let mut entries = 0;
+        while stream.current().is_some() {
+            entries += 1;
+            stream.advance()?;
         }
         Ok(entries)
     }
@@ -175,45 +325,27 @@ impl Engine {
     /// The pages of an object at a bookmark.
     pub(crate) fn image_at(&self, key: ObjectKey, target: &Bookmark) -> Result<Image> {
         target.must_be_of(key)?;
-        self.archive_everything()?;
-        let history = self.history(key)?;
+        let behind = self.archive_everything();
+        let history = self.history(key);
         let disk = self.disk.clone();
         let mut image = Image::new(disk, self.archive.scratch(), RESTORE_PAGES_IN_MEMORY);
-        let (from, base) = history.base(target)?.unwrap_or((0, Lsn::ZERO));
-        let streams = (from..history.sections.len()).map(|section| history.stream(section));
-        let mut merged = Merged::new(streams.collect::<Result<_>>()?);
-        while let Some(entry) = merged.current() {
-            let head = &entry.head;
-            let before_base = (head.lsn, head.kind) < (base, Kind::Snapshot);
-            let reached = head.lsn <= target.lsn && head.epoch <= target.epoch;
-            // A bookmark may have been taken just before its commit.
-            let coming = head.commit == target.commit
-                && head.epoch <= target.epoch
-                && image.next_commit() == Some(head.commit);
-            match head.kind {
-                _ if before_base && base > Lsn::ZERO => {}
-                _ if reached => image.apply(&entry)?,
-                Kind::Commit if coming => image.apply(&entry)?,
-                Kind::Commit => break,
-                Kind::Snapshot => {}
-            }
-            merged.advance()?;
-        }
-        match image.at() {
-            Some(at) if at.commit == target.commit => Ok(image),
-            None if target.commit == CommitNo(0) && image.next_commit() == Some(CommitNo(1)) => {
+        let reached = history.replay(target, |entry| {
+            image.apply(entry)?;
+            Ok(image.chain())
+        })?;
+        if shows(&reached, target) {
+            if target.commit == CommitNo(0) {
                 image.begin(&self.template);
-                Ok(image)
             }
-            Some(_) => Err(history.refused(format_args!(
+            return Ok(image);
+        }
+        // What is not archived yet may be what is missing.
+        behind?;
+        match reached {
+            Chain::At(_) => Err(history.refused(format_args!(
                 "{target} names no commit of it: the commit was never durable"
             ))),
-            None => match history.begin()? {
-                Some(begin) if begin.lsn <= target.lsn => Err(history.refused(format_args!(
-                    "a part of its history before {target} is missing"
-                ))),
-                _ => Err(history.too_early()?),
-            },
+            _ => Err(history.incomplete(target)?),
         }
     }
 }

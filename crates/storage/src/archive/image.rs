@@ -4,11 +4,12 @@
 //! stand beside each other at one commit. Pages are kept in memory up to a bound; beyond it they go to a scratch file,
 //! which is removed with the image.
 
+use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};
 use crate::delta;
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
-use crate::ident::{CommitNo, Page, ZERO_PAGE};
+use crate::ident::{Page, ZERO_PAGE};
 use crate::limits::PAGE_BYTES;
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
@@ -22,20 +23,7 @@ pub(crate) struct Image {
     pages: FxHashMap<u32, Box<Page>>,
     spilled: Option<Arc<dyn DiskFile>>,
     size: u32,
-    state: State,
-}
-
-/// How far the entries applied so far make a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing yet: the object's first commit, or a snapshot, may come.
-    Nothing,
-    /// The object as of this commit.
-    At(Head),
-    /// In the middle of this commit or snapshot.
-    Within(Head),
-    /// A commit is missing: only a snapshot helps.
-    Unknown,
+    chain: Chain,
 }
 
 impl Image {
@@ -48,7 +36,7 @@ impl Image {
             pages: FxHashMap::default(),
             spilled: None,
             size: 0,
-            state: State::Nothing,
+            chain: Chain::Nothing,
         }
     }
 
@@ -59,26 +47,18 @@ impl Image {
             file.set_len(0).map_err(|error| self.failed(&error))?;
         }
         self.size = 0;
-        self.state = State::Nothing;
+        self.chain = Chain::Nothing;
         Ok(())
     }
 
     /// The commit that the image shows; `None` if it shows none.
     pub(crate) fn at(&self) -> Option<&Head> {
-        match &self.state {
-            State::At(head) => Some(head),
-            _ => None,
-        }
+        self.chain.at()
     }
 
-    /// The commit that may come next; `None` if only a snapshot may.
-    pub(crate) fn next_commit(&self) -> Option<CommitNo> {
-        match &self.state {
-            State::Nothing => Some(CommitNo(1)),
-            State::At(head) => Some(head.commit.next()),
-            State::Within(head) => Some(head.commit),
-            State::Unknown => None,
-        }
+    /// What was applied so far.
+    pub(crate) fn chain(&self) -> Chain {
+        self.chain
     }
 
     /// Makes it the image of an object before its first commit.
@@ -97,28 +77,19 @@ impl Image {
     /// Applies the next entry in the archive's order.
     pub(crate) fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
         let head = entry.head;
-        let follows = match (self.state, head.kind, head.first) {
-            // A snapshot needs nothing before it.
-            (_, Kind::Snapshot, true) => {
-                self.reset()?;
-                true
-            }
-            (State::Nothing, Kind::Commit, true) => head.commit == CommitNo(1),
-            (State::At(at), Kind::Commit, true) => head.commit == at.commit.next(),
-            (State::Within(at), kind, false) => kind == at.kind && head.commit == at.commit,
-            _ => false,
-        };
-        if !follows || !self.take(entry)? {
+        let chain = self.chain.then(&head);
+        if head.kind == Kind::Snapshot && head.first {
             self.reset()?;
-            self.state = State::Unknown;
+        }
+        if chain == Chain::Broken || !self.take(entry)? {
+            self.reset()?;
+            self.chain = Chain::Broken;
             return Ok(());
         }
-        self.state = if head.last {
+        if head.last {
             self.resize(head.database_pages)?;
-            State::At(head)
-        } else {
-            State::Within(head)
-        };
+        }
+        self.chain = chain;
         Ok(())
     }
 

@@ -17,14 +17,20 @@
 //!
 //! A run that is not in the manifest does not exist: a crash leaves files that the next start removes. A run that is in
 //! it is durable. All bytes are checked when they are read; damage is an error that names the file, never a wrong page.
+//!
+//! No error of the archive's own files stops the node. A run that cannot be read is left out, and commit numbers show
+//! what is missing. If runs cannot be written, the log is kept for the next attempt as long as commits have room; then
+//! its history is given up, loudly ([`crate::StoreStats::archive_failing`]).
 
 pub(crate) mod block;
 pub(crate) mod bookmark;
+pub(crate) mod chain;
 pub(crate) mod entry;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod keep;
+pub(crate) mod lookup;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod snapshot;
@@ -33,11 +39,12 @@ pub(crate) mod stream;
 
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::sync::{Condvar, Mutex};
 use run::{RunMeta, RunReader};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -49,13 +56,16 @@ const DIR: &str = "archive";
 /// What is kept of the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchiveOptions {
-    /// Keep history. While it is off nothing is archived, and what was stays as it is; switched on again, an object's
-    /// history goes on with its next commit. Default true.
+    /// Keep history. While it is off nothing is archived, and what was stays as it is. Switched on (again), the history of an
+    /// object that was written meanwhile begins with the checkpoint after its next commit: until then, up to
+    /// [`crate::StoreOptions::checkpoint_interval`], only its latest state can be restored. Default true.
     pub enabled: bool,
     /// Every commit of this time can be restored; older history is folded away. Default 30 days.
     pub retention: Duration,
     /// Most bytes that the archive should take: over it the oldest history is folded away before its time. One snapshot of
-    /// each object always stays. Default 64 GiB.
+    /// each object always stays. Default 64 GiB. A merge needs room for a second copy of what it merges meanwhile; it waits
+    /// if there is none. When the disk has less room than a full log takes, and less than the archive, the oldest
+    /// history is folded away too: history gives way to commits.
     pub max_bytes: u64,
 }
 
@@ -76,6 +86,13 @@ pub(crate) struct ArchiveState {
     pub(crate) archived: Option<u64>,
     /// The runs, oldest first; their ranges of the log do not overlap.
     pub(crate) runs: Vec<RunMeta>,
+    /// The numbers of the runs in which damage was found: they are not merged.
+    #[serde(default)]
+    pub(crate) damaged: BTreeSet<u64>,
+    /// History before this position has a hole: an object whose newest archived commit is not behind it gets a snapshot
+    /// with its next.
+    #[serde(default)]
+    pub(crate) rebase: u64,
 }
 
 impl ArchiveState {
@@ -83,7 +100,13 @@ impl ArchiveState {
         self.runs.iter().map(|run| run.bytes).sum()
     }
 
-    /// The time from which on every commit can be restored; `None` if there is no history.
+    /// Notes that a part of the history is gone.
+    fn lose_history(&mut self) {
+        let newest = self.runs.iter().map(|run| run.to).max();
+        self.rebase = self.rebase.max(newest.unwrap_or(0));
+    }
+
+    /// The time of the oldest commit of the history; `None` if there is none.
     pub(crate) fn horizon(&self) -> Option<u64> {
         let history = self.runs.iter().filter(|run| !run.base);
         history.map(|run| run.first_millis).min()
@@ -104,6 +127,10 @@ pub(crate) struct Archive {
     stopping: AtomicBool,
     /// One merge or fold at a time.
     keeping: Mutex<keep::Keeper>,
+    /// Why the last step did not archive everything; `None` if it did.
+    failing: Mutex<Option<Error>>,
+    /// A step has met a full disk: history must give way.
+    full: AtomicBool,
 }
 
 impl Archive {
@@ -131,13 +158,18 @@ impl Archive {
         if options.enabled {
             disk.create_dir_all(&dir).map_err(failed)?;
         }
-        let known = |name: &String| {
+        let known = |name: &str| {
             let mut runs = state.runs.iter();
-            runs.any(|run| RunMeta::file_name(run.number) == *name)
+            runs.any(|run| RunMeta::file_name(run.number) == name)
         };
+        // Nothing else is touched: the directory may be that of a volume, and somebody may keep a copy beside a run.
         for name in disk.list(&dir).map_err(failed)? {
-            if !known(&name) {
-                disk.remove(&dir.join(name)).map_err(failed)?;
+            let path = dir.join(&name);
+            if is_own(&name)
+                && !known(&name)
+                && let Err(error) = disk.remove(&path)
+            {
+                tracing::warn!(%error, path = %path.display(), "a file that the archive does not need was not removed");
             }
         }
         let next_run = state.runs.iter().map(|run| run.number + 1).max();
@@ -147,19 +179,19 @@ impl Archive {
             options,
             next_run: AtomicU64::new(next_run.unwrap_or(1)),
             next_scratch: AtomicU64::new(0),
-            work: Mutex::default(),
+            // A smaller size or a shorter retention may have been set.
+            work: Mutex::new(true),
             wake: Condvar::default(),
             stopping: AtomicBool::new(false),
             keeping: Mutex::default(),
+            failing: Mutex::default(),
+            full: AtomicBool::new(false),
         })
     }
 
-    /// Opens runs, oldest first. One that is damaged is an error.
-    fn readers<'a>(&self, runs: impl IntoIterator<Item = &'a RunMeta>) -> Result<Vec<RunReader>> {
-        let opened = runs
-            .into_iter()
-            .map(|meta| RunReader::open(&*self.disk, &self.dir, meta));
-        opened.collect()
+    /// Opens a run.
+    fn reader(&self, run: &RunMeta) -> Result<RunReader> {
+        RunReader::open(&*self.disk, &self.dir, run)
     }
 
     /// A number for a new run. It is not used again, even if the run is given up.
@@ -178,6 +210,17 @@ impl Archive {
     fn tell_new_run(&self) {
         *self.work.lock() = true;
         self.wake.notify_all();
+    }
+
+    /// True while the log cannot be archived.
+    pub(crate) fn failing(&self) -> bool {
+        self.failing.lock().is_some()
+    }
+
+    /// Bytes that can still be written to the disk.
+    fn available(&self) -> u64 {
+        // A disk that does not tell is asked by writing.
+        self.disk.available(&self.dir).unwrap_or(u64::MAX)
     }
 
     /// A file for the pages of one image.
@@ -202,16 +245,22 @@ impl Engine {
         self.archive.stopping.load(Ordering::Acquire) || self.log.failed()
     }
 
-    /// All runs, opened. A merge may replace some between the look into the manifest and the opening: then look again.
-    fn archive_readers(&self) -> Result<Vec<RunReader>> {
-        loop {
-            let state = self.manifest.lock().archive.clone();
-            match self.archive.readers(&state.runs) {
-                Err(error)
-                    if error.kind() == ErrorKind::Io
-                        && self.manifest.lock().archive.runs != state.runs => {}
-                readers => return readers,
-            }
-        }
+    /// True if the manifest lists a run.
+    fn archive_has(&self, number: u64) -> bool {
+        let manifest = self.manifest.lock();
+        manifest.archive.runs.iter().any(|run| run.number == number)
+    }
+}
+
+/// True if a file's name is one that the archive gives.
+fn is_own(name: &str) -> bool {
+    let digits = |text: &str, hex: bool| {
+        let digit = |b: u8| b.is_ascii_digit() || (hex && matches!(b, b'a'..=b'f'));
+        !text.is_empty() && text.bytes().all(digit)
+    };
+    match name.rsplit_once('.') {
+        Some((number, "run")) => number.len() == 16 && digits(number, true),
+        Some((number, "scratch")) => digits(number, false),
+        _ => false,
     }
 }

@@ -8,7 +8,7 @@ use super::image::Image;
 use crate::database::ObjectDb;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::ObjectKey;
+use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::{MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::overlay::Pages;
 use crate::pagefile::PageFile;
@@ -23,13 +23,22 @@ impl Engine {
             (db.name()?, db.bookmark())
         };
         let image = self.image_at(key, to)?;
+        if !self.can_restore(key, &undo) {
+            // The archive was off, or had to give something up: without this nobody could undo the restore.
+            self.archive_present(key, &undo)?;
+        }
         let file = self.page_file(key)?;
         if file.bookmark().commit != undo.commit {
             return Err(Error::refused(format!(
                 "the object {key} was written while it was to be restored: try again"
             )));
         }
-        stage(&file, &image)?;
+        stage(
+            &file,
+            &image,
+            "restoring",
+            "choose a moment nearer to the present state",
+        )?;
         let db = ObjectDb::open(file, self.options.cache_kib)?;
         db.commit_restored(name.as_deref())?;
         self.log.wait_durable(db.newest(), !self.threads)?;
@@ -76,6 +85,18 @@ impl Engine {
         Ok(bookmark)
     }
 
+    /// The number of an object's newest commit; `None` if it is quarantined, so that nobody knows.
+    pub(crate) fn present_commit(&self, key: ObjectKey) -> Result<Option<CommitNo>> {
+        let object = self.object(key)?;
+        let commit = {
+            let mut pages = object.pages();
+            self.look_at_file(&object, &mut pages)?;
+            pages.quarantined.is_none().then_some(pages.commit)
+        };
+        self.forget_if_idle(&object);
+        Ok(commit)
+    }
+
     /// The bookmark of an object's newest commit.
     pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
         Bookmark {
@@ -101,7 +122,12 @@ impl Engine {
             )));
         }
         let image = self.image_at(from, at)?;
-        stage(&file, &image)?;
+        stage(
+            &file,
+            &image,
+            "forking",
+            "objects that were larger then cannot be forked",
+        )?;
         let db = ObjectDb::open(file, self.options.cache_kib)?;
         db.commit_forked(name)?;
         self.log.wait_durable(db.newest(), !self.threads)
@@ -118,8 +144,8 @@ impl Engine {
     }
 }
 
-/// Stages what is different in the image.
-fn stage(file: &PageFile, image: &Image) -> Result<()> {
+/// Stages what is different in the image. If that is too much, the error says what was being done and what to do.
+fn stage(file: &PageFile, image: &Image, doing: &str, advice: &str) -> Result<()> {
     let mut current = [0; PAGE_BYTES];
     for page_no in 1..=image.size() {
         let wanted = image.page(page_no)?;
@@ -130,8 +156,7 @@ fn stage(file: &PageFile, image: &Image) -> Result<()> {
         }
         file.write(&wanted, offset).map_err(|error| match error.kind() {
             ErrorKind::Limit => Error::limit(format!(
-                "restoring would change more than {} MiB of pages, the most of one transaction: choose a moment nearer to \
-                 the present state",
+                "{doing} would change more than {} MiB of pages, the most of one transaction: {advice}",
                 MAX_TRANSACTION_BYTES >> 20
             )),
             _ => error,

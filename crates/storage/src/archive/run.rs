@@ -242,9 +242,12 @@ impl RunReader {
     /// Opens a run that the manifest lists.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, meta: &RunMeta) -> Result<Self> {
         let path = dir.join(RunMeta::file_name(meta.number));
-        let file = disk
-            .open(&path, OpenMode::Existing)
-            .map_err(|error| reading(&path, &error))?;
+        let file = match disk.open(&path, OpenMode::Existing) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(unreadable(&path, "it is missing"));
+            }
+            file => file.map_err(|error| reading(&path, &error))?,
+        };
         let mut reader = Self {
             meta: meta.clone(),
             path,
@@ -272,11 +275,7 @@ impl RunReader {
     }
 
     pub(crate) fn damaged(&self, what: impl std::fmt::Display) -> Error {
-        Error::damaged(format!(
-            "the archive is damaged: {} cannot be read ({what}); objects go on, but the history in it cannot be restored. \
-             Put the file back from a backup",
-            self.path.display()
-        ))
+        unreadable(&self.path, what)
     }
 
     fn bytes(&self, at: u64, length: usize) -> Result<Vec<u8>> {
@@ -372,6 +371,14 @@ impl RunReader {
         let place = entries.binary_search_by_key(&key, |entry| entry.key);
         Ok(place.ok().map(|place| entries[place]))
     }
+}
+
+fn unreadable(path: &Path, what: impl std::fmt::Display) -> Error {
+    Error::damaged(format!(
+        "the archive is damaged: {} cannot be read ({what}); objects go on, but the history in it cannot be restored. \
+         Put the file back from a backup, and restart",
+        path.display()
+    ))
 }
 
 fn reading(path: &Path, error: &std::io::Error) -> Error {

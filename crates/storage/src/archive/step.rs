@@ -4,19 +4,22 @@
 //! checkpoint, which holds the lock that keeps every object file as it is: so an object's file is the object as of the
 //! commit in the file's header, and a snapshot is a copy of it.
 
+use super::bookmark::Bookmark;
 use super::entry::{Entry, Head, Kind};
-use super::index::{IndexEntry, NO_BASE};
-use super::run::{RunMeta, RunReader, RunWriter};
+use super::index::NO_BASE;
+use super::lookup::Lookup;
+use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use crate::disk::OpenMode;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
-use crate::limits::{ARCHIVE_STEP_BYTES, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
+use crate::limits::{ARCHIVE_STEP_BYTES, LOG_TAIL_FACTOR, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
 use crate::log::reader::{self, Logged};
 use crate::manifest::Manifest;
 use crate::overlay::header;
 use rustc_hash::FxHashMap;
+use std::sync::atomic::Ordering;
 
 /// Fast: the writer of the log waits for no compressor, but the checkpoint does.
 const COMPRESSION: i32 = 1;
@@ -69,8 +72,46 @@ impl Gathered {
 }
 
 impl Engine {
-    /// Archives the log up to `redo`. Called by a checkpoint that has published it; `written` is what it wrote.
+    /// Archives the log up to `redo`. Called by a checkpoint that has published it; `written` is what it wrote. If that
+    /// fails the log is kept and the next checkpoint tries again, unless commits need the room. The error is one of the
+    /// manifest.
     pub(crate) fn archive_log(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
+        let Err(error) = self.archive_up_to(redo, written) else {
+            *self.archive.failing.lock() = None;
+            self.archive.full.store(false, Ordering::Release);
+            return Ok(());
+        };
+        if self.log.failed() {
+            return Err(error);
+        }
+        *self.archive.failing.lock() = Some(error.clone());
+        if error.kind() == ErrorKind::NoSpace {
+            self.archive.full.store(true, Ordering::Release);
+            self.archive.tell_new_run();
+        }
+        // Damage to the log will be the same the next time. Recovery would need none of this any more.
+        let damaged = matches!(error.kind(), ErrorKind::Refused | ErrorKind::Damaged);
+        if !damaged && !self.commits_need_the_log() {
+            tracing::warn!(%error, "the log cannot be archived: it is kept, and the next checkpoint tries again");
+            return Ok(());
+        }
+        // The objects' files have it all; what is lost is history.
+        tracing::error!(%error, "history is given up: the log cannot be archived, so its commits since the last checkpoint cannot be restored one by one");
+        self.publish_archive(|state| state.archived = Some(redo.0))
+    }
+
+    /// True if the log must not be kept for the archive any longer, because commits would soon wait for room.
+    fn commits_need_the_log(&self) -> bool {
+        let archived = self.manifest.lock().archived();
+        let kept = self.log.durable().get().saturating_sub(archived.get());
+        kept >= self
+            .options
+            .checkpoint_bytes
+            .saturating_mul(LOG_TAIL_FACTOR / 2)
+            || self.log.wants_segment(1)
+    }
+
+    fn archive_up_to(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
         let Some(archived) = self.manifest.lock().archive.archived else {
             return Ok(());
         };
@@ -80,28 +121,15 @@ impl Engine {
         }
         let mut gathered = Gathered::default();
         let segments = reader::open(&*self.disk, self.shelf.used())?;
-        let read = reader::read(&segments, from, Some(redo), |logged| {
+        reader::read(&segments, from, Some(redo), |logged| {
             gathered.add(logged);
             if gathered.bytes.len() >= ARCHIVE_STEP_BYTES {
                 self.archive_range(&mut gathered, from, logged.end, redo, written)?;
                 from = logged.end;
             }
             Ok(())
-        });
-        match read {
-            Err(error) if matches!(error.kind(), ErrorKind::Refused) => {
-                // Recovery would need none of it any more. The objects' files have it all; what is lost is history.
-                tracing::error!(%error, "the log cannot be archived: its commits since the last checkpoint cannot be restored one by one");
-                gathered = Gathered::default();
-                self.publish_archive(|state| state.archived = Some(redo.0))
-            }
-            read => {
-                read?;
-                self.archive_range(&mut gathered, from, redo, redo, written)
-            }
-        }?;
-        drop(gathered);
-        Ok(())
+        })?;
+        self.archive_range(&mut gathered, from, redo, redo, written)
     }
 
     /// Writes what was gathered of the log from `from` to `to` as a run and publishes it.
@@ -115,20 +143,8 @@ impl Engine {
     ) -> Result<()> {
         // By object; those of one object stay in their order.
         gathered.places.sort_unstable();
-        let meta = RunMeta {
-            number: self.archive.new_number(),
-            level: 0,
-            base: false,
-            from: from.0,
-            to: to.0,
-            first_millis: u64::MAX,
-            last_millis: 0,
-            objects: 0,
-            bytes: 0,
-        };
-        let disk = self.disk.clone();
-        let mut writer = RunWriter::create(disk, &self.archive.dir, meta, COMPRESSION)?;
-        let mut older = self.readers_that_open();
+        let mut writer = self.new_run(from.0, to.0)?;
+        let mut older = Lookup::new(self);
         for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
             self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
         }
@@ -149,19 +165,21 @@ impl Engine {
         places: &[(ObjectKey, usize)],
         redo: Lsn,
         written: &WrittenFiles,
-        older: &mut Vec<RunReader>,
+        older: &mut Lookup<'_>,
         writer: &mut RunWriter,
     ) -> Result<()> {
         let (Some(&(key, first)), Some(&(_, last))) = (places.first(), places.last()) else {
             return Ok(());
         };
         let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
+        let rebase = Lsn(self.manifest.lock().archive.rebase);
         let before = if first.commit == CommitNo(1) {
             // A new object: nothing is before it, and its history begins with nothing.
             Some(0)
         } else {
-            newest_of(older, key)
-                .filter(|index| index.last_commit.next() == first.commit)
+            older
+                .newest(key)
+                .filter(|index| index.last_commit.next() == first.commit && index.last_lsn > rebase)
                 .map(|index| index.since_base)
         };
         let mut since = before.unwrap_or(NO_BASE);
@@ -188,9 +206,34 @@ impl Engine {
         written: Option<&Written>,
         writer: &mut RunWriter,
     ) -> Result<bool> {
+        self.archive_file(last.key, writer, |commit| {
+            if commit == last.commit {
+                return Some(*last);
+            }
+            // Newer than what is archived now. A file that this checkpoint did not write was written by an earlier one,
+            // so its commit is before redo; the time is not known, but it is not later than now.
+            let newest = written.filter(|written| written.commit == commit);
+            commit.is_after(last.commit).then(|| Head {
+                commit,
+                lsn: newest.map_or(redo, |written| written.newest),
+                epoch: self.log.epoch,
+                unix_millis: self.unix_millis(),
+                ..*last
+            })
+        })
+    }
+
+    /// Adds what is in an object's file to a run, as a snapshot. `head` gives the entry's header from the file's commit,
+    /// or refuses it. False if there is no snapshot to be had. The caller holds the lock of checkpoints.
+    fn archive_file(
+        &self,
+        key: ObjectKey,
+        writer: &mut RunWriter,
+        head: impl FnOnce(CommitNo) -> Option<Head>,
+    ) -> Result<bool> {
         let manifest = self.manifest.lock();
-        let path = Self::object_path(&self.dir, &manifest, last.key);
-        let quarantined = manifest.quarantined.contains_key(&last.key.to_string());
+        let path = Self::object_path(&self.dir, &manifest, key);
+        let quarantined = manifest.quarantined.contains_key(&key.to_string());
         drop(manifest);
         let Some(path) = path.filter(|_| !quarantined) else {
             return Ok(false);
@@ -202,26 +245,12 @@ impl Engine {
         };
         let mut page: Page = [0; PAGE_BYTES];
         file.read_at(&mut page, 0).map_err(failed)?;
-        let (commit, pages) = (header::commit(&page), header::size(&page));
-        let head = if commit == last.commit {
-            Head {
-                database_pages: pages,
-                ..*last
-            }
-        } else if commit.is_after(last.commit) {
-            // Newer than what is archived now. A file that this checkpoint did not write was written by an earlier one,
-            // so its commit is before redo; the time is not known, but it is not later than now.
-            let newest = written.filter(|written| written.commit == commit);
-            Head {
-                commit,
-                lsn: newest.map_or(redo, |written| written.newest),
-                epoch: self.log.epoch,
-                database_pages: pages,
-                unix_millis: self.unix_millis(),
-                ..*last
-            }
-        } else {
+        let Some(head) = head(header::commit(&page)) else {
             return Ok(false);
+        };
+        let head = Head {
+            database_pages: header::size(&page),
+            ..head
         };
         snapshot::add(writer, head, |page_no| {
             let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
@@ -232,18 +261,54 @@ impl Engine {
         Ok(true)
     }
 
-    /// The runs that can be opened, newest first. A damaged one is as if it were not there: objects of which it knows the
-    /// newest history get a new base.
-    fn readers_that_open(&self) -> Vec<RunReader> {
-        let runs = self.manifest.lock().archive.runs.clone();
-        let opened = runs.iter().rev().filter_map(|run| {
-            let opened = self.archive.readers([run]);
-            opened
-                .inspect_err(|error| tracing::error!(%error, "a run of the archive is left out"))
-                .ok()?
-                .pop()
-        });
-        opened.collect()
+    /// Archives an object's present state as a snapshot, also while the archive is off. `present` must be its newest
+    /// commit.
+    pub(crate) fn archive_present(&self, key: ObjectKey, present: &Bookmark) -> Result<()> {
+        self.checkpoint()?;
+        // The file stays as it is from here on.
+        let _one = self.checkpointing.lock();
+        let at = self.manifest.lock().archived().get();
+        let mut writer = self.new_run(at, at)?;
+        let copied = self.archive_file(key, &mut writer, |commit| {
+            (commit == present.commit).then(|| Head {
+                key,
+                commit,
+                lsn: present.lsn,
+                epoch: present.epoch,
+                database_pages: 0,
+                unix_millis: self.unix_millis(),
+                entries: 0,
+                kind: Kind::Snapshot,
+                first: true,
+                last: true,
+            })
+        })?;
+        if !copied {
+            return Err(Error::refused(format!(
+                "the object {key} was written while it was to be restored: try again"
+            )));
+        }
+        writer.end_object(present.commit, 0);
+        let made = writer.finish()?;
+        self.publish_archive(|state| state.runs.push(made))?;
+        self.archive.tell_new_run();
+        Ok(())
+    }
+
+    /// Begins a run of level 0 for a range of the log.
+    fn new_run(&self, from: u64, to: u64) -> Result<RunWriter> {
+        let meta = RunMeta {
+            number: self.archive.new_number(),
+            level: 0,
+            base: false,
+            from,
+            to,
+            first_millis: u64::MAX,
+            last_millis: 0,
+            objects: 0,
+            bytes: 0,
+        };
+        RunWriter::create(self.disk.clone(), &self.archive.dir, meta, COMPRESSION)
     }
 
     /// Publishes a change of the archive with the manifest.
@@ -258,20 +323,4 @@ impl Engine {
         *manifest = changed;
         Ok(())
     }
-}
-
-/// What the newest run that knows an object says of it. A run that cannot be read is left out from then on.
-fn newest_of(runs: &mut Vec<RunReader>, key: ObjectKey) -> Option<IndexEntry> {
-    let mut at = 0;
-    while at < runs.len() {
-        match runs[at].find(key) {
-            Ok(None) => at += 1,
-            Ok(found) => return found,
-            Err(error) => {
-                tracing::error!(%error, "a run of the archive is left out");
-                runs.remove(at);
-            }
-        }
-    }
-    None
 }

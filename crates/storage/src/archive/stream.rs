@@ -12,43 +12,53 @@ pub(crate) struct Stream {
     reader: RunReader,
     /// The number in the run of the object after this one; `None` if only one object was asked for.
     next_object: Option<u64>,
-    object: IndexEntry,
+    object: Option<IndexEntry>,
     /// Entries of the object behind the current one.
     left: u32,
     block: Vec<u8>,
     next_block: u64,
     position: usize,
     current: Option<(Head, Range<usize>)>,
+    /// What cannot be read is passed over; true once that was said.
+    salvage: Option<bool>,
 }
 
 impl Stream {
     /// All entries of a run.
-    pub(crate) fn run(mut reader: RunReader) -> Result<Option<Self>> {
-        match reader.nth(0)? {
-            Some(first) => Self::begin(reader, first, Some(1)).map(Some),
-            None => Ok(None),
-        }
+    pub(crate) fn run(reader: RunReader) -> Result<Self> {
+        let mut stream = Self::new(reader, Some(0), None);
+        stream.skip()?;
+        Ok(stream)
+    }
+
+    /// The entries of a run that can be read: an object is left at the first of its entries that cannot.
+    pub(crate) fn salvage(reader: RunReader) -> Result<Self> {
+        let mut stream = Self::new(reader, Some(0), Some(false));
+        let begun = stream.skip();
+        stream.pass_over(begun)?;
+        Ok(stream)
     }
 
     /// The entries of one object.
     pub(crate) fn object(reader: RunReader, object: IndexEntry) -> Result<Self> {
-        Self::begin(reader, object, None)
+        let mut stream = Self::new(reader, None, None);
+        stream.seek(object)?;
+        stream.step()?;
+        Ok(stream)
     }
 
-    fn begin(reader: RunReader, object: IndexEntry, next_object: Option<u64>) -> Result<Self> {
-        let (block, next_block) = reader.block(object.block)?;
-        let mut stream = Self {
+    fn new(reader: RunReader, next_object: Option<u64>, salvage: Option<bool>) -> Self {
+        Self {
             reader,
             next_object,
-            object,
-            left: object.entries,
-            block,
-            next_block,
-            position: object.in_block as usize,
+            object: None,
+            left: 0,
+            block: Vec::new(),
+            next_block: 0,
+            position: 0,
             current: None,
-        };
-        stream.advance()?;
-        Ok(stream)
+            salvage,
+        }
     }
 
     /// The entry at which the stream stands; `None` at its end.
@@ -60,13 +70,48 @@ impl Stream {
         })
     }
 
-    /// What the index says of the current entry's object.
-    pub(crate) fn index(&self) -> &IndexEntry {
-        &self.object
-    }
-
     /// Goes to the next entry.
     pub(crate) fn advance(&mut self) -> Result<()> {
+        let stepped = self.step();
+        self.pass_over(stepped)
+    }
+
+    /// After an error goes on with the next object that can be read, if the stream is told to.
+    fn pass_over(&mut self, mut stepped: Result<()>) -> Result<()> {
+        while let (Err(error), Some(said)) = (&stepped, self.salvage) {
+            if !said {
+                tracing::error!(%error, "objects' history that cannot be read is passed over");
+                self.salvage = Some(true);
+            }
+            stepped = self.skip();
+        }
+        stepped
+    }
+
+    /// Goes to the first entry of the next object.
+    fn skip(&mut self) -> Result<()> {
+        self.current = None;
+        self.left = 0;
+        let Some(number) = self.next_object else {
+            return Ok(());
+        };
+        self.next_object = Some(number + 1);
+        match self.reader.nth(number)? {
+            Some(object) => self.seek(object).and_then(|()| self.step()),
+            None => Ok(()),
+        }
+    }
+
+    /// Stands before the first entry of an object.
+    fn seek(&mut self, object: IndexEntry) -> Result<()> {
+        (self.block, self.next_block) = self.reader.block(object.block)?;
+        self.position = object.in_block as usize;
+        self.left = object.entries;
+        self.object = Some(object);
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<()> {
         self.current = None;
         while self.left == 0 {
             let Some(number) = self.next_object else {
@@ -76,20 +121,23 @@ impl Stream {
                 return Ok(());
             };
             self.next_object = Some(number + 1);
-            self.object = object;
             self.left = object.entries;
+            self.object = Some(object);
         }
         if self.position >= self.block.len() {
             (self.block, self.next_block) = self.reader.block(self.next_block)?;
             self.position = 0;
         }
         let entry = self.block.get(self.position..).and_then(Entry::decode);
-        let entry = entry.filter(|(entry, _)| entry.head.key == self.object.key);
-        let Some((entry, length)) = entry else {
-            let key = self.object.key;
+        let of_object = |entry: &Entry<'_>| {
+            self.object
+                .is_some_and(|object| object.key == entry.head.key)
+        };
+        let Some((entry, length)) = entry.filter(|(entry, _)| of_object(entry)) else {
+            let at = self.next_block;
             return Err(self
                 .reader
-                .damaged(format_args!("an entry of object {key}")));
+                .damaged(format_args!("an entry before position {at}")));
         };
         let end = self.position + length;
         self.current = Some((entry.head, end - entry.payload.len()..end));
@@ -137,11 +185,7 @@ impl Merged {
 
     /// What the newest stream that stands at an object says of it.
     pub(crate) fn newest_index(&self, key: ObjectKey) -> Option<IndexEntry> {
-        let standing = self
-            .0
-            .iter()
-            .rev()
-            .filter(|stream| stream.current.is_some());
-        standing.map(|s| *s.index()).find(|index| index.key == key)
+        let standing = self.0.iter().rev().filter(|s| s.current.is_some());
+        standing.filter_map(|s| s.object).find(|o| o.key == key)
     }
 }

@@ -41,6 +41,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes the exclusive lock that a file stands for, until the guard is dropped.
     /// [`io::ErrorKind::WouldBlock`] if another holder has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+    /// Bytes that can still be written to the file system of a directory.
+    fn available(&self, dir: &Path) -> io::Result<u64>;
     /// Begins a barrier: take it before the writes that it shall cover, so that no error is missed.
     fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>>;
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The operating system's file system, by `pread`, `pwrite`, `fdatasync`, `syncfs` and `flock`.
+/// The operating system's file system, by `pread`, `pwrite`, `fdatasync`, `syncfs`, `statvfs` and `flock`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -69,6 +69,11 @@ impl Disk for RealDisk {
             .open(path)?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(file))
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(dir)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {

@@ -407,6 +407,13 @@ impl Disk for SimDisk {
         }))
     }
 
+    fn available(&self, _dir: &Path) -> io::Result<u64> {
+        let state = self.state();
+        state.alive()?;
+        let capacity = state.capacity.unwrap_or(u64::MAX);
+        Ok(capacity.saturating_sub(state.used))
+    }
+
     fn barrier(&self, _dir: &Path) -> io::Result<Box<dyn Barrier>> {
         Ok(Box::new(SimBarrier(self.clone())))
     }

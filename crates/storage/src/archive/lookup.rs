@@ -1,0 +1,98 @@
+//! Looking objects up in the runs. Runs are opened when they are asked, the newest first, and only so many are kept
+//! open: a step of the archive mostly needs the newest few.
+
+use super::index::IndexEntry;
+use super::run::{RunMeta, RunReader};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::ident::ObjectKey;
+use crate::limits::OPEN_RUNS;
+use std::collections::VecDeque;
+
+/// The runs of an archive. One that cannot be read is left out: what was in it is missing, and commit numbers show that.
+pub(crate) struct Lookup<'a> {
+    engine: &'a Engine,
+    /// As in the manifest, oldest first.
+    listed: Vec<RunMeta>,
+    /// The one used last is at the end.
+    open: VecDeque<RunReader>,
+    /// The numbers of the runs that were left out.
+    left_out: Vec<u64>,
+    lost: Option<Error>,
+}
+
+impl<'a> Lookup<'a> {
+    pub(crate) fn new(engine: &'a Engine) -> Self {
+        let listed = engine.manifest.lock().archive.runs.clone();
+        Self {
+            engine,
+            listed,
+            open: VecDeque::new(),
+            left_out: Vec::new(),
+            lost: None,
+        }
+    }
+
+    /// Why a run was left out; `None` if none was.
+    pub(crate) fn into_lost(self) -> Option<Error> {
+        self.lost
+    }
+
+    /// What the newest run that knows an object says of it.
+    pub(crate) fn newest(&mut self, key: ObjectKey) -> Option<IndexEntry> {
+        self.find(key, 1).pop().map(|(_, index)| index)
+    }
+
+    /// The runs that know an object, oldest first.
+    pub(crate) fn all(&mut self, key: ObjectKey) -> Vec<(RunReader, IndexEntry)> {
+        self.find(key, usize::MAX)
+    }
+
+    fn find(&mut self, key: ObjectKey, most: usize) -> Vec<(RunReader, IndexEntry)> {
+        let mut found = Vec::new();
+        let mut at = self.listed.len();
+        while at > 0 && found.len() < most {
+            at -= 1;
+            let run = self.listed[at].clone();
+            if self.left_out.contains(&run.number) {
+                continue;
+            }
+            match self.find_in(&run, key) {
+                Ok(section) => found.extend(section),
+                Err(error) if self.engine.archive_has(run.number) => {
+                    tracing::error!(%error, "a run of the archive is left out");
+                    self.left_out.push(run.number);
+                    self.lost = Some(error);
+                }
+                // A merge has replaced it meanwhile.
+                Err(_) => {
+                    self.listed = self.engine.manifest.lock().archive.runs.clone();
+                    self.open.clear();
+                    found.clear();
+                    at = self.listed.len();
+                }
+            }
+        }
+        found.reverse();
+        found
+    }
+
+    fn find_in(
+        &mut self,
+        run: &RunMeta,
+        key: ObjectKey,
+    ) -> Result<Option<(RunReader, IndexEntry)>> {
+        let place = self.open.iter().position(|r| r.meta.number == run.number);
+        let mut reader = match place.and_then(|place| self.open.remove(place)) {
+            Some(reader) => reader,
+            None => self.engine.archive.reader(run)?,
+        };
+        let index = reader.find(key)?;
+        let section = index.map(|index| (reader.clone(), index));
+        self.open.push_back(reader);
+        if self.open.len() > OPEN_RUNS {
+            self.open.pop_front();
+        }
+        Ok(section)
+    }
+}
