@@ -133,42 +133,37 @@ impl History {
         Ok(first)
     }
 
-    /// The last commit or snapshot whose time is not later.
-    fn last_before(&self, unix_millis: u64) -> Result<Option<(usize, Head)>> {
+    /// The last commit or snapshot whose time is not later, and the first commit behind it.
+    fn around(&self, unix_millis: u64) -> Result<Option<(Head, Option<Head>)>> {
         for (section, (_, index)) in self.sections.iter().enumerate().rev() {
             if index.first_millis > unix_millis {
                 continue;
             }
-            let mut found = None;
+            let (mut found, mut next): (Option<Head>, Option<Head>) = (None, None);
             self.entries(section, |entry| {
-                if entry.head.last && entry.head.unix_millis <= unix_millis {
-                    found = Some((section, entry.head));
+                let head = entry.head;
+                if head.last && head.unix_millis <= unix_millis {
+                    (found, next) = (Some(head), None);
+                } else if next.is_none() && found.is_some_and(|found| follows(&head, &found)) {
+                    next = Some(head);
                 }
                 Ok(true)
             })?;
-            if found.is_some() {
-                return Ok(found);
+            let Some(found) = found else {
+                continue;
+            };
+            for later in section + 1..self.sections.len() {
+                if next.is_some() {
+                    break;
+                }
+                self.entries(later, |entry| {
+                    next = Some(entry.head).filter(|head| follows(head, &found));
+                    Ok(next.is_none())
+                })?;
             }
+            return Ok(Some((found, next)));
         }
         Ok(None)
-    }
-
-    /// The first commit behind one that stands in a section.
-    fn next_after(&self, section: usize, commit: CommitNo) -> Result<Option<Head>> {
-        let mut next = None;
-        for section in section..self.sections.len() {
-            self.entries(section, |entry| {
-                let head = entry.head;
-                if head.kind == Kind::Commit && head.commit.is_after(commit) {
-                    next = Some(head);
-                }
-                Ok(next.is_none())
-            })?;
-            if next.is_some() {
-                break;
-            }
-        }
-        Ok(next)
     }
 
     /// Why there is no such state: what is missing may have been in a run that was left out.
@@ -207,6 +202,11 @@ impl History {
             _ => self.too_early(),
         }
     }
+}
+
+/// True if an entry is a commit after another.
+fn follows(head: &Head, other: &Head) -> bool {
+    head.kind == Kind::Commit && head.commit.is_after(other.commit)
 }
 
 /// True if a chain has led to a bookmark's commit.
@@ -266,11 +266,10 @@ impl Engine {
         let present = self.present_commit(key)?;
         let behind = self.archive_everything();
         let history = self.history(key);
-        let Some((section, found)) = history.last_before(unix_millis)? else {
+        let Some((found, next)) = history.around(unix_millis)? else {
             return Err(history.too_early()?);
         };
         // The object was as of this commit then only if no other came between it and the time.
-        let next = history.next_after(section, found.commit)?;
         let followed = match &next {
             Some(next) => next.commit == found.commit.next(),
             None => {
