@@ -225,6 +225,9 @@ pub struct ClassOptions {
     pub unique_key: Option<String>,
     /// An object with nothing running or waiting leaves memory after this time.
     pub idle_timeout: Duration,
+    /// An object that came to life for its alarm, and that nobody has called since, leaves memory after this time if it
+    /// is shorter. Default 1 s.
+    pub alarm_idle_timeout: Duration,
     /// A handler that has not finished after this time resets its object.
     pub event_timeout: Duration,
     /// Background work that has not ended after this time is dropped; the object lives on.
@@ -242,6 +245,7 @@ impl Default for ClassOptions {
         Self {
             unique_key: None,
             idle_timeout: limits::IDLE_TIMEOUT,
+            alarm_idle_timeout: limits::ALARM_IDLE_TIMEOUT,
             event_timeout: limits::EVENT_TIMEOUT,
             background_timeout: limits::BACKGROUND_TIMEOUT,
             max_queued: limits::MAX_QUEUED_PER_OBJECT,

@@ -123,8 +123,9 @@ pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;
 /// Bytes of a failed handler's message that are kept with its alarm.
 pub const MAX_ALARM_ERROR_BYTES: usize = 512;
 
-/// Alarms of one worker that go off at a time; the others wait for their turn in the index. Two groups of the log for
-/// each, a millisecond apiece, still let a hundred thousand go off in a second.
+/// Alarms of one class that go off at a time on one worker, from the ring to the end of the handler; the others wait for
+/// their turn in the index. Two groups of the log for each, a millisecond apiece, still let a hundred thousand go off in
+/// a second.
 pub const MAX_ALARMS_PER_WORKER: usize = 256;
 
 /// The scheduler looks at the wall clock at least this often while an alarm waits, in case the clock was set.

@@ -148,8 +148,9 @@ impl Storage {
         self.object.set_alarm(at.into())
     }
 
-    /// The time that the alarm is set to. In the alarm's own handler: of the next one, if one was set meanwhile. An alarm
-    /// that was given up is not set any more.
+    /// The time that the alarm is set to. In the alarm's own handler: of the next one, if one was set meanwhile. The
+    /// constructor of an object that its alarm has woken still sees that alarm, so that "set one if none is set" is right
+    /// there. An alarm that was given up is not set any more.
     pub fn get_alarm(&self) -> Result<Option<AlarmTime>> {
         self.object.get_alarm()
     }

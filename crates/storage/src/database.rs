@@ -450,9 +450,9 @@ impl ObjectDb {
     }
 
     /// Removes every table, view, trigger, index and key, and the alarm, and gives the space back at the commit.
+    /// If it fails, nothing is removed.
     pub fn delete_all(&self) -> Result<()> {
         self.begin()?;
-        self.set_alarm(None)?;
         // Foreign keys would forbid some orders of dropping.
         let foreign_keys = |on| {
             self.connection
@@ -463,9 +463,14 @@ impl ObjectDb {
             .db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)
             .map_err(|e| self.sql_error(&e))?;
         foreign_keys(false).map_err(|e| self.sql_error(&e))?;
-        let dropped = self.guard.trusted(|| self.drop_everything());
+        let dropped = self.transaction(|| {
+            self.set_alarm(None)?;
+            self.guard
+                .trusted(|| self.drop_everything())
+                .map_err(|e| self.sql_error(&e))
+        });
         foreign_keys(before).map_err(|e| self.sql_error(&e))?;
-        dropped.map_err(|e| self.sql_error(&e))?;
+        dropped?;
         self.vacuum.set(true);
         Ok(())
     }

@@ -6,7 +6,7 @@
 use crate::alarms::Runs;
 use crate::archive::ArchiveState;
 use crate::disk::{Disk, OpenMode};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -123,22 +123,33 @@ impl Manifest {
     pub(crate) fn store(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
         let (new, path): (PathBuf, PathBuf) = (dir.join(NEW_NAME), dir.join(NAME));
         let bytes = self.encode()?;
+        let failed =
+            |error: io::Error| Error::io(format_args!("writing {}", path.display()), &error);
+        // An error of a sync says nothing about space, and from the rename on the new manifest may be the one that is
+        // found: it is final.
+        let lost = |error: io::Error| {
+            Error::new(
+                ErrorKind::Io,
+                format!("writing {}: {error}", path.display()),
+            )
+        };
         let write = || {
             let file = disk.open(&new, OpenMode::Create)?;
             file.set_len(0)?;
             file.write_at(&bytes, 0)?;
-            file.sync()?;
-            disk.rename(&new, &path)?;
-            disk.sync_dir(dir)
+            io::Result::Ok(file)
         };
-        write().map_err(|error| Error::io(format_args!("writing {}", path.display()), &error))
+        write().map_err(failed)?.sync().map_err(lost)?;
+        disk.rename(&new, &path).map_err(failed)?;
+        disk.sync_dir(dir).map_err(lost)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::SimDisk;
+    use crate::disk::{Barrier, DiskFile, SimDisk};
+    use std::sync::Arc;
 
     fn manifest() -> Manifest {
         Manifest {
@@ -189,6 +200,46 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// A disk that has no space for the name of a file.
+    struct NoRoomForNames(SimDisk);
+
+    impl Disk for NoRoomForNames {
+        fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+            self.0.create_dir_all(dir)
+        }
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            self.0.list(dir)
+        }
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+            self.0.open(path, mode)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.0.remove(path)
+        }
+        fn sync_dir(&self, _: &Path) -> io::Result<()> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+            self.0.lock(path)
+        }
+        fn available(&self, dir: &Path) -> io::Result<u64> {
+            self.0.available(dir)
+        }
+        fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {
+            self.0.barrier(dir)
+        }
+    }
+
+    #[test]
+    fn a_manifest_whose_name_was_not_synced_is_not_taken_for_a_full_disk() {
+        let (disk, dir) = disk();
+        let error = manifest().store(&NoRoomForNames(disk), &dir).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     }
 
     #[test]

@@ -346,6 +346,11 @@ impl Store {
         self.0.engine.keep_house()
     }
 
+    /// True while there is no space for new segments of the log or for checkpoints.
+    pub fn no_space(&self) -> bool {
+        self.0.engine.no_space()
+    }
+
     /// Figures for metrics.
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;

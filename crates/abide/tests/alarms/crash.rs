@@ -57,43 +57,52 @@ fn an_attempt_that_its_process_did_not_survive_is_made_again_later_and_counts() 
     });
 }
 
+/// A handler that ends its process, and before that, perhaps, asks to be woken again at once. Returns in which of so many
+/// seconds it was woken, the node being up again at once each time, and the last node.
+async fn kills_whenever_it_wakes(seconds: i64, sets_again: bool) -> (Vec<i64>, Dormitory) {
+    let mut beds = Dormitory::new();
+    beds.object("ada").set(1_000).await.unwrap().unwrap();
+    let mut woken = Vec::new();
+    for second in 1..=seconds {
+        beds.script.then(async move |sleeper| {
+            if sets_again {
+                let storage = sleeper.state.storage();
+                storage.set_alarm(std::time::Duration::ZERO)?;
+            }
+            tokio::task::yield_now().await;
+            sleeper.state.storage().sync().await?;
+            sleeper.signals.give("killed");
+            std::future::pending().await
+        });
+        beds.pass(1_000).await;
+        if !beds.notes("ada").is_empty() {
+            woken.push(second);
+            beds.world.signals.wait("killed").await;
+            beds = killed(&beds);
+        }
+    }
+    (woken, beds)
+}
+
 #[test]
 fn an_object_that_kills_its_process_whenever_it_wakes_does_not_loop_the_node() {
     run(async {
-        let mut beds = Dormitory::new();
-        beds.object("ada").set(1_000).await.unwrap().unwrap();
-        let mut woken = Vec::new();
-        let mut seconds = 0_i64;
-        // Each handler ends its process; the node is up again at once.
-        while seconds < 1_000 && beds.world.node.stats().alarms_failed == 0 {
-            let set_again = seconds % 2 == 0;
-            beds.script.then(async move |sleeper| {
-                if set_again {
-                    // It even asks to be woken again at once, and this is committed.
-                    sleeper
-                        .state
-                        .storage()
-                        .set_alarm(std::time::Duration::ZERO)?;
-                }
-                tokio::task::yield_now().await;
-                sleeper.state.storage().sync().await?;
-                sleeper.signals.give("killed");
-                std::future::pending().await
-            });
-            beds.pass(1_000).await;
-            seconds += 1;
-            if !beds.notes("ada").is_empty() {
-                woken.push(seconds);
-                beds.world.signals.wait("killed").await;
-                beds = killed(&beds);
-            }
-        }
-        assert_eq!(woken.len(), 7, "{woken:?}");
-        assert_eq!(woken[..4], [1, 3, 7, 15]);
+        let (woken, beds) = kills_whenever_it_wakes(300, false).await;
+        assert_eq!(woken, [1, 3, 7, 15, 31, 63, 127]);
         let failed = beds.world.node.alarms(AlarmState::Failed, None, 10);
         assert_eq!(failed[0].attempts, 7);
         beds.pass(10_000_000).await;
         assert_eq!(beds.notes("ada"), [""; 0]);
+    });
+}
+
+#[test]
+fn an_object_that_kills_its_process_and_sets_its_alarm_again_each_time_waits_longer_and_longer() {
+    run(async {
+        let (woken, beds) = kills_whenever_it_wakes(600, true).await;
+        assert_eq!(woken, [1, 3, 7, 15, 31, 63, 127, 255, 511]);
+        // Each of its alarms is new, so none is given up.
+        assert_eq!(beds.world.node.stats().alarms_failed, 0);
     });
 }
 

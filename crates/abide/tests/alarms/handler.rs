@@ -240,7 +240,8 @@ impl DurableObject for Slow {
         let (told, storage) = (signals.clone(), state.storage().clone());
         drop(state.block_concurrency_while(async move {
             tokio::task::yield_now().await;
-            told.note(format!("made with {:?}", storage.get_alarm()?));
+            let alarm = storage.get_alarm()?.map_or("None", |_| "the alarm");
+            told.note(format!("made with {alarm}"));
             Ok(())
         }));
         Ok(Self { state, signals })
@@ -274,7 +275,7 @@ fn an_alarm_waits_for_a_constructor_that_closes_the_gate() {
         world.until(|node| node.stats().alarms_pending == 0).await;
         assert_eq!(
             world.signals.notes(),
-            ["made with None", "made with None", "retry 0"]
+            ["made with None", "made with the alarm", "retry 0"]
         );
         assert_eq!(world.node.stats().alarms_fired, 1);
     });

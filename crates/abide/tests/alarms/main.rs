@@ -12,3 +12,4 @@ mod sleeper;
 mod spread;
 #[path = "../support/mod.rs"]
 mod support;
+mod trouble;

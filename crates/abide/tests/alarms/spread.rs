@@ -17,7 +17,7 @@ use abide::{
 };
 
 use crate::{
-    sleeper::{Dormitory, exact},
+    sleeper::{Dormitory, Script, Sleeper, exact},
     support::{Signals, World, run, signals},
 };
 
@@ -159,9 +159,8 @@ fn an_alarm_that_a_full_disk_keeps_from_going_off_does_when_there_is_space() {
         while moves(to).await.is_ok() {
             to = 2_001 - to;
         }
-        let resets = beds.world.node.stats().resets;
         beds.advance(2_000);
-        beds.world.until(|node| node.stats().resets > resets).await;
+        beds.world.fence().await;
         assert_eq!(beds.notes("ada"), [""; 0]);
         disk.set_capacity(None);
         while beds.world.node.store().checkpoint().is_err()
@@ -196,5 +195,33 @@ fn an_alarm_of_a_class_that_the_node_does_not_have_waits_until_one_does() {
         let beds = Dormitory::on(clock, world.stop().await, exact());
         beds.fired("ada").await;
         assert_eq!(beds.notes("ada"), ["at 20000 for 1000 retry 0"]);
+    });
+}
+
+#[test]
+fn handlers_that_hang_hold_up_no_alarms_of_other_classes() {
+    run(async {
+        let clock = TestClock::new();
+        let script = Script::default();
+        let world = World::on(SimDisk::new(), 1, |node| {
+            node.class::<Guest>("GUEST", ClassOptions::default())
+                .class::<Sleeper>("SLEEPER", exact())
+                .with(Crowd::default())
+                .with(script)
+                .clock(Arc::new(clock.clone()))
+        });
+        for number in 0..=MAX_ALARMS_PER_WORKER {
+            let guest = world.env().object::<Guest>();
+            let guest = guest.get_by_name(&format!("{number}"));
+            guest.set().await.unwrap().unwrap();
+        }
+        let sleeper = world.env().object::<Sleeper>().get_by_name("ada");
+        sleeper.set(3_600_001).await.unwrap().unwrap();
+        clock.advance(Duration::from_hours(1));
+        for _ in 0..MAX_ALARMS_PER_WORKER {
+            world.signals.wait("in").await;
+        }
+        clock.advance(Duration::from_millis(1));
+        world.signals.wait("ada fired").await;
     });
 }

@@ -19,7 +19,9 @@
 //! 3. The end of an attempt is written in the transaction of the handler's last poll. If that poll, or the object, did
 //!    not survive, it is written in one of its own ([`Ring::Broken`]); if the process did not, the count stands.
 //! 4. The index knows what the rows say and nothing else decides when an alarm is due; so a ring that finds another time
-//!    in the row does nothing, and the alarm rings again at its time.
+//!    in the row corrects the index at most, and the alarm rings again at its time.
+//! 5. An alarm that is set in an attempt has attempts of its own. If the process did not survive the attempt that set it,
+//!    it waits as the next attempt of that one would, and longer each time in a row.
 
 mod retry;
 mod scheduler;

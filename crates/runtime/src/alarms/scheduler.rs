@@ -1,8 +1,9 @@
 //! The scheduler: takes alarms from the store's index when they are due and rings their objects.
 //!
 //! A thread of the node. It asks the clock's wall time, sleeps until the earliest alarm, and looks again every few seconds
-//! in case the wall clock was set. Each worker has only so many alarms going off at a time; the others stay in the index, in
-//! the order of their times, so alarms that are overdue at start spread over workers and time.
+//! in case the wall clock was set. Each class has only so many alarms going off at a time on each worker; the others stay in
+//! the index, in the order of their times, so alarms that are overdue at start spread over workers and time, and handlers
+//! that hang hold up those of their own class and no others.
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
@@ -11,10 +12,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{Cause, Ring};
 use crate::{
-    ErrorKind, ObjectId, Result,
+    Error, ErrorKind, ObjectId, Result,
     clock::Sleep,
     envelope::Replier,
-    gate::Released,
     limits::{ALARM_RECHECK, ALARM_TROUBLE_PAUSE, MAX_ALARMS_PER_WORKER},
     namespace::Binding,
     router::{Phase, Router},
@@ -39,7 +39,7 @@ struct Scheduler {
     bindings: Arc<[Arc<Binding>]>,
     /// Something is due earlier than was known, or a worker has room again.
     look_again: Arc<Notify>,
-    /// Alarms that are going off, by worker.
+    /// Alarms that are going off, by part: there is one for each class on each worker.
     ringing: Box<[Cell<usize>]>,
 }
 
@@ -55,15 +55,16 @@ impl Scheduler {
             }
         });
         let namespaces: Vec<_> = bindings.iter().map(|binding| binding.no).collect();
-        index.divide(workers, move |key| {
-            let served = namespaces.contains(&key.namespace);
-            served.then(|| ObjectId::from_bytes(key.id).worker(workers))
+        let parts = namespaces.len() * workers;
+        index.divide(parts, move |key| {
+            let class = namespaces.iter().position(|no| *no == key.namespace)?;
+            Some(class * workers + ObjectId::from_bytes(key.id).worker(workers))
         });
         Self {
             router,
             bindings,
             look_again,
-            ringing: vec![Cell::new(0); workers].into(),
+            ringing: vec![Cell::new(0); parts].into(),
         }
     }
 
@@ -71,56 +72,58 @@ impl Scheduler {
         self.router.store.alarms()
     }
 
-    /// The workers that have room for another alarm.
+    /// The parts that have room for another alarm.
     fn with_room(&self) -> impl Iterator<Item = usize> + '_ {
-        let room = |worker: &usize| self.ringing[*worker].get() < MAX_ALARMS_PER_WORKER;
+        let room = |part: &usize| self.ringing[*part].get() < MAX_ALARMS_PER_WORKER;
         (0..self.ringing.len()).filter(room)
     }
 
-    /// Rings what is due, as far as the workers have room.
+    /// A node that stops begins nothing new: what is due now is due when it is back.
+    fn is_running(&self) -> bool {
+        self.router.phase() == Phase::Running
+    }
+
+    /// Rings what is due, as far as there is room. An attempt must be counted first, so on a full disk alarms wait.
     fn ring_due(self: &Rc<Self>) {
-        // A node that stops begins nothing new; what is due now is due when it is back.
-        if self.router.phase() != Phase::Running {
+        if !self.is_running() || self.router.store.no_space() {
             return;
         }
         let now = self.router.clock.unix_millis().cast_signed();
-        for worker in self.with_room() {
-            while self.ringing[worker].get() < MAX_ALARMS_PER_WORKER
-                && let Some(due) = self.index().take_due(worker, now)
+        for part in self.with_room() {
+            while self.ringing[part].get() < MAX_ALARMS_PER_WORKER
+                && let Some(due) = self.index().take_due(part, now)
             {
-                self.ring(worker, due);
+                self.ring(part, due);
             }
         }
     }
 
-    fn ring(self: &Rc<Self>, worker: usize, due: DueAlarm) {
-        let served = |binding: &&Arc<Binding>| binding.no == due.key.namespace;
-        let Some(binding) = self.bindings.iter().find(served) else {
-            return;
-        };
-        let mailbox = &self.router.workers[worker];
+    fn ring(self: &Rc<Self>, part: usize, due: DueAlarm) {
+        let workers = self.router.workers.len();
+        let binding = &self.bindings[part / workers];
+        let mailbox = &self.router.workers[part % workers];
         let (answer, answered) = oneshot::channel();
         mailbox.ring(Ring {
             binding: binding.index,
             id: ObjectId::from_bytes(due.key.id),
             cause: Cause::Due(Replier::new(answer, mailbox)),
         });
-        self.ringing[worker].update(|count| count + 1);
+        self.ringing[part].update(|count| count + 1);
         let scheduler = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            // An error: the worker has ended.
-            let outcome = answered.await.map(Released::into_inner);
-            scheduler
-                .finish(worker, due, outcome.map(|reply| reply.map(drop)).ok())
-                .await;
+            let outcome = match answered.await {
+                Ok(answer) => answer.into_inner().map(drop),
+                Err(_) => Err(Error::with_kind(ErrorKind::Reset, "its worker has ended")),
+            };
+            scheduler.finish(part, due, outcome).await;
         });
     }
 
     /// An alarm has gone off, or could not. What its row says by now decides when it is due again.
-    async fn finish(&self, worker: usize, due: DueAlarm, outcome: Option<Result<()>>) {
+    async fn finish(&self, part: usize, due: DueAlarm, outcome: Result<()>) {
         let not_begun = || self.index().get(due.key) == Some(due.entry);
         let mut holds_room = true;
-        if let Some(Err(error)) = outcome
+        if let Err(error) = outcome
             && not_begun()
         {
             // The row says what it said before: again and again at once would help nobody.
@@ -131,33 +134,39 @@ impl Scheduler {
             if error.kind() == ErrorKind::Damaged {
                 // This one will not mend soon: others may go before it.
                 holds_room = false;
-                self.leave(worker);
+                self.leave(part);
             }
             let until = self.router.clock.now() + ALARM_TROUBLE_PAUSE;
             self.router.clock.sleep_until(until).await;
         }
         self.index().finished(due.key);
         if holds_room {
-            self.leave(worker);
+            self.leave(part);
         } else {
             self.look_again.notify_one();
         }
     }
 
-    fn leave(&self, worker: usize) {
-        self.ringing[worker].update(|count| count - 1);
+    fn leave(&self, part: usize) {
+        self.ringing[part].update(|count| count - 1);
         self.look_again.notify_one();
     }
 
-    /// Ends when the next alarm is due that a worker has room for, or when it is time to look at the clock again.
+    /// Ends when the next alarm is due that there is room for, or when it is time to look at the clock again.
     async fn until_next(&self) {
         let next = self
             .with_room()
-            .filter_map(|worker| self.index().next_due(worker))
+            .filter_map(|part| self.index().next_due(part))
             .min();
         match next {
-            Some(due) => self.until(due).await,
-            None => std::future::pending().await,
+            Some(due) if self.is_running() && !self.router.store.no_space() => {
+                self.until(due).await;
+            }
+            Some(_) if self.is_running() => {
+                let until = self.router.clock.now() + ALARM_TROUBLE_PAUSE;
+                self.router.clock.sleep_until(until).await;
+            }
+            _ => std::future::pending().await,
         }
     }
 

@@ -36,8 +36,10 @@ impl AlarmTime {
 impl fmt::Display for AlarmTime {
     /// RFC 3339 in UTC, such as `2026-12-01T08:30:00.000Z`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_millisecond(self.0) {
-            Ok(time) => write!(f, "{time:.3}"),
+        // A civil time, since jiff's timestamps end some hours before the year 9999 does.
+        let epoch = jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0);
+        match epoch.checked_add(jiff::SignedDuration::from_millis(self.0)) {
+            Ok(time) => write!(f, "{time:.3}Z"),
             // No calendar goes so far.
             Err(_) => write!(f, "{} ms since 1970", self.0),
         }

@@ -10,13 +10,14 @@ use crate::{AlarmTime, Result, alarms::ScheduledTime};
 
 impl Object {
     pub(crate) fn set_alarm(&self, at: ScheduledTime) -> Result<()> {
-        let at = at.resolve(self.worker.unix_millis())?;
+        let now = self.worker.unix_millis();
+        let at = at.resolve(now)?;
         let row = match self.running_alarm()? {
             Some(row) => AlarmRow {
                 next: Some(at),
                 ..row
             },
-            None => AlarmRow::at(at),
+            None => AlarmRow::asked(at, now),
         };
         self.write_alarm(Some(&row))
     }
@@ -24,7 +25,7 @@ impl Object {
     pub(crate) fn get_alarm(&self) -> Result<Option<AlarmTime>> {
         let row = self.read(ObjectDb::alarm)?;
         let time = row.filter(|row| !row.failed).and_then(|row| {
-            if self.attempt.get().is_some() {
+            if self.handling.get() {
                 row.next
             } else {
                 row.next.or(Some(row.scheduled))
@@ -51,10 +52,14 @@ impl Object {
 
     /// The row, if an attempt runs.
     pub(super) fn running_alarm(&self) -> Result<Option<AlarmRow>> {
-        match self.attempt.get() {
-            Some(_) => self.read(ObjectDb::alarm),
-            None => Ok(None),
-        }
+        let Some(attempt) = self.attempt.get() else {
+            return Ok(None);
+        };
+        let row = self.read(ObjectDb::alarm)?;
+        Ok(Some(row.unwrap_or_else(|| AlarmRow {
+            attempts: attempt.retry_count.saturating_add(1),
+            ..AlarmRow::at(attempt.scheduled_time.unix_millis())
+        })))
     }
 
     pub(super) fn write_alarm(&self, row: Option<&AlarmRow>) -> Result<()> {

@@ -6,7 +6,7 @@ use std::{rc::Rc, task::Poll};
 
 use abide_storage::{AlarmRow, ObjectDb};
 
-use super::{Object, Turn};
+use super::{Confirmation, Object, Turn};
 use crate::{
     AlarmInfo, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
     alarms::{Cause, Ring},
@@ -77,16 +77,22 @@ impl Object {
         }
     }
 
-    /// A turn with the database and without the object's code.
+    /// A turn with the database and without the object's code. If `f` fails nothing is written, and the object lives on.
     fn alarm_turn(self: &Rc<Self>, f: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut outcome = Ok(());
         let turn = self.turn(self.worker.next_token(), || {
             self.open_db()?;
-            f()?;
+            outcome = f();
+            if outcome.is_err()
+                && let Some(db) = &*self.db.borrow()
+            {
+                db.rollback();
+            }
             Ok(Poll::Ready(()))
         });
         match turn {
             Turn::Broken(error) => Err(error),
-            Turn::Pending | Turn::Done => Ok(()),
+            Turn::Pending | Turn::Done => outcome,
         }
     }
 
@@ -94,11 +100,20 @@ impl Object {
     fn begin_attempt(&self) -> Result<Rung> {
         let now = self.worker.unix_millis();
         let row = self.read(ObjectDb::alarm)?;
-        let Some(mut row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
+        let known = self.worker.store.alarms().get(self.key());
+        if known != row.as_ref().map(AlarmRow::entry) {
+            // It would ring again and again.
+            tracing::warn!(
+                class = self.binding.class.name(), id = %self.id, ?known, ?row,
+                "the index of alarms did not agree with the object's database, which is right"
+            );
+            self.write(Confirmation::Confirmed, ObjectDb::repeat_alarm)?;
+            return Ok(Rung::Over(Ok(Reply::Done)));
+        }
+        let Some(row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
             return Ok(Rung::Over(Ok(Reply::Done)));
         };
-        // Set by an attempt that its process did not survive.
-        row.scheduled = row.next.take().unwrap_or(row.scheduled);
+        let mut row = row.to_attempt();
         if self.binding.options.alarm_retry.is_over(row.attempts) {
             let lost = "the process ended, or the object was reset, before the last attempt did";
             let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
@@ -107,7 +122,8 @@ impl Object {
             return Ok(Rung::Over(Ok(Reply::Done)));
         }
         row.attempts = row.attempts.saturating_add(1);
-        row.retry_at = Some(now.saturating_add(self.backoff(row.attempts)));
+        let wait = self.backoff(row.attempts.saturating_add(row.broken));
+        row.retry_at = Some(now.saturating_add(wait));
         self.write_alarm(Some(&row))?;
         Ok(Rung::Begun(info(&row)))
     }
@@ -123,7 +139,8 @@ impl Object {
         if self.attempt.replace(Some(attempt)).is_none() {
             let counters = &self.worker.mailbox.counters;
             counters.alarms_fired.add();
-            let late = self.worker.unix_millis() - row.scheduled;
+            let wanted = row.asked_at.unwrap_or(row.scheduled);
+            let late = self.worker.unix_millis() - wanted;
             if attempt.is_retry {
                 counters.alarms_retried.add();
             } else {
@@ -138,6 +155,7 @@ impl Object {
         self: &Rc<Self>,
         handler: LocalFuture<Result<Reply>>,
     ) -> LocalFuture<Result<Reply>> {
+        self.handling.set(true);
         let object = Rc::clone(self);
         Box::pin(async move {
             let outcome = handler.await;
@@ -151,7 +169,9 @@ impl Object {
             return Ok(());
         };
         let row = match error {
-            None => row.next.map(AlarmRow::at),
+            None => row
+                .next
+                .map(|next| AlarmRow::asked(next, self.worker.unix_millis())),
             Some(error) => {
                 self.worker.mailbox.counters.errors.add();
                 Some(self.failed(row, &error))
@@ -166,6 +186,7 @@ impl Object {
     pub(super) fn leave_attempt(&self) {
         if self.attempt_ended.take() {
             self.attempt.set(None);
+            self.handling.set(false);
         }
     }
 
@@ -197,7 +218,8 @@ impl Object {
         let row = self.read(ObjectDb::alarm)?;
         let result = match row.filter(|row| row.failed) {
             Some(row) => {
-                self.write_alarm(Some(&AlarmRow::at(row.scheduled)))?;
+                let now = self.worker.unix_millis();
+                self.write_alarm(Some(&AlarmRow::asked(row.scheduled, now)))?;
                 Ok(Reply::Done)
             }
             None => Err(Error::with_kind(
@@ -216,8 +238,9 @@ impl Object {
             "an alarm's handler failed"
         );
         if let Some(next) = row.next {
-            return AlarmRow::at(next);
+            return AlarmRow::asked(next, self.worker.unix_millis());
         }
+        row.broken = 0;
         if self.binding.options.alarm_retry.is_over(row.attempts) {
             self.give_up(&mut row, why);
         } else {

@@ -45,7 +45,6 @@ use crate::{
     context,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
-    limits::ALARM_IDLE_TIMEOUT,
     namespace::Binding,
     task::Work,
     timers::Due,
@@ -139,6 +138,8 @@ pub(crate) struct Object {
 
     /// The attempt to handle the alarm that runs.
     attempt: Cell<Option<AlarmInfo>>,
+    /// Its handler has begun: until then, and for a constructor, the alarm is still set.
+    handling: Cell<bool>,
     /// It has ended in the current turn.
     attempt_ended: Cell<bool>,
     /// Nothing but its alarm has come so far.
@@ -185,6 +186,7 @@ impl Object {
             gate_lsn: Cell::new(floor),
             last_held: Cell::new(floor),
             attempt: Cell::new(None),
+            handling: Cell::new(false),
             attempt_ended: Cell::new(false),
             alarm_only: Cell::new(true),
             last_active: Cell::new(worker.now()),
@@ -353,7 +355,7 @@ impl Object {
     fn idle_timeout(&self) -> Duration {
         let usual = self.binding.options.idle_timeout;
         if self.alarm_only.get() {
-            usual.min(ALARM_IDLE_TIMEOUT)
+            usual.min(self.binding.options.alarm_idle_timeout)
         } else {
             usual
         }

@@ -53,7 +53,7 @@ type PartOf = Box<dyn Fn(&ObjectKey) -> Option<usize> + Send + Sync>;
 #[derive(Default)]
 pub struct AlarmIndex {
     state: Mutex<State>,
-    listeners: RwLock<Vec<Listener>>,
+    listener: RwLock<Option<Listener>>,
 }
 
 impl std::fmt::Debug for AlarmIndex {
@@ -80,18 +80,17 @@ struct State {
 
 impl AlarmIndex {
     /// Says into how many queues due alarms are sorted, and into which an object's belongs. Alarms of objects for which
-    /// there is none stay pending. Before this is called no alarm can be taken.
+    /// there is none stay pending. Before this is called no alarm can be taken. What somebody took before and did not
+    /// finish can be taken again: there is one taker at a time.
     pub fn divide(
         &self,
         parts: usize,
         part_of: impl Fn(&ObjectKey) -> Option<usize> + Send + Sync + 'static,
     ) {
         let mut state = self.state.lock();
+        state.in_flight.clear();
         let mut queues = vec![Vec::new(); parts];
-        let waiting = state
-            .entries
-            .iter()
-            .filter(|(key, entry)| !entry.failed && !state.in_flight.contains(*key));
+        let waiting = state.entries.iter().filter(|(_, entry)| !entry.failed);
         for (key, entry) in waiting {
             if let Some(part) = part_of(key) {
                 queues[part].push((entry.due, *key));
@@ -109,12 +108,12 @@ impl AlarmIndex {
     }
 
     /// Tells `listener`, from the thread that commits, that something is due earlier than all else in its part. It must
-    /// be quick and must not call the store.
+    /// be quick and must not call the store. It takes the place of the listener before it.
     pub fn subscribe(&self, listener: impl Fn() + Send + Sync + 'static) {
-        self.listeners
+        *self
+            .listener
             .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Box::new(listener));
+            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
     }
 
     /// When the earliest alarm of a part is due that nobody has taken.
@@ -223,11 +222,10 @@ impl AlarmIndex {
 
     fn tell(&self, earlier: bool) {
         if earlier {
-            let listeners = self
-                .listeners
-                .read()
-                .unwrap_or_else(PoisonError::into_inner);
-            listeners.iter().for_each(|listener| listener());
+            let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(listener) = &*listener {
+                listener();
+            }
         }
     }
 

@@ -10,9 +10,16 @@ use serde::{Deserialize, Serialize};
 pub struct AlarmRow {
     /// When it was set to go off.
     pub scheduled: i64,
+    /// When it was asked for, if its time had passed by then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<i64>,
     /// Attempts begun so far.
     #[serde(default)]
     pub attempts: u32,
+    /// Attempts of the alarms before it, each of which was set in an attempt that its process did not survive. They
+    /// lengthen the wait and count for nothing else.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub broken: u32,
     /// When the attempt that has begun, or has failed, is tried again. An attempt is only run after this is durable, so
     /// one that its process does not survive counts and is not repeated at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,6 +44,26 @@ impl AlarmRow {
         }
     }
 
+    /// An alarm that is asked for at `now`.
+    pub fn asked(scheduled: i64, now: i64) -> Self {
+        Self {
+            asked_at: (scheduled < now).then_some(now),
+            ..Self::at(scheduled)
+        }
+    }
+
+    /// The alarm to attempt now: the one that was set in an attempt that its process did not survive, or itself.
+    #[must_use]
+    pub fn to_attempt(self) -> Self {
+        match self.next {
+            Some(next) => Self {
+                broken: self.broken.saturating_add(self.attempts),
+                ..Self::at(next)
+            },
+            None => self,
+        }
+    }
+
     /// What the index is told of it.
     pub fn entry(&self) -> AlarmEntry {
         let due = match (self.next, self.retry_at) {
@@ -51,6 +78,14 @@ impl AlarmRow {
             failed: self.failed,
         }
     }
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl ObjectDb {
@@ -83,6 +118,14 @@ impl ObjectDb {
             }
         }
         .map(drop)
+    }
+
+    /// Commits the object's alarm again, whether it has changed or not: the index has come to say something else.
+    pub fn repeat_alarm(&self) -> Result<()> {
+        self.begin()?;
+        self.touch_alarm();
+        self.bookmark();
+        Ok(())
     }
 
     /// What the transaction, if it has touched the alarm, makes of it.
@@ -120,6 +163,32 @@ mod tests {
         };
         assert_eq!(begun(10).entry().due, 70);
         assert_eq!(begun(90).entry().due, 90);
+    }
+
+    #[test]
+    fn an_alarm_that_a_broken_attempt_has_set_counts_its_own_attempts_and_waits_longer() {
+        let broken = AlarmRow {
+            attempts: 7,
+            retry_at: Some(70),
+            next: Some(60),
+            ..AlarmRow::at(50)
+        };
+        let alarm = broken.to_attempt();
+        assert_eq!((alarm.scheduled, alarm.attempts, alarm.broken), (60, 0, 7));
+        let again = AlarmRow {
+            attempts: 1,
+            next: Some(80),
+            ..alarm
+        };
+        assert_eq!(again.to_attempt().broken, 8);
+        assert_eq!(AlarmRow::at(50).to_attempt(), AlarmRow::at(50));
+    }
+
+    #[test]
+    fn an_alarm_for_a_time_that_has_passed_knows_when_it_was_asked_for() {
+        assert_eq!(AlarmRow::asked(50, 50), AlarmRow::at(50));
+        let late = AlarmRow::asked(50, 80);
+        assert_eq!((late.entry().due, late.asked_at), (50, Some(80)));
     }
 
     #[test]
