@@ -75,6 +75,11 @@ pub trait DurableObject: Sized + 'static {
     /// start in order; one starts while another waits at an `await`.
     ///
     /// An error is logged; the socket stays open.
+    ///
+    /// A message that waits when the object is reset goes to its next life; if none can be made within
+    /// `websocket.delivery_patience`, its socket is closed with 1011. If the object is reset while it handles the message, the
+    /// message is not repeated, because part of it may have taken effect: the socket is closed with 1011, so that its client
+    /// can reconnect and send again what was not answered. Messages behind one that is lost are not handled.
     fn websocket_message(
         &self,
         ws: WebSocket,
@@ -92,6 +97,10 @@ pub trait DurableObject: Sized + 'static {
     ///
     /// `code` and `reason` are the peer's; 1005 means that it gave none, 1006 with `was_clean` false that the connection
     /// broke without a close.
+    ///
+    /// If the object cannot be made, or is reset before this begins, it is tried again for `websocket.delivery_patience`. A
+    /// reset while it runs ends it. What is stored for a socket should therefore not depend on this alone: a constructor can
+    /// compare it with `get_websockets`, which is empty after a restart of the process, too.
     fn websocket_close(
         &self,
         ws: WebSocket,

@@ -1,8 +1,11 @@
 //! How an event travels to a worker, and how its answer finds back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+    },
+    time::Duration,
 };
 
 use abide_storage::Store;
@@ -63,8 +66,11 @@ pub(crate) struct Drain {
 /// The part of a worker that other threads see.
 pub(crate) struct Mailbox {
     channel: mpsc::UnboundedSender<Message>,
-    /// Events sent to this worker and not answered yet: what bounds the channel, the lane and all that is between.
+    /// Events sent to this worker and not answered yet: what bounds the channel, the answers and calls in the lane, and all
+    /// that is between.
     outstanding: AtomicUsize,
+    /// Bytes that were sent to sockets and are at the output gate.
+    pub(crate) gated: AtomicUsize,
     drain: Arc<Drain>,
     pub(crate) lane: Lane,
     pub(crate) watch: PollWatch,
@@ -76,6 +82,7 @@ impl Mailbox {
         Self {
             channel,
             outstanding: AtomicUsize::new(0),
+            gated: AtomicUsize::new(0),
             drain,
             lane: Lane::default(),
             watch: PollWatch::default(),
@@ -169,10 +176,23 @@ impl Replier {
         matches!(self.to, Origin::Caller(_))
     }
 
-    /// The event's handler begins.
-    pub(crate) fn begin(&mut self) {
-        if let Origin::Socket(delivery) = &mut self.to {
-            delivery.begin();
+    /// The event will be answered with an error of the runtime's.
+    pub(crate) fn interrupted(&self) {
+        if let Origin::Socket(delivery) = &self.to {
+            delivery.interrupted();
+        }
+    }
+
+    /// True for a socket's event that waits, or has waited, for an object that could not be made.
+    pub(crate) fn is_put_off(&self) -> bool {
+        matches!(&self.to, Origin::Socket(delivery) if delivery.is_put_off())
+    }
+
+    /// Since when a socket's event waits for an object that cannot be made; `now` if it has not so far, or is no socket's.
+    pub(crate) fn put_off(&mut self, now: Duration) -> Duration {
+        match &mut self.to {
+            Origin::Socket(delivery) => delivery.put_off(now),
+            Origin::Caller(_) => now,
         }
     }
 

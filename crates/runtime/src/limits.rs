@@ -91,15 +91,34 @@ pub const WEBSOCKET_SEND_BUFFER: usize = 1 << 20;
 /// What each frame in a send buffer counts besides its content, so that many empty ones are bounded, too.
 pub const WEBSOCKET_FRAME_OVERHEAD: usize = 64;
 
+/// How many times its send buffer's size may wait for a reader for a moment: what an object sends at once, or what was
+/// held while the disk was slow, arrives faster than any reader reads.
+pub const WEBSOCKET_BURST: usize = 16;
+
+/// How long more than its send buffer's size may wait for a reader. A healthy one reads the default burst, 16 MiB, in this
+/// time over a 13 Mbit/s line.
+pub const WEBSOCKET_BURST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What one object may have sent to its WebSockets that waits at its output gate, in bytes; each copy of a broadcast counts.
+/// A message of 10 KiB to 20,000 sockets fits.
+pub const MAX_GATED_PER_OBJECT: usize = 256 << 20;
+
+/// The same of all objects of one worker.
+pub const MAX_GATED_PER_WORKER: usize = 512 << 20;
+
+/// What each departure counts at the gate besides its content: about what it takes in the queue.
+pub const GATED_OVERHEAD: usize = 128;
+
 /// Messages of one WebSocket that its object has not finished handling. Enough to keep an object busy while answers wait
 /// for a sync of the disk.
 pub const MAX_WEBSOCKET_IN_FLIGHT: usize = 64;
 
-/// How long a message may wait for an overloaded object before its WebSocket is closed: as long as
-/// `block_concurrency_while` may make events wait.
+/// How long a message may wait for an overloaded object, or for one that cannot be made, before its WebSocket is closed:
+/// as long as `block_concurrency_while` may make events wait.
 pub const WEBSOCKET_DELIVERY_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a WebSocket looks whether an overloaded worker takes events again.
+/// How often a WebSocket looks whether an overloaded worker takes events again. Also the shortest wait before an object
+/// that twice could not be made for a WebSocket's event is tried again; each later wait is as long as all before it.
 pub const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);
 
 /// Worker threads that a node may have.
@@ -143,6 +162,7 @@ pub const MAX_LISTED_ALARMS: usize = 1_000;
 
 const _: () = {
     assert!(MAX_QUEUED_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
+    assert!(MAX_GATED_PER_OBJECT <= MAX_GATED_PER_WORKER);
     assert!(MAX_RUNNING_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(MAX_BACKGROUND_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(WATCHDOG_INTERVAL.as_secs() < STUCK_POLL.as_secs());

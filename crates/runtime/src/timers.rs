@@ -1,7 +1,8 @@
 //! What a worker has to look at later, ordered by time.
 //!
 //! Entries are never taken back: whoever is due decides whether it still matters. An object has one entry for
-//! its own check and one for each time it closes its gate, so the queue stays as small as the set of objects.
+//! its own check, one for each time it closes its gate and one for socket events that are put off, so the queue stays as
+//! small as the set of objects.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -10,21 +11,23 @@ use std::{
     time::Duration,
 };
 
+use abide_storage::ObjectKey;
+
 use crate::{gate::Token, object::Object};
 
 /// What is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Is the object idle, or a handler too slow?
-    Check,
-    /// Does this task still keep the gate closed?
-    Gate(Token),
+    Check(Weak<Object>),
+    /// Does this task of the object still keep the gate closed?
+    Gate(Weak<Object>, Token),
+    /// Socket events of an object that could not be made go to it again.
+    Retry(ObjectKey),
 }
 
-pub(crate) struct Timer {
+struct Timer {
     at: Duration,
-    pub(crate) object: Weak<Object>,
-    pub(crate) due: Due,
+    due: Due,
 }
 
 impl PartialEq for Timer {
@@ -52,9 +55,9 @@ pub(crate) struct Timers(BinaryHeap<Reverse<Timer>>);
 
 impl Timers {
     /// Adds an entry. True if it is now the earliest.
-    pub(crate) fn add(&mut self, at: Duration, object: Weak<Object>, due: Due) -> bool {
+    pub(crate) fn add(&mut self, at: Duration, due: Due) -> bool {
         let earliest = self.next().is_none_or(|next| at < next);
-        self.0.push(Reverse(Timer { at, object, due }));
+        self.0.push(Reverse(Timer { at, due }));
         earliest
     }
 
@@ -64,11 +67,11 @@ impl Timers {
     }
 
     /// Takes one entry that is due.
-    pub(crate) fn pop_due(&mut self, now: Duration) -> Option<Timer> {
+    pub(crate) fn pop_due(&mut self, now: Duration) -> Option<Due> {
         if self.next()? > now {
             return None;
         }
-        self.0.pop().map(|Reverse(timer)| timer)
+        self.0.pop().map(|Reverse(timer)| timer.due)
     }
 }
 
@@ -80,19 +83,14 @@ mod tests {
     fn timers_come_due_in_order_and_tell_when_the_earliest_changes() {
         let mut timers = Timers::default();
         let second = Duration::from_secs;
-        assert!(timers.add(second(3), Weak::new(), Due::Check));
-        assert!(!timers.add(second(5), Weak::new(), Due::Check));
-        assert!(timers.add(second(1), Weak::new(), Due::Gate(Token(7))));
+        assert!(timers.add(second(3), Due::Check(Weak::new())));
+        assert!(!timers.add(second(5), Due::Check(Weak::new())));
+        assert!(timers.add(second(1), Due::Gate(Weak::new(), Token(7))));
         assert_eq!(timers.next(), Some(second(1)));
         assert!(timers.pop_due(Duration::ZERO).is_none());
-        assert_eq!(
-            timers.pop_due(second(4)).map(|timer| timer.due),
-            Some(Due::Gate(Token(7)))
-        );
-        assert_eq!(
-            timers.pop_due(second(4)).map(|timer| timer.due),
-            Some(Due::Check)
-        );
+        let first = timers.pop_due(second(4));
+        assert!(matches!(first, Some(Due::Gate(_, Token(7)))));
+        assert!(matches!(timers.pop_due(second(4)), Some(Due::Check(_))));
         assert!(timers.pop_due(second(4)).is_none());
     }
 }

@@ -22,10 +22,11 @@ use crate::{
     alarms::Ring,
     clock::{Clock, Sleep},
     envelope::{Envelope, Mailbox, Message, Rework},
-    gate::Token,
-    limits::WORKER_BATCH,
+    gate::{Token, refuse},
+    limits::{WEBSOCKET_RETRY, WORKER_BATCH},
     namespace::Binding,
     object::{Arrival, Object},
+    router::Phase,
     socket::Registry,
     timers::{Due, Timers},
 };
@@ -46,8 +47,8 @@ pub(crate) struct Worker {
     unconfirmed: RefCell<FxHashMap<ObjectKey, Lsn>>,
     /// The sockets of its objects, also of those that are not in memory.
     pub(crate) sockets: Registry,
-    /// Events that an incarnation has not begun before it was reset, for the next one.
-    again: RefCell<VecDeque<Envelope>>,
+    /// Socket events that an incarnation has not begun before it was reset, for the next one.
+    put_off: RefCell<FxHashMap<ObjectKey, PutOff>>,
 }
 
 impl Worker {
@@ -69,7 +70,7 @@ impl Worker {
             tokens: Cell::new(0),
             unconfirmed: RefCell::default(),
             sockets: Registry::default(),
-            again: RefCell::default(),
+            put_off: RefCell::default(),
         })
     }
 
@@ -94,7 +95,6 @@ impl Worker {
                 () = elapsed(&mut sleep) => self.look_after(),
                 () = self.earlier.notified() => {}
             }
-            self.deliver_again();
             for message in batch.drain(..) {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
@@ -102,7 +102,6 @@ impl Worker {
                     Message::Rework(rework) => self.rework(rework),
                     Message::Stop => return self.end(),
                 }
-                self.deliver_again();
             }
             // However fast events come, what is due is done, and suspended handlers get their turn.
             if self
@@ -121,7 +120,23 @@ impl Worker {
         self.end();
     }
 
-    fn deliver(self: &Rc<Self>, envelope: Envelope) {
+    fn deliver(self: &Rc<Self>, mut envelope: Envelope) {
+        if let Event::WebSocketClose { socket, .. } = &envelope.event {
+            self.sockets.remove(socket);
+            socket.link().closed();
+        }
+        if envelope.event.is_of_socket() {
+            let key = self.bindings[envelope.binding].key(envelope.id);
+            if let Some(put_off) = self.put_off.borrow_mut().get_mut(&key) {
+                envelope.replier.put_off(self.now());
+                put_off.waiting.push_back(envelope);
+                return;
+            }
+        }
+        self.hand_over(envelope);
+    }
+
+    fn hand_over(self: &Rc<Self>, envelope: Envelope) {
         let Envelope {
             binding,
             id,
@@ -130,9 +145,11 @@ impl Worker {
             replier,
             chain,
         } = envelope;
-        if let Event::WebSocketClose { socket, .. } = &event {
-            self.sockets.remove(socket);
-            socket.link().closed();
+        if let Event::WebSocketMessage { socket, .. } = &event
+            && socket.link().is_broken()
+        {
+            // One before it is lost, and its peer is told so by the close.
+            return;
         }
         self.object(binding, id, name).accept(Arrival {
             event,
@@ -175,20 +192,76 @@ impl Worker {
         });
     }
 
-    /// An event that an object has not begun goes to its next incarnation, before whatever comes later.
-    pub(crate) fn redeliver(&self, envelope: Envelope) {
-        self.again.borrow_mut().push_back(envelope);
-        self.earlier.notify_one();
+    /// Socket events, in order, that an object has not begun because of `reason`. They go to its next incarnation, before
+    /// whatever of its sockets comes later: at once the first time, then after ever longer waits. An event that has waited
+    /// for the node's patience is given up.
+    pub(crate) fn put_off(
+        self: &Rc<Self>,
+        key: ObjectKey,
+        events: impl DoubleEndedIterator<Item = Envelope>,
+        reason: &Error,
+    ) {
+        let router = self.env.router();
+        let (now, patience) = (self.now(), router.websockets.delivery_patience);
+        let phase = router.phase();
+        let mut all = self.put_off.borrow_mut();
+        let put_off = all.entry(key).or_default();
+        for mut event in events.rev() {
+            put_off.again |= event.replier.is_put_off();
+            event.replier.put_off(now);
+            put_off.waiting.push_front(event);
+        }
+        // Before its time if the node stops: what could be handled at once has been.
+        let hopeless = |event: &mut Envelope, again| match phase {
+            Phase::Running if self.store.failed() => true,
+            Phase::Running => again && event.replier.put_off(now) + patience <= now,
+            Phase::Draining => again,
+            Phase::Stopped => true,
+        };
+        let mut given_up = Vec::new();
+        while let Some(first) = put_off.waiting.front_mut()
+            && hopeless(first, put_off.again)
+        {
+            given_up.extend(put_off.waiting.pop_front());
+        }
+        let Some(first) = put_off.waiting.front_mut() else {
+            all.remove(&key);
+            drop(all);
+            return give_up(given_up, reason);
+        };
+        if !put_off.scheduled {
+            put_off.scheduled = true;
+            let since = first.replier.put_off(now);
+            if put_off.again {
+                let wait = now.saturating_sub(since).max(WEBSOCKET_RETRY);
+                let at = (now + wait).min((since + patience).max(now + WEBSOCKET_RETRY));
+                self.arm(at, Due::Retry(key));
+            } else {
+                let worker = Rc::clone(self);
+                tokio::task::spawn_local(async move { worker.retry(key) });
+            }
+        }
+        drop(all);
+        give_up(given_up, reason);
     }
 
-    fn deliver_again(self: &Rc<Self>) {
+    /// Hands socket events that were put off to their object, until one is put off again.
+    fn retry(self: &Rc<Self>, key: ObjectKey) {
+        if let Some(put_off) = self.put_off.borrow_mut().get_mut(&key) {
+            put_off.scheduled = false;
+            put_off.again = true;
+        }
         loop {
-            let next = self.again.borrow_mut().pop_front();
+            let next = match self.put_off.borrow_mut().get_mut(&key) {
+                Some(put_off) if !put_off.scheduled => put_off.waiting.pop_front(),
+                _ => return,
+            };
             match next {
-                Some(envelope) => self.deliver(envelope),
+                Some(envelope) => self.hand_over(envelope),
                 None => break,
             }
         }
+        self.put_off.borrow_mut().remove(&key);
     }
 
     fn ring(self: &Rc<Self>, ring: Ring) {
@@ -215,18 +288,24 @@ impl Worker {
         })
     }
 
-    fn look_after(&self) {
+    fn look_after(self: &Rc<Self>) {
         let now = self.now();
         loop {
-            let Some(timer) = self.timers.borrow_mut().pop_due(now) else {
+            let Some(due) = self.timers.borrow_mut().pop_due(now) else {
                 break;
             };
-            let Some(object) = timer.object.upgrade() else {
-                continue;
-            };
-            match timer.due {
-                Due::Check => object.check(now),
-                Due::Gate(token) => object.check_gate(token),
+            match due {
+                Due::Check(object) => {
+                    if let Some(object) = object.upgrade() {
+                        object.check(now);
+                    }
+                }
+                Due::Gate(object, token) => {
+                    if let Some(object) = object.upgrade() {
+                        object.check_gate(token);
+                    }
+                }
+                Due::Retry(key) => self.retry(key),
             }
         }
     }
@@ -237,12 +316,12 @@ impl Worker {
             object.kill(Error::stopping().into_maybe_ran());
         }
         // Their sockets end with the node.
-        self.again.take();
+        self.put_off.take();
     }
 
-    /// Remembers to look at an object.
-    pub(crate) fn arm(&self, at: Duration, object: &Rc<Object>, due: Due) {
-        if self.timers.borrow_mut().add(at, Rc::downgrade(object), due) {
+    /// Remembers to look after something.
+    pub(crate) fn arm(&self, at: Duration, due: Due) {
+        if self.timers.borrow_mut().add(at, due) {
             self.earlier.notify_one();
         }
     }
@@ -278,6 +357,22 @@ impl Worker {
     /// Wall-clock time in milliseconds since 1970, as alarms have it.
     pub(crate) fn unix_millis(&self) -> i64 {
         self.clock.unix_millis().cast_signed()
+    }
+}
+
+/// Socket events of an object that could not be made for them.
+#[derive(Default)]
+struct PutOff {
+    waiting: VecDeque<Envelope>,
+    /// The first of them has been tried again before.
+    again: bool,
+    /// They will be tried again.
+    scheduled: bool,
+}
+
+fn give_up(events: Vec<Envelope>, reason: &Error) {
+    for event in events {
+        refuse(event.replier, reason.clone());
     }
 }
 

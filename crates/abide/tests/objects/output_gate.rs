@@ -196,7 +196,7 @@ fn a_result_waits_until_the_write_is_durable() {
         assert_eq!(world.node.stats().held, 1);
         world.disk.release_syncs();
         call.await.unwrap().unwrap();
-        assert_eq!(world.node.stats().held, 0);
+        world.until(|node| node.stats().held == 0).await;
     });
 }
 

@@ -57,6 +57,24 @@ fn an_auto_response_takes_effect_when_what_was_written_before_is_durable() {
 }
 
 #[test]
+fn an_auto_response_on_its_way_is_not_undone_by_a_later_turn_that_fails() {
+    run(async {
+        let world = world();
+        let mut ada = open(&world, "/").await;
+        let mut bob = open(&world, "/").await;
+        world.disk.hold_syncs();
+        ada.deliver("put 1").await.unwrap();
+        ada.deliver("auto ping=pong").await.unwrap();
+        bob.deliver("auto-then-panic ping").await.unwrap();
+        world.until(|node| node.stats().panics == 1).await;
+        world.disk.release_syncs();
+        assert_eq!(next(&mut ada).await, "put 1");
+        assert!(ask(&mut ada, "auto?").await.starts_with("true"));
+        assert_eq!(ask(&mut ada, "ping").await, "pong");
+    });
+}
+
+#[test]
 fn each_side_of_a_pair_has_at_most_2048_bytes() {
     let long = "x".repeat(2_048);
     assert!(RequestResponsePair::new(&long, &long).is_ok());

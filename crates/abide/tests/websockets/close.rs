@@ -1,12 +1,15 @@
 //! How sockets end.
 
+use std::time::Duration;
+
 use abide::{
     prelude::*,
     socket::{Close, Frame},
 };
 
 use crate::{
-    room::{ask, is_silent, notes, open, room, world},
+    gated,
+    room::{ask, is_silent, next, notes, open, room, world},
     support::run,
 };
 
@@ -120,10 +123,63 @@ fn codes_that_must_not_be_sent_and_long_reasons_are_refused() {
 fn a_close_in_a_turn_that_fails_is_taken_back() {
     run(async {
         let world = world();
-        let mut socket = open(&world, "/").await;
-        socket.deliver("close-then-panic").await.unwrap();
+        let mut ada = open(&world, "/").await;
+        let mut bob = open(&world, "/").await;
+        bob.deliver("close-all-then-panic").await.unwrap();
         world.until(|node| node.stats().panics == 1).await;
-        assert_eq!(ask(&mut socket, "state").await, "Open");
-        assert!(is_silent(&socket));
+        assert_eq!(ask(&mut ada, "state").await, "Open");
+        assert!(is_silent(&ada));
+    });
+}
+
+#[test]
+fn a_close_after_one_that_was_taken_back_is_sent_though_both_wait_at_the_gate() {
+    run(async {
+        let world = world();
+        let mut ada = open(&world, "/").await;
+        let mut bob = open(&world, "/").await;
+        world.disk.hold_syncs();
+        ada.deliver("put 1").await.unwrap();
+        bob.deliver("close-all-then-panic").await.unwrap();
+        world.until(|node| node.stats().panics == 1).await;
+        ada.deliver("close 3000 bye").await.unwrap();
+        world.fence().await;
+        world.disk.release_syncs();
+        assert_eq!(next(&mut ada).await, "put 1");
+        let Frame::Close(close) = ada.next_frame().await else {
+            panic!("not closed");
+        };
+        assert_eq!(close.code, 3_000);
+    });
+}
+
+#[test]
+fn the_close_event_reaches_an_object_that_could_not_be_made_at_that_moment() {
+    run(async {
+        let world = gated::world();
+        let socket = gated::open(&world).await;
+        gated::sleep(&world).await;
+        world.signals.note("refuse");
+        drop(socket);
+        world.until(|_| gated::count(&world, "new") >= 3).await;
+        assert_eq!(gated::count(&world, "closed"), 0);
+        world.signals.note("take");
+        for _ in 0..3 {
+            world.clock.advance(Duration::from_secs(1));
+            world.fence().await;
+        }
+        assert_eq!(gated::count(&world, "closed"), 1);
+        assert_eq!(gated::object(&world).sockets().await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_socket_that_is_accepted_when_its_client_end_is_gone_ends() {
+    run(async {
+        let world = gated::world();
+        gated::object(&world).accept_late().await.unwrap();
+        world.until(|_| gated::count(&world, "closed") == 1).await;
+        assert_eq!(gated::object(&world).sockets().await.unwrap(), 0);
+        assert_eq!(world.node.stats().sockets_open, 0);
     });
 }

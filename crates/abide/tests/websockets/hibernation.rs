@@ -89,8 +89,9 @@ fn a_reset_keeps_sockets_tags_and_attachments() {
     run(async {
         let world = world();
         let mut socket = open(&world, "/red").await;
+        let mut other = open(&world, "/").await;
         socket.deliver("attach ada").await.unwrap();
-        socket.deliver("put-then-panic 1").await.unwrap();
+        other.deliver("put-then-panic 1").await.unwrap();
         world.until(|node| node.stats().panics == 1).await;
         assert_eq!(ask(&mut socket, "get").await, "", "the turn was undone");
         assert!(ask(&mut socket, "attached").await.contains("ada"));

@@ -12,7 +12,8 @@ use abide::{
 };
 
 use crate::{
-    room::{Room, ask, lives, next, notes, open, room, world},
+    gated,
+    room::{Room, ask, closed_in_time, is_silent, lives, next, notes, open, room, world},
     support::{World, run},
 };
 
@@ -73,13 +74,14 @@ fn a_message_that_waits_too_long_closes_its_socket_with_1013() {
         }
         let mut waiting = Some("note never".into());
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(socket.poll_deliver(&mut cx, &mut waiting).is_pending());
-        world.clock.advance(WEBSOCKET_DELIVERY_PATIENCE);
-        let Poll::Ready(Err(close)) = socket.poll_deliver(&mut cx, &mut waiting) else {
-            panic!("it waits on");
+        let close = loop {
+            match socket.poll_deliver(&mut cx, &mut waiting) {
+                Poll::Ready(result) => break result.unwrap_err(),
+                Poll::Pending => world.clock.advance(WEBSOCKET_DELIVERY_PATIENCE / 10),
+            }
         };
-        drop(socket);
         assert_eq!(close.code, code::TRY_AGAIN_LATER);
+        drop(socket);
         world
             .until(|_| {
                 notes(&world)
@@ -120,7 +122,8 @@ fn messages_that_waited_when_the_object_was_reset_go_to_its_next_life_in_order()
     run(async {
         let world = world();
         let mut socket = open(&world, "/").await;
-        socket.deliver("shut-then-fail").await.unwrap();
+        let mut other = open(&world, "/").await;
+        other.deliver("shut-then-fail").await.unwrap();
         for number in 0..20 {
             socket.deliver(format!("note {number}")).await.unwrap();
         }
@@ -147,10 +150,109 @@ fn a_socket_whose_object_cannot_start_is_closed_with_1011() {
         world.until(|node| node.stats().evicted == 1).await;
         world.signals.note("refuse");
         socket.deliver("note lost").await.unwrap();
-        let Frame::Close(close) = socket.next_frame().await else {
-            panic!("not closed");
-        };
+        socket.deliver("note behind it").await.unwrap();
+        let (close, after) = closed_in_time(&world, &socket).await;
         assert_eq!(close.code, code::INTERNAL_ERROR);
+        assert!(after.abs_diff(WEBSOCKET_DELIVERY_PATIENCE) < Duration::from_secs(1));
+        assert!(lives(&world) < 20, "{} lives", lives(&world));
+        world.until(|node| node.stats().outstanding == 0).await;
+    });
+}
+
+/// An object that sleeps with a socket, and what it will do when it is made next.
+async fn asleep(notes: &[&str]) -> (World, Endpoint) {
+    let world = gated::world();
+    let socket = gated::open(&world).await;
+    gated::sleep(&world).await;
+    for note in notes {
+        world.signals.note(*note);
+    }
+    (world, socket)
+}
+
+#[test]
+fn an_object_whose_constructor_fails_behind_its_gate_is_tried_again_with_growing_waits() {
+    run(async {
+        let (world, mut socket) = asleep(&["gate", "fail"]).await;
+        socket.deliver("hello").await.unwrap();
+        let (close, after) = closed_in_time(&world, &socket).await;
+        assert_eq!(close.code, code::INTERNAL_ERROR);
+        assert!(after >= WEBSOCKET_DELIVERY_PATIENCE);
+        let lives = gated::count(&world, "new");
+        assert!((5..20).contains(&lives), "{lives} lives");
+    });
+}
+
+#[test]
+fn messages_reach_an_object_in_order_that_could_not_be_made_for_a_while() {
+    run(async {
+        let (world, mut socket) = asleep(&["gate", "fail"]).await;
+        socket.deliver("one").await.unwrap();
+        world.until(|_| gated::count(&world, "new") >= 3).await;
+        socket.deliver("two").await.unwrap();
+        world.fence().await;
+        world.signals.note("succeed");
+        socket.deliver("three").await.unwrap();
+        world.fence().await;
+        assert!(is_silent(&socket));
+        world.clock.advance(Duration::from_secs(1));
+        for text in ["one", "two", "three"] {
+            assert_eq!(next(&mut socket).await, text);
+        }
+    });
+}
+
+#[test]
+fn an_object_that_aborts_in_its_constructor_does_not_stop_its_worker() {
+    run(async {
+        let (world, mut socket) = asleep(&["gate", "abort"]).await;
+        socket.deliver("hello").await.unwrap();
+        world.fence().await;
+        assert!(gated::count(&world, "new") < 5);
+        let (close, _) = closed_in_time(&world, &socket).await;
+        assert_eq!(close.code, code::INTERNAL_ERROR);
+    });
+}
+
+#[test]
+fn a_message_for_an_object_that_finds_the_disk_full_does_not_stop_the_worker() {
+    run(async {
+        let (world, mut socket) = asleep(&["gate", "write"]).await;
+        world.disk.set_capacity(Some(world.disk.used()));
+        let filler = world.env().object::<gated::Gated>().get_by_name("filler");
+        for number in 0.. {
+            if filler.fill(number).await.is_err() {
+                break;
+            }
+        }
+        socket.deliver("hello").await.unwrap();
+        world.fence().await;
+        let (close, _) = closed_in_time(&world, &socket).await;
+        assert_eq!(close.code, code::INTERNAL_ERROR);
+    });
+}
+
+#[test]
+fn a_message_that_was_being_handled_when_its_object_was_reset_closes_its_socket_with_1011() {
+    run(async {
+        let world = world();
+        let mut ada = open(&world, "/").await;
+        let mut bob = open(&world, "/").await;
+        let mut eve = open(&world, "/").await;
+        ada.deliver("wait limiter").await.unwrap();
+        world.fence().await;
+        bob.deliver("panic").await.unwrap();
+        for socket in [&mut ada, &mut bob] {
+            let Frame::Close(close) = socket.next_frame().await else {
+                panic!("not closed");
+            };
+            assert_eq!(close.code, code::INTERNAL_ERROR);
+        }
+        // What comes before the peers have seen that is not handled, and others are not concerned.
+        ada.deliver("note late").await.unwrap();
+        assert_eq!(ask(&mut eve, "echo on").await, "on");
+        assert_eq!(notes(&world), ["waiting limiter"]);
+        assert!(is_silent(&eve));
     });
 }
 

@@ -6,6 +6,7 @@ mod accept;
 mod auto_response;
 mod close;
 mod connect;
+mod gated;
 mod hibernation;
 mod incoming;
 mod outgoing;

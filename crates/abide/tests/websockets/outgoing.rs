@@ -2,12 +2,16 @@
 
 use abide::{
     NodeBuilder, SimDisk,
-    limits::WEBSOCKET_FRAME_OVERHEAD,
+    limits::{
+        MAX_GATED_PER_OBJECT, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD,
+        WEBSOCKET_SEND_BUFFER,
+    },
     prelude::*,
     socket::{Frame, SlowReader, WebSocketOptions, code},
 };
 
 use crate::{
+    gated,
     room::{Room, ask, is_silent, next, notes, open, world},
     support::{World, run},
 };
@@ -114,7 +118,7 @@ fn a_broadcast_shares_the_bytes_of_its_message() {
     });
 }
 
-/// A node whose sockets have room for ten messages of `flood`.
+/// A node whose sockets have room for ten messages of `flood`, and for a burst of 160.
 fn narrow(slow_reader: SlowReader) -> World {
     World::new(|node: NodeBuilder| {
         node.class::<Room>("ROOM", ClassOptions::default())
@@ -127,12 +131,13 @@ fn narrow(slow_reader: SlowReader) -> World {
 }
 
 #[test]
-fn a_slow_reader_is_closed_with_1013() {
+fn a_reader_that_stays_behind_is_closed_with_1013() {
     run(async {
         let world = narrow(SlowReader::Close);
         let mut socket = open(&world, "/").await;
-        socket.deliver("flood 10").await.unwrap();
+        socket.deliver("flood 11").await.unwrap();
         world.fence().await;
+        world.clock.advance(WEBSOCKET_BURST_PATIENCE);
         assert_eq!(world.node.stats().slow_readers, 0);
         socket.deliver("flood 1").await.unwrap();
         world.fence().await;
@@ -154,14 +159,103 @@ fn a_slow_reader_is_closed_with_1013() {
 }
 
 #[test]
+fn a_reader_that_catches_up_in_time_is_not_slow() {
+    run(async {
+        let world = narrow(SlowReader::Close);
+        let mut socket = open(&world, "/").await;
+        for _ in 0..3 {
+            socket.deliver("flood 160").await.unwrap();
+            world.fence().await;
+            world.clock.advance(WEBSOCKET_BURST_PATIENCE);
+            for number in 0..160 {
+                assert_eq!(next(&mut socket).await, format!("{number:0>1000}"));
+            }
+        }
+        assert_eq!(world.node.stats().slow_readers, 0);
+    });
+}
+
+#[test]
+fn a_reader_is_closed_at_once_when_a_burst_is_too_long() {
+    run(async {
+        let world = narrow(SlowReader::Close);
+        let mut socket = open(&world, "/").await;
+        socket.deliver("flood 200").await.unwrap();
+        world.fence().await;
+        let Frame::Close(close) = socket.next_frame().await else {
+            panic!("not closed");
+        };
+        assert_eq!(close.code, code::TRY_AGAIN_LATER);
+    });
+}
+
+#[test]
+fn a_turn_may_send_more_than_the_send_buffer_has_room_for() {
+    run(async {
+        let world = world();
+        let mut socket = open(&world, "/").await;
+        let long = "x".repeat(WEBSOCKET_SEND_BUFFER + 500_000);
+        socket.deliver(format!("echo {long}")).await.unwrap();
+        socket.deliver("echo done").await.unwrap();
+        world.fence().await;
+        assert_eq!(next(&mut socket).await.len(), long.len());
+        assert_eq!(next(&mut socket).await, "done");
+    });
+}
+
+#[test]
+fn answers_that_a_slow_disk_held_back_reach_their_reader() {
+    run(async {
+        let world = world();
+        let mut socket = open(&world, "/").await;
+        world.disk.hold_syncs();
+        let text = "x".repeat(WEBSOCKET_SEND_BUFFER / 50);
+        for _ in 0..60 {
+            socket.deliver(format!("put {text}")).await.unwrap();
+        }
+        world.fence().await;
+        world.disk.release_syncs();
+        for _ in 0..60 {
+            assert!(next(&mut socket).await.starts_with("put "));
+        }
+    });
+}
+
+#[test]
+fn what_an_object_has_at_its_output_gate_is_bounded() {
+    run(async {
+        let world = gated::world();
+        let mut socket = gated::open(&world).await;
+        world.disk.hold_syncs();
+        socket.deliver("put").await.unwrap();
+        for _ in 0..3 {
+            socket.deliver("many").await.unwrap();
+        }
+        world.fence().await;
+        // Messages of one mebibyte, and the answers to the four events.
+        let held = usize::try_from(world.node.stats().held).unwrap();
+        assert!(held <= MAX_GATED_PER_OBJECT / (1 << 20) + 4, "{held}");
+        assert_eq!(gated::count(&world, "refused as overloaded"), 3);
+        world.disk.release_syncs();
+        world.until(|node| node.stats().held == 0).await;
+        socket.deliver("after").await.unwrap();
+        world.fence().await;
+        assert_eq!(gated::count(&world, "refused as overloaded"), 3);
+    });
+}
+
+#[test]
 fn a_slow_reader_may_miss_messages_instead() {
     run(async {
         let world = narrow(SlowReader::DropNewest);
         let mut socket = open(&world, "/").await;
-        socket.deliver("flood 13").await.unwrap();
+        socket.deliver("flood 11").await.unwrap();
+        world.fence().await;
+        world.clock.advance(WEBSOCKET_BURST_PATIENCE);
+        socket.deliver("flood 3").await.unwrap();
         world.fence().await;
         assert_eq!(world.node.stats().slow_readers, 3);
-        for number in 0..10 {
+        for number in 0..11 {
             assert_eq!(next(&mut socket).await, format!("{number:0>1000}"));
         }
         assert!(is_silent(&socket));

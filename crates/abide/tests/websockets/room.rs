@@ -1,6 +1,13 @@
 //! The object of these tests: it notes what happens to its sockets, and does what messages tell it to.
 
-use abide::{Response, prelude::*, socket::ClientSocket, socket::Endpoint};
+use std::{task::Poll, time::Duration};
+
+use abide::{
+    Response,
+    clock::Clock as _,
+    prelude::*,
+    socket::{ClientSocket, Close, Endpoint, Frame},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::support::{Signals, World, signals};
@@ -152,8 +159,15 @@ impl DurableObject for Room {
                     Err(error) => ws.send(error.to_string()),
                 }
             }
-            "close-then-panic" => {
-                ws.close(1000, "")?;
+            "close-all-then-panic" => {
+                for ws in self.state.get_websockets(None) {
+                    ws.close(1000, "")?;
+                }
+                panic!("on purpose");
+            }
+            "auto-then-panic" => {
+                let pair = RequestResponsePair::new(rest, "never")?;
+                self.state.set_websocket_auto_response(Some(pair))?;
                 panic!("on purpose");
             }
             "state" => ws.send(format!("{:?}", ws.ready_state())),
@@ -275,6 +289,24 @@ pub(crate) async fn next(socket: &mut Endpoint) -> String {
 pub(crate) fn is_silent(socket: &Endpoint) -> bool {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     socket.poll_frame(&mut cx).is_pending()
+}
+
+/// The close that comes next, while time passes, and how much had to pass.
+pub(crate) async fn closed_in_time(world: &World, socket: &Endpoint) -> (Close, Duration) {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let begin = world.clock.now();
+    loop {
+        world.fence().await;
+        if let Poll::Ready(frame) = socket.poll_frame(&mut cx) {
+            match frame {
+                Frame::Close(close) => {
+                    return (close, world.clock.now().saturating_sub(begin));
+                }
+                Frame::Message(message) => panic!("{message:?}"),
+            }
+        }
+        world.clock.advance(Duration::from_millis(500));
+    }
 }
 
 /// What the object noted, without its beginnings.

@@ -7,6 +7,8 @@
 //! - What one object sends leaves in the order in which it was sent.
 //! - If the log fails, everything held is replaced by an error, and so is everything that comes later and
 //!   would have to wait.
+//! - What nobody waits for, which is what goes to sockets, carries a [`Passage`]: a bound on what one object, and one
+//!   worker, have at the gate.
 //! - [`Released`] is the proof of having passed: reply channels carry nothing else, and only this module makes one.
 
 use std::{
@@ -22,12 +24,13 @@ use std::{
 use abide_storage::{Lsn, Store};
 use tokio::sync::oneshot;
 
+use super::Passage;
 use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
     envelope::{Envelope, Replier},
     outbound::OutgoingRequest,
-    socket::{AutoResponses, Outgoing, RequestResponsePair, WebSocket},
+    socket::{AutoResponses, Outgoing, WebSocket},
 };
 
 /// A value that has passed an output gate.
@@ -72,10 +75,12 @@ pub(crate) enum Departure {
     Fetch(Box<OutgoingRequest>),
     /// A piece of a streamed body.
     Body(FramePermit, BodyMessage),
-    /// A frame of a WebSocket.
-    Frame(WebSocket, Outgoing),
-    /// What the gateway is to answer on the object's sockets while the object sleeps.
-    AutoResponse(Arc<AutoResponses>, Option<Arc<RequestResponsePair>>),
+    /// A frame of a WebSocket. A close needs no room at the gate: there is one for each socket.
+    Frame(WebSocket, Outgoing, Option<Passage>),
+    /// What the gateway is to answer on the object's sockets while the object sleeps: the setting of this number.
+    AutoResponse(Arc<AutoResponses>, u64, Passage),
+    /// What was taken back before it left.
+    Nothing,
     /// A request for a WebSocket to another server.
     Connect(
         http::Request<()>,
@@ -100,8 +105,15 @@ impl Departure {
                 drop(left.send(Released(fetching)));
             }
             Self::Body(permit, message) => drop(permit.send(Released(message))),
-            Self::Frame(socket, outgoing) => socket.link().release(Released(outgoing)),
-            Self::AutoResponse(shared, pair) => shared.enforce(Released(pair)),
+            Self::Frame(socket, outgoing, passage) => {
+                socket.link().release(Released(outgoing));
+                drop(passage);
+            }
+            Self::AutoResponse(shared, number, passage) => {
+                shared.enforce(Released(number));
+                drop(passage);
+            }
+            Self::Nothing => {}
             // The object may have been reset meanwhile.
             Self::Connect(request, waiter) => drop(waiter.send(Released(request))),
             Self::Synced(waiter) => drop(waiter.send(Released(()))),
@@ -111,19 +123,26 @@ impl Departure {
     /// The same departure with an error instead of its content.
     pub(crate) fn into_failed(self, error: Error) -> Self {
         match self {
-            Self::Reply(replier, _) => Self::Reply(replier, Err(error)),
+            Self::Reply(replier, _) => {
+                replier.interrupted();
+                Self::Reply(replier, Err(error))
+            }
             Self::Call(envelope) => Self::Reply(envelope.replier, Err(error)),
             Self::Fetch(mut request) => {
                 request.fail(error);
                 Self::Fetch(request)
             }
             Self::Body(permit, _) => Self::Body(permit, BodyMessage::Failed(error)),
-            Self::Frame(socket, outgoing) => Self::Frame(socket, outgoing.into_failed(&error)),
-            // What is in force stays so.
-            Self::AutoResponse(shared, _) => {
-                let in_force = shared.withdraw();
-                Self::AutoResponse(shared, in_force)
+            Self::Frame(socket, outgoing, passage) => match outgoing.into_failed(&socket, &error) {
+                Some(outgoing) => Self::Frame(socket, outgoing, passage),
+                None => Self::Nothing,
+            },
+            // What was set before stays so.
+            Self::AutoResponse(shared, number, _) => {
+                shared.withdraw(number);
+                Self::Nothing
             }
+            Self::Nothing => Self::Nothing,
             // Dropping the sender at release tells the waiter.
             Self::Connect(request, _) => Self::Connect(request, oneshot::channel().0),
             Self::Synced(_) => Self::Synced(oneshot::channel().0),
@@ -144,6 +163,7 @@ pub(crate) struct Lane {
     releasing: Mutex<()>,
     /// Everything held at or before this LSN has left.
     released: AtomicU64,
+    /// How many have been queued and have not left.
     count: AtomicUsize,
 }
 
@@ -173,6 +193,8 @@ impl Lane {
             let mut held = self.held();
             if held.failed {
                 drop(held);
+                // Not before what was held.
+                let _order = self.order();
                 departure.into_failed(Error::log_failed()).release();
                 return;
             }
@@ -197,11 +219,8 @@ impl Lane {
     pub(crate) fn release_through(&self, durable: Lsn) {
         // Pairs with the one in `depart`.
         fence(Ordering::SeqCst);
-        if self.count.load(Ordering::Relaxed) > 0 {
-            let _order = self
-                .releasing
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+        if self.count.load(Ordering::Acquire) > 0 {
+            let _order = self.order();
             loop {
                 let ready: Vec<_> = {
                     let mut held = self.held();
@@ -211,10 +230,12 @@ impl Lane {
                 if ready.is_empty() {
                     break;
                 }
-                self.count.fetch_sub(ready.len(), Ordering::Relaxed);
+                let left = ready.len();
                 for (_, departure) in ready {
                     departure.release();
                 }
+                // Not before all of it has left: whoever reads zero may let later departures go at once.
+                self.count.fetch_sub(left, Ordering::Release);
             }
         }
         self.released.fetch_max(durable.get(), Ordering::Release);
@@ -222,22 +243,26 @@ impl Lane {
 
     /// The log has failed: what is held will never be durable.
     pub(crate) fn fail(&self) {
-        let _order = self
-            .releasing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _order = self.order();
         let lost = {
             let mut held = self.held();
             held.failed = true;
             std::mem::take(&mut held.queue)
         };
-        self.count.fetch_sub(lost.len(), Ordering::Relaxed);
+        let left = lost.len();
         for (_, departure) in lost {
             departure.into_failed(Error::log_failed()).release();
         }
+        self.count.fetch_sub(left, Ordering::Release);
     }
 
-    /// How many departures wait.
+    fn order(&self) -> MutexGuard<'_, ()> {
+        self.releasing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many departures wait, or are just leaving.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -306,6 +331,36 @@ mod tests {
         lane.depart(&store, lsn, &last_held, second);
         assert!(second_arrived.try_recv().is_ok());
         assert!(first_arrived.try_recv().is_ok(), "it was overtaken");
+    }
+
+    /// Whoever is told of a departure on the thread that releases it, and what still counts as held then.
+    struct Told(Arc<Lane>, Mutex<Vec<usize>>);
+
+    impl std::task::Wake for Told {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0.len());
+        }
+    }
+
+    #[test]
+    fn what_is_being_released_counts_as_held_so_that_nothing_later_overtakes_it() {
+        let (store, lsn) = store_with_a_write();
+        let (lane, last_held) = (Arc::new(Lane::default()), Cell::default());
+        let told = Arc::new(Told(Arc::clone(&lane), Mutex::default()));
+        let waker = std::task::Waker::from(Arc::clone(&told));
+        let mut receivers = Vec::new();
+        for _ in 0..2 {
+            let (departure, mut arrived) = departure();
+            lane.depart(&store, lsn, &last_held, departure);
+            let mut cx = std::task::Context::from_waker(&waker);
+            assert!(Future::poll(std::pin::Pin::new(&mut arrived), &mut cx).is_pending());
+            receivers.push(arrived);
+        }
+        assert!(store.write_group());
+        lane.release_through(store.durable());
+        // At zero a third would have left at once, before the second.
+        assert_eq!(*told.1.lock().unwrap(), [2, 2]);
+        assert_eq!(lane.len(), 0);
     }
 
     #[test]

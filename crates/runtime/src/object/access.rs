@@ -30,8 +30,7 @@ impl Object {
         self.inherit_chain(token);
         self.worker.arm(
             self.worker.now() + BLOCK_CONCURRENCY_LIMIT,
-            self,
-            Due::Gate(token),
+            Due::Gate(Rc::downgrade(self), token),
         );
         self.spawn_later(token, future);
         Ok(())

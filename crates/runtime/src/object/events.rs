@@ -123,9 +123,6 @@ impl Object {
                     return Ok(Poll::Ready(()));
                 }
             }
-            if let Some(replier) = &mut replier {
-                replier.begin();
-            }
             let delivered = match (&*self.instance.borrow(), event.take()) {
                 (Some(instance), Some(event)) => self.deliver(&**instance, event),
                 _ => return Ok(Poll::Ready(())),
@@ -161,9 +158,21 @@ impl Object {
             }
             (Turn::Broken(error), replier, suspended) => {
                 self.discard(suspended);
-                self.discard(event);
-                if let Some(replier) = replier {
-                    self.answer_broken(replier, error);
+                match (event, replier) {
+                    (Some(event), Some(replier)) if event.is_of_socket() => {
+                        let arrival = Arrival {
+                            event,
+                            replier,
+                            chain: None,
+                        };
+                        self.put_off(vec![arrival], &error);
+                    }
+                    (event, replier) => {
+                        self.discard(event);
+                        if let Some(replier) = replier {
+                            self.answer_broken(replier, error);
+                        }
+                    }
                 }
             }
             _ => {}
@@ -217,12 +226,17 @@ impl Object {
         }
         match result {
             Ok(Reply::Fetch(response)) => body::answer(self, replier, response),
+            // The handler has had its say: the event is done.
+            Err(_) if !replier.has_caller() => {
+                self.push(Departure::Reply(replier, Ok(Reply::Done)));
+            }
             other => self.push(Departure::Reply(replier, other)),
         }
     }
 
     /// The answer of a handler whose object has been reset. Even the reason may tell of unconfirmed writes.
     pub(crate) fn answer_broken(&self, replier: Replier, error: Error) {
+        replier.interrupted();
         self.depart(Departure::Reply(replier, Err(error)));
     }
 }

@@ -245,25 +245,36 @@ impl Object {
             .map(|running| running.waker.clone())
             .collect();
         let waiting = self.queue.take();
-        self.end(reason.clone());
-        self.break_attempt(&reason);
-        let not_begun = reason.into_retryable();
+        let why = reason.clone();
+        self.end(reason);
+        self.break_attempt(&why);
+        let not_begun = why.clone().into_retryable();
+        let (of_sockets, waiting): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|arrival| arrival.event.is_of_socket());
         for arrival in waiting {
-            if arrival.event.is_of_socket() {
-                self.worker.redeliver(Envelope {
-                    binding: self.binding.index,
-                    id: self.id,
-                    name: self.name.borrow().clone(),
-                    event: arrival.event,
-                    replier: arrival.replier,
-                    chain: arrival.chain,
-                });
-            } else {
-                self.discard(arrival.event);
-                self.answer_broken(arrival.replier, not_begun.clone());
-            }
+            self.discard(arrival.event);
+            self.answer_broken(arrival.replier, not_begun.clone());
         }
+        // First they learn that they are interrupted, then others may begin.
         wakers.into_iter().for_each(Waker::wake);
+        self.put_off(of_sockets, &why);
+    }
+
+    /// Events of sockets that this incarnation has not begun, which nobody would send again, go to the next.
+    pub(super) fn put_off(&self, events: Vec<Arrival>, reason: &Error) {
+        if events.is_empty() {
+            return;
+        }
+        let envelopes = events.into_iter().map(|arrival| Envelope {
+            binding: self.binding.index,
+            id: self.id,
+            name: self.name.borrow().clone(),
+            event: arrival.event,
+            replier: arrival.replier,
+            chain: arrival.chain,
+        });
+        self.worker.put_off(self.key(), envelopes, reason);
     }
 
     /// Looks after an object from time to time.
@@ -378,7 +389,7 @@ impl Object {
     fn check_by(self: &Rc<Self>, at: Duration) {
         if at < self.check_at.get() {
             self.check_at.set(at);
-            self.worker.arm(at, self, Due::Check);
+            self.worker.arm(at, Due::Check(Rc::downgrade(self)));
         }
     }
 

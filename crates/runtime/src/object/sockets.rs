@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 use super::Object;
 use crate::{
     Error, ErrorKind, Result,
-    gate::Departure,
-    limits::{MAX_TAG, MAX_TAGS},
-    socket::{Home, Link, RequestResponsePair, WebSocket, WebSocketPair},
+    gate::{Departure, Passage},
+    limits::{GATED_OVERHEAD, MAX_TAG, MAX_TAGS},
+    socket::{Home, Link, RequestResponsePair, WebSocket, WebSocketPair, end_if_orphaned},
 };
 
 impl Object {
@@ -32,6 +32,7 @@ impl Object {
             serial: self.worker.next_token().0,
             tags,
             auto_responses: sockets.auto_responses(key),
+            doorway: sockets.doorway(key),
         });
         if !settled {
             return Err(Error::with_kind(
@@ -41,6 +42,7 @@ impl Object {
         }
         let socket = WebSocket::new(link);
         sockets.add(&socket);
+        end_if_orphaned(socket.link());
         Ok(socket)
     }
 
@@ -79,12 +81,18 @@ impl Object {
 
     pub(crate) fn set_auto_response(&self, pair: Option<Arc<RequestResponsePair>>) -> Result<()> {
         self.must_be_current()?;
-        let shared = self
-            .worker
-            .sockets
-            .auto_responses(self.binding.key(self.id));
-        shared.set(pair.clone());
-        self.push(Departure::AutoResponse(shared, pair));
+        let (key, worker) = (self.binding.key(self.id), &self.worker);
+        let bytes = pair
+            .as_ref()
+            .map_or(0, |pair| pair.request().len() + pair.response().len());
+        let passage = Passage::enter(
+            bytes + GATED_OVERHEAD,
+            &worker.sockets.doorway(key),
+            &worker.mailbox,
+        )?;
+        let shared = worker.sockets.auto_responses(key);
+        let number = shared.set(pair);
+        self.push(Departure::AutoResponse(shared, number, passage));
         Ok(())
     }
 

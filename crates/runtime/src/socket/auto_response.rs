@@ -1,6 +1,9 @@
 //! Answers that the gateway gives in an object's name, without waking it.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use bytestring::ByteString;
 
@@ -46,48 +49,70 @@ impl RequestResponsePair {
 
 /// The pair of one object, shared with the gateway's ends of its sockets.
 #[derive(Default)]
-pub(crate) struct AutoResponses {
-    /// What the object's code has set.
-    set: RwLock<Option<Arc<RequestResponsePair>>>,
+pub(crate) struct AutoResponses(RwLock<Settings>);
+
+/// What an object has set, by number.
+#[derive(Default)]
+struct Settings {
     /// What has passed the object's output gate.
-    in_force: RwLock<Option<Arc<RequestResponsePair>>>,
+    in_force: Setting,
+    /// What is on its way there, in order.
+    on_its_way: VecDeque<(u64, Setting)>,
+    newest: u64,
 }
 
+type Setting = Option<Arc<RequestResponsePair>>;
+
 impl AutoResponses {
-    pub(crate) fn set(&self, pair: Option<Arc<RequestResponsePair>>) {
-        *self.set.write().unwrap_or_else(PoisonError::into_inner) = pair;
+    /// The object's code sets a pair, or none. Returns the number to [`enforce`](Self::enforce) when that has passed the gate.
+    pub(crate) fn set(&self, pair: Setting) -> u64 {
+        let mut settings = self.write();
+        settings.newest += 1;
+        let number = settings.newest;
+        settings.on_its_way.push_back((number, pair));
+        number
     }
 
-    pub(crate) fn get(&self) -> Option<Arc<RequestResponsePair>> {
-        self.set
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// What the object's code has set last.
+    pub(crate) fn get(&self) -> Setting {
+        let settings = self.read();
+        match settings.on_its_way.back() {
+            Some((_, pair)) => pair.clone(),
+            None => settings.in_force.clone(),
+        }
     }
 
-    pub(crate) fn enforce(&self, pair: Released<Option<Arc<RequestResponsePair>>>) {
-        *self
-            .in_force
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = pair.into_inner();
+    /// A setting has passed the gate.
+    pub(crate) fn enforce(&self, number: Released<u64>) {
+        let number = number.into_inner();
+        let mut settings = self.write();
+        while let Some((_, pair)) = settings
+            .on_its_way
+            .pop_front_if(|(other, _)| *other <= number)
+        {
+            settings.in_force = pair;
+        }
     }
 
-    /// What was set last did not take effect: what is in force is what is set.
-    pub(crate) fn withdraw(&self) -> Option<Arc<RequestResponsePair>> {
-        let in_force = self
-            .in_force
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        self.set(in_force.clone());
-        in_force
+    /// A setting did not take effect: those before it stand.
+    pub(crate) fn withdraw(&self, number: u64) {
+        let mut settings = self.write();
+        settings.on_its_way.retain(|(other, _)| *other != number);
     }
 
     /// The answer to a message, if it is one that the object need not see.
     pub(crate) fn answer(&self, message: &Message) -> Option<Message> {
         let text = message.as_text()?;
-        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
-        let pair = in_force.as_ref()?;
+        let settings = self.read();
+        let pair = settings.in_force.as_ref()?;
         (pair.request() == text).then(|| pair.response.clone())
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Settings> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Settings> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

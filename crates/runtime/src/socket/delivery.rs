@@ -1,14 +1,17 @@
 //! A socket's event on its way through an object: where its outcome goes, since nobody waits for an answer.
 
+use std::time::Duration;
+
 use super::{Close, WebSocket, code};
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// Held by the event's replier. When it is dropped the message is in flight no more.
 pub(crate) struct Delivery {
     socket: WebSocket,
     /// The bytes of a message; `None` for news of the socket's end.
     message: Option<usize>,
-    began: bool,
+    /// When it was first put off, because its object could not be made.
+    put_off: Option<Duration>,
 }
 
 impl Delivery {
@@ -17,7 +20,7 @@ impl Delivery {
         Self {
             socket,
             message: Some(bytes),
-            began: false,
+            put_off: None,
         }
     }
 
@@ -26,29 +29,44 @@ impl Delivery {
         Self {
             socket,
             message: None,
-            began: false,
+            put_off: None,
         }
     }
 
-    /// The object's handler begins.
-    pub(crate) fn begin(&mut self) {
-        self.began = true;
+    pub(crate) fn is_put_off(&self) -> bool {
+        self.put_off.is_some()
     }
 
-    /// The event has failed. A message that no handler has seen would be lost silently, so its socket is closed.
+    /// Since when it waits for an object that cannot be made; from `now` on if it has not so far.
+    pub(crate) fn put_off(&mut self, now: Duration) -> Duration {
+        *self.put_off.get_or_insert(now)
+    }
+
+    /// The event has failed, which its socket is told later. No message that waits behind it may reach the object.
+    pub(crate) fn interrupted(&self) {
+        if self.message.is_some() {
+            self.socket.link().break_off();
+        }
+    }
+
+    /// The event did not reach the object, or the object was reset while it handled it. A message would be lost silently,
+    /// so its socket is closed: a client that reconnects can send again what was not answered.
     pub(crate) fn fail(self, error: &Error) {
-        if self.began {
-            return;
-        }
+        self.interrupted();
         let home = self.socket.home();
         tracing::warn!(
             id = %home.id, %error, message = self.message.is_some(),
-            "a WebSocket event did not reach its object"
+            "a WebSocket event was not handled, or not to its end"
         );
-        self.socket.link().close(Close::of(
-            code::INTERNAL_ERROR,
-            "the object could not take a message",
-        ));
+        let close = if error.kind() == ErrorKind::Unavailable {
+            Close::of(code::SERVICE_RESTART, "the server restarts")
+        } else {
+            Close::of(
+                code::INTERNAL_ERROR,
+                "the object could not handle a message",
+            )
+        };
+        self.socket.link().close(close);
     }
 }
 

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Close, Delivery, Frame, Home, Link, Message, WebSocket, WebSocketOptions, code};
+use super::{
+    Close, CloseAhead, Delivery, Frame, Home, Link, Message, WebSocket, WebSocketOptions, code,
+};
 use crate::{
     Error, Event, Result,
     clock::Sleep,
@@ -65,11 +67,20 @@ impl Endpoint {
 
     /// A frame has been written to the peer.
     pub fn written(&self, frame: &Frame) {
-        self.link.give_back(frame);
+        self.link.written(frame);
         if let Frame::Message(message) = frame {
             let counters = &self.home().mailbox().counters;
             counters.socket_messages_out.add();
             counters.socket_bytes_out.add_many(message.len() as u64);
+        }
+    }
+
+    /// Ready once the object or the node has asked for the close, with how far it is. For a gateway whose peer takes nothing:
+    /// it learns of the close without taking the frames before it.
+    pub fn poll_close_ahead(&self, cx: &mut Context<'_>) -> Poll<CloseAhead> {
+        match self.link.close_ahead(cx.waker()) {
+            Some(ahead) => Poll::Ready(ahead),
+            None => Poll::Pending,
         }
     }
 
@@ -91,7 +102,7 @@ impl Endpoint {
         if let Some(answer) = home.auto_responses.answer(&message) {
             self.count_in(&message);
             self.link.auto_responded(home.router.clock.unix_millis());
-            self.link.answer(answer);
+            self.link.push(answer);
             return Poll::Ready(Ok(()));
         }
         if home.router.phase() != Phase::Running {

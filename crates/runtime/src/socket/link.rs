@@ -7,14 +7,20 @@ use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::Waker,
+    time::Duration,
 };
 
 use abide_storage::ObjectKey;
 
-use super::{AutoResponses, Close, Message, ReadyState, SlowReader, WebSocketOptions, code};
+use super::{
+    AutoResponses, Close, Message, ReadyState, SlowReader, WebSocket, WebSocketOptions, code,
+};
 use crate::{
-    Error, ErrorKind, ObjectId, envelope::Mailbox, gate::Released,
-    limits::WEBSOCKET_FRAME_OVERHEAD, router::Router,
+    Error, ErrorKind, ObjectId,
+    envelope::Mailbox,
+    gate::{Doorway, Released},
+    limits::{WEBSOCKET_BURST, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD},
+    router::Router,
 };
 
 /// What the gateway writes to the peer.
@@ -27,36 +33,45 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// What it counts in the send buffer. There is one close at most, and it always has room.
+    /// What it counts in the send buffer.
     fn weight(&self) -> usize {
-        match self {
-            Self::Message(message) => weight(message),
-            Self::Close(_) => 0,
-        }
+        WEBSOCKET_FRAME_OVERHEAD
+            + match self {
+                Self::Message(message) => message.len(),
+                Self::Close(close) => close.reason.len(),
+            }
     }
 }
 
 /// A frame on its way through the output gate, or what became of it.
 pub(crate) enum Outgoing {
     Frame(Frame),
-    /// There was no room for a message, and the node closes such sockets.
-    Overflow,
-    /// The turn that sent it did not take effect.
-    Withdrawn(Frame),
     /// The log has failed, so it can never be sent.
     Lost,
 }
 
 impl Outgoing {
-    pub(crate) fn into_failed(self, error: &Error) -> Self {
+    /// What is to leave instead, because its turn did not take effect or the log has failed.
+    pub(crate) fn into_failed(self, socket: &WebSocket, error: &Error) -> Option<Self> {
         match self {
-            _ if error.kind() == ErrorKind::Unavailable => Self::Lost,
-            Self::Frame(frame) => Self::Withdrawn(frame),
-            // The close that would follow is what is withdrawn.
-            Self::Overflow => Self::Withdrawn(Frame::Close(slow_reader())),
-            other => other,
+            _ if error.kind() == ErrorKind::Unavailable => Some(Self::Lost),
+            Self::Frame(Frame::Close(_)) => {
+                // At once: what the object does from here on must not see a close that never was.
+                socket.link().not_closing();
+                None
+            }
+            _ => None,
         }
     }
+}
+
+/// Where a close is on its way to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseAhead {
+    /// Messages come before it.
+    Behind,
+    /// It is the next frame.
+    Next,
 }
 
 /// Where a socket's object lives.
@@ -69,6 +84,7 @@ pub(crate) struct Home {
     pub(crate) serial: u64,
     pub(crate) tags: Box<[Arc<str>]>,
     pub(crate) auto_responses: Arc<AutoResponses>,
+    pub(crate) doorway: Arc<Doorway>,
 }
 
 impl Home {
@@ -89,16 +105,25 @@ pub(crate) struct Link {
 }
 
 #[derive(Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, in any combination"
+)]
 struct Inner {
     /// Frames that the gateway has not taken.
     outgoing: VecDeque<Frame>,
-    /// Weight of all messages that the object has sent and that have not been written to the peer: at the output gate,
-    /// in `outgoing`, or with the gateway.
+    /// Weight of all frames that have not been written to the peer.
     buffered: usize,
+    /// Since when it is more than the send buffer's size.
+    behind: Option<Duration>,
     /// Nothing may follow in `outgoing`.
     closing: bool,
     /// The gateway's end is gone.
     ended: bool,
+    /// The client's end was dropped before any gateway claimed it.
+    orphaned: bool,
+    /// A message of it is lost, so none may follow.
+    broken: bool,
     /// Messages that the object has not finished handling, and their bytes.
     in_flight: usize,
     in_flight_bytes: usize,
@@ -125,16 +150,8 @@ impl Link {
     /// The object's end: a frame, or its withdrawal, has left the output gate.
     pub(crate) fn release(&self, outgoing: Released<Outgoing>) {
         match outgoing.into_inner() {
-            Outgoing::Frame(Frame::Message(message)) => self.push(Frame::Message(message)),
-            Outgoing::Overflow => self.overflow(),
+            Outgoing::Frame(Frame::Message(message)) => self.push(message),
             Outgoing::Frame(Frame::Close(close)) => self.close(close),
-            Outgoing::Withdrawn(Frame::Close(_)) => {
-                let mut inner = self.lock();
-                if inner.state == ReadyState::Closing && !inner.closing {
-                    inner.state = ReadyState::Open;
-                }
-            }
-            Outgoing::Withdrawn(frame) => self.give_back(&frame),
             Outgoing::Lost => self.close(Close::of(
                 code::SERVICE_RESTART,
                 "the server restarts to recover",
@@ -142,62 +159,31 @@ impl Link {
         }
     }
 
-    /// Takes room in the send buffer for a message. False, and counted, if there is none.
-    pub(crate) fn reserve(&self, message: &Message) -> bool {
-        let Some(home) = self.home() else {
-            return false;
-        };
-        let weight = weight(message);
-        let mut inner = self.lock();
-        let limit = home.options().send_buffer_bytes;
-        let fits = inner.ended || inner.buffered == 0 || inner.buffered + weight <= limit;
-        if !inner.ended && fits {
-            inner.buffered += weight;
-        }
-        if !fits {
-            home.mailbox().counters.slow_readers.add();
-        }
-        fits
-    }
-
-    /// A message that the gateway itself has for the peer.
-    pub(crate) fn answer(&self, message: Message) {
-        if self.reserve(&message) {
-            self.push(Frame::Message(message));
-        } else if self.closes_slow_readers() {
-            self.overflow();
-        }
-    }
-
-    /// What happens to a socket whose send buffer is full.
-    pub(crate) fn closes_slow_readers(&self) -> bool {
-        self.home()
-            .is_some_and(|home| home.options().slow_reader == SlowReader::Close)
-    }
-
-    /// Puts a message, which has room, into the send buffer.
-    fn push(&self, frame: Frame) {
+    /// Puts a message into the send buffer, or does what the node does with slow readers.
+    pub(crate) fn push(&self, message: Message) {
+        let Some(home) = self.home() else { return };
+        let frame = Frame::Message(message);
         let mut inner = self.lock();
         if inner.ended || inner.closing {
-            inner.give_back(&frame);
             return;
         }
-        inner.outgoing.push_back(frame);
-        inner.wake();
-    }
-
-    /// Closes a socket that is too slow, in place of what it has not read.
-    fn overflow(&self) {
-        {
-            let mut inner = self.lock();
-            if inner.closing {
-                return;
+        if inner.is_full(home) {
+            home.mailbox().counters.slow_readers.add();
+            if home.options().slow_reader == SlowReader::Close {
+                let unsent: usize = inner.outgoing.drain(..).map(|frame| frame.weight()).sum();
+                inner.buffered -= unsent;
+                drop(inner);
+                self.close(Close::of(
+                    code::TRY_AGAIN_LATER,
+                    "messages came faster than they were read",
+                ));
             }
-            for frame in std::mem::take(&mut inner.outgoing) {
-                inner.give_back(&frame);
-            }
+            return;
         }
-        self.close(slow_reader());
+        inner.buffered += frame.weight();
+        inner.outgoing.push_back(frame);
+        inner.look_behind(home);
+        inner.wake();
     }
 
     /// Puts the close after what is in the send buffer. Only the first close counts.
@@ -210,7 +196,9 @@ impl Link {
         if inner.state == ReadyState::Open {
             inner.state = ReadyState::Closing;
         }
-        inner.outgoing.push_back(Frame::Close(close));
+        let frame = Frame::Close(close);
+        inner.buffered += frame.weight();
+        inner.outgoing.push_back(frame);
         inner.wake();
     }
 
@@ -228,9 +216,26 @@ impl Link {
         frame
     }
 
-    /// A frame needs its room no more: it has been written, or never will be.
-    pub(crate) fn give_back(&self, frame: &Frame) {
-        self.lock().give_back(frame);
+    /// The gateway's end: a frame that was taken has been written, or dropped.
+    pub(crate) fn written(&self, frame: &Frame) {
+        let Some(home) = self.home() else { return };
+        let mut inner = self.lock();
+        inner.buffered = inner.buffered.saturating_sub(frame.weight());
+        inner.look_behind(home);
+    }
+
+    /// The gateway's end: how far the close is, if the object or the node has asked for it. Otherwise `waker` is woken when
+    /// something happens.
+    pub(crate) fn close_ahead(&self, waker: &Waker) -> Option<CloseAhead> {
+        let mut inner = self.lock();
+        if !inner.closing {
+            inner.register(waker);
+            return None;
+        }
+        Some(match inner.outgoing.len() {
+            0 | 1 => CloseAhead::Next,
+            _ => CloseAhead::Behind,
+        })
     }
 
     /// The gateway's end: counts a message in flight if there is room; otherwise `waker` is woken when there may be.
@@ -267,8 +272,27 @@ impl Link {
         let mut inner = self.lock();
         inner.waker = None;
         inner.outgoing = VecDeque::new();
-        inner.buffered = 0;
         !std::mem::replace(&mut inner.ended, true)
+    }
+
+    /// The client's end was dropped and nobody has claimed it.
+    pub(crate) fn orphan(&self) {
+        self.lock().orphaned = true;
+    }
+
+    /// True, once, if the client's end is gone and an object has the other: then the socket is to end.
+    pub(crate) fn take_orphaned(&self) -> bool {
+        let mut inner = self.lock();
+        self.home().is_some() && std::mem::take(&mut inner.orphaned)
+    }
+
+    /// A message is lost: the object gets none of those behind it.
+    pub(crate) fn break_off(&self) {
+        self.lock().broken = true;
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.lock().broken
     }
 
     pub(crate) fn state(&self) -> ReadyState {
@@ -278,6 +302,14 @@ impl Link {
     /// The object's end has asked for the close, which is still on its way through the gate.
     pub(crate) fn closing(&self) {
         self.lock().state = ReadyState::Closing;
+    }
+
+    /// That was taken back before it left.
+    fn not_closing(&self) {
+        let mut inner = self.lock();
+        if inner.state == ReadyState::Closing && !inner.closing {
+            inner.state = ReadyState::Open;
+        }
     }
 
     /// The object learns that the socket has ended.
@@ -306,22 +338,24 @@ impl Link {
     }
 }
 
-fn weight(message: &Message) -> usize {
-    WEBSOCKET_FRAME_OVERHEAD + message.len()
-}
-
-fn slow_reader() -> Close {
-    Close::of(
-        code::TRY_AGAIN_LATER,
-        "messages came faster than they were read",
-    )
-}
-
 impl Inner {
-    fn give_back(&mut self, frame: &Frame) {
-        // An ended socket has no buffer, so whatever is sent to it has room and gives none back.
-        if !self.ended {
-            self.buffered -= frame.weight();
+    /// True if the reader is too slow: it has a burst before it, or has been behind for too long.
+    fn is_full(&self, home: &Home) -> bool {
+        let Some(since) = self.behind else {
+            return false;
+        };
+        let burst = home
+            .options()
+            .send_buffer_bytes
+            .saturating_mul(WEBSOCKET_BURST);
+        self.buffered > burst || home.router.clock.now() >= since + WEBSOCKET_BURST_PATIENCE
+    }
+
+    fn look_behind(&mut self, home: &Home) {
+        if self.buffered <= home.options().send_buffer_bytes {
+            self.behind = None;
+        } else if self.behind.is_none() {
+            self.behind = Some(home.router.clock.now());
         }
     }
 

@@ -33,6 +33,7 @@ pub(crate) use self::{
     auto_response::AutoResponses,
     delivery::Delivery,
     link::{Home, Link, Outgoing},
+    pair::end_if_orphaned,
     registry::Registry,
 };
 pub use self::{
@@ -40,7 +41,7 @@ pub use self::{
     close::{Close, code},
     connector::{ConnectedWebSocket, Connecting, WebSocketConnector},
     endpoint::{Endpoint, EndpointHandle},
-    link::Frame,
+    link::{CloseAhead, Frame},
     message::Message,
     options::{SlowReader, WebSocketOptions},
     pair::{ClientSocket, ServerSocket, WebSocketPair, websocket_response},

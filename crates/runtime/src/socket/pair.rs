@@ -61,7 +61,7 @@ impl fmt::Debug for ServerSocket {
 /// The client's end of a [`WebSocketPair`]: a response carries it to the gateway in its extensions.
 ///
 /// If the last clone of it is dropped before a gateway has claimed it, because the client is gone or another response
-/// was sent, the socket ends with 1006.
+/// was sent, the socket ends with 1006; also if the object accepts its own end only after that.
 #[derive(Clone)]
 pub struct ClientSocket(Arc<Unclaimed>);
 
@@ -92,10 +92,18 @@ impl ClientSocket {
 
 impl Drop for Unclaimed {
     fn drop(&mut self) {
-        if !*self.claimed.get_mut() && self.link.home().is_some() {
-            // Its end is the close event.
-            drop(Endpoint::new(Arc::clone(&self.link)));
+        if !*self.claimed.get_mut() {
+            self.link.orphan();
+            end_if_orphaned(&self.link);
         }
+    }
+}
+
+/// Ends a socket that an object has and no gateway can claim any more.
+pub(crate) fn end_if_orphaned(link: &Arc<Link>) {
+    if link.take_orphaned() {
+        // Its end is the close event.
+        drop(Endpoint::new(Arc::clone(link)));
     }
 }
 

@@ -6,7 +6,7 @@ use abide_storage::ObjectKey;
 use rustc_hash::FxHashMap;
 
 use super::{AutoResponses, WebSocket};
-use crate::{Error, ErrorKind, Result, limits::MAX_WEBSOCKETS_PER_OBJECT};
+use crate::{Error, ErrorKind, Result, gate::Doorway, limits::MAX_WEBSOCKETS_PER_OBJECT};
 
 #[derive(Default)]
 pub(crate) struct Registry(RefCell<FxHashMap<ObjectKey, OfObject>>);
@@ -19,6 +19,7 @@ struct OfObject {
     all: Sockets,
     tagged: FxHashMap<Arc<str>, Sockets>,
     auto_responses: Arc<AutoResponses>,
+    doorway: Arc<Doorway>,
 }
 
 impl Registry {
@@ -41,6 +42,12 @@ impl Registry {
     pub(crate) fn auto_responses(&self, key: ObjectKey) -> Arc<AutoResponses> {
         let mut objects = self.0.borrow_mut();
         Arc::clone(&objects.entry(key).or_default().auto_responses)
+    }
+
+    /// The object's bound on what waits at its output gate.
+    pub(crate) fn doorway(&self, key: ObjectKey) -> Arc<Doorway> {
+        let mut objects = self.0.borrow_mut();
+        Arc::clone(&objects.entry(key).or_default().doorway)
     }
 
     pub(crate) fn add(&self, socket: &WebSocket) {

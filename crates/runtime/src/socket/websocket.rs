@@ -12,7 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Close, Frame, Home, Link, Message, Outgoing};
 use crate::{
-    Error, ErrorKind, Result, context, gate::Departure, limits::MAX_ATTACHMENT, object::Object,
+    Error, ErrorKind, Result, context,
+    gate::{Departure, Passage},
+    limits::{GATED_OVERHEAD, MAX_ATTACHMENT},
+    object::Object,
 };
 
 /// What an object may do with a socket.
@@ -49,11 +52,14 @@ impl WebSocket {
     }
 
     /// Sends a message, when everything that the object wrote before is durable, and after everything that it sent
-    /// before. It does not wait for the reader: what is on its way counts in the socket's send buffer, and
-    /// [`SlowReader`](super::SlowReader) says what happens when that is full.
+    /// before. It does not wait for the reader: see [`SlowReader`](super::SlowReader).
     ///
     /// A socket whose peer has gone takes messages until the object has learned of it by the close event. For many
     /// sockets make the [`Message`] once and send clones: they share its bytes.
+    ///
+    /// While the disk is slow, what is sent waits in memory. An object that has
+    /// [256 MiB](crate::limits::MAX_GATED_PER_OBJECT) there gets an [overloaded](Error::overloaded) error: it waits with
+    /// [`Storage::sync`](crate::Storage::sync) and sends again.
     pub fn send(&self, message: impl Into<Message>) -> Result<()> {
         let object = self.object()?;
         if self.ready_state() != ReadyState::Open {
@@ -73,15 +79,11 @@ impl WebSocket {
                 ),
             ));
         }
-        let outgoing = if self.0.reserve(&message) {
-            Outgoing::Frame(Frame::Message(message))
-        } else if self.0.closes_slow_readers() {
-            self.0.closing();
-            Outgoing::Overflow
-        } else {
-            return Ok(());
-        };
-        object.push(Departure::Frame(self.clone(), outgoing));
+        let home = self.home();
+        let weight = message.len() + GATED_OVERHEAD;
+        let passage = Passage::enter(weight, &home.doorway, home.mailbox())?;
+        let outgoing = Outgoing::Frame(Frame::Message(message));
+        object.push(Departure::Frame(self.clone(), outgoing, Some(passage)));
         Ok(())
     }
 
@@ -96,10 +98,8 @@ impl WebSocket {
         }
         let close = Close::new(code, reason)?;
         self.0.closing();
-        object.push(Departure::Frame(
-            self.clone(),
-            Outgoing::Frame(Frame::Close(close)),
-        ));
+        let outgoing = Outgoing::Frame(Frame::Close(close));
+        object.push(Departure::Frame(self.clone(), outgoing, None));
         Ok(())
     }
 
