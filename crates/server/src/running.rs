@@ -30,7 +30,7 @@ use crate::{
     guard, limits, metric,
     readiness::Readiness,
     rpc_router, telemetry,
-    websocket::{Hub, KeepAlive, upgrading},
+    websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
 
 /// The objects of a host without listeners.
@@ -38,22 +38,22 @@ use crate::{
 pub struct LocalHost {
     env: Env,
     router: Router,
-    /// Those that objects have opened.
-    sockets: Hub,
     core: Core,
+    /// Those that objects have opened.
+    sockets: OwnedHub,
 }
 
 impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let config = builder.config.clone();
-        let sockets = Hub::new(KeepAlive::of(&config.websocket));
-        let (core, router) = Core::start(builder, sockets.clone()).await?;
-        let router = upgrading(router, sockets.clone());
+        let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
+        let (core, router) = Core::start(builder, sockets.hub().clone()).await?;
+        let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
-            sockets,
             env: core.node.env().clone(),
             router: guard::guarded(router, &config.server),
             core,
+            sockets,
         })
     }
 
@@ -77,7 +77,7 @@ impl LocalHost {
         } = self;
         drop((env, router));
         let deadline = Instant::now() + core.grace;
-        sockets.close(core.grace).await;
+        sockets.hub().close(core.grace).await;
         core.stop(deadline.saturating_duration_since(Instant::now()))
             .await
     }
@@ -92,7 +92,7 @@ pub struct RunningHost {
     core: Core,
     readiness: Arc<Readiness>,
     gateway: Service,
-    sockets: Hub,
+    sockets: OwnedHub,
     /// Beside the admin listener, if there is one.
     admin: Option<Service>,
     upkeep: Upkeep,
@@ -118,10 +118,10 @@ impl RunningHost {
         };
         // Before the data directory: a wrong address is told at once, not after a long replay.
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
-        let sockets = Hub::new(KeepAlive::of(&config.websocket));
-        let (core, router) = Core::start(builder, sockets.clone()).await?;
+        let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
+        let (core, router) = Core::start(builder, sockets.hub().clone()).await?;
         let env = core.node.env().clone();
-        let router = upgrading(router, sockets.clone());
+        let router = upgrading(router, sockets.hub().clone());
         let gateway = Service::start(
             listener,
             guard::guarded(router, &config.server),
@@ -177,7 +177,7 @@ impl RunningHost {
         let deadline = Instant::now() + grace;
         readiness.shutting_down();
         drop(env);
-        let (gateway, ()) = tokio::join!(gateway.stop(grace), sockets.close(grace));
+        let (gateway, ()) = tokio::join!(gateway.stop(grace), sockets.hub().close(grace));
         let core = core
             .stop(deadline.saturating_duration_since(Instant::now()))
             .await;

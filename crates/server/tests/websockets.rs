@@ -545,6 +545,40 @@ async fn a_slow_reader_may_miss_messages_instead() {
     world.host.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_dropped_with_an_open_socket_gives_its_directory_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || async {
+        Host::open_in_memory()
+            .disk(Arc::new(abide_storage::RealDisk))
+            .object::<Echo>("ECHO")
+            .with(Notes::default())
+            .configure(|c| c.data.dir = dir.path().join("data"))
+            .router(|env| abide::server::object_router::<Echo>(&env))
+            .start()
+            .await
+    };
+    let host = start().await.unwrap();
+    let url = format!("ws://{}/room/", host.addr());
+    let (mut client, _) = connect_async(url).await.unwrap();
+    say(&mut client, "hello").await;
+    assert_eq!(hear(&mut client).await, Sent::text("hello"));
+    drop(host);
+    let again = async {
+        loop {
+            match start().await {
+                Ok(host) => break host,
+                // Its threads end by themselves.
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    let host = tokio::time::timeout(Duration::from_secs(20), again)
+        .await
+        .expect("the directory is free");
+    host.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn open_sockets_are_closed_with_1001_when_the_host_ends() {
     let patient = Duration::from_secs(30);

@@ -27,6 +27,8 @@ struct Inner {
 struct Sockets {
     next: u64,
     closing: bool,
+    /// The host is gone.
+    ended: bool,
     open: HashMap<u64, Open>,
 }
 
@@ -76,9 +78,22 @@ impl Hub {
             number,
         };
         let task = self.0.runtime.spawn(run(member)).abort_handle();
+        let mut sockets = self.lock();
+        if sockets.ended {
+            task.abort();
+        }
         // It may have ended already.
-        if let Some(open) = self.lock().open.get_mut(&number) {
+        if let Some(open) = sockets.open.get_mut(&number) {
             open.task = Some(task);
+        }
+    }
+
+    /// Ends every connection at once, also those to come.
+    fn end(&self) {
+        let mut sockets = self.lock();
+        sockets.ended = true;
+        for task in sockets.open.values().filter_map(|open| open.task.as_ref()) {
+            task.abort();
         }
     }
 
@@ -116,6 +131,26 @@ impl Hub {
             .sockets
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The hub of whoever runs the host: when it is dropped, the connections end. They would keep the node and its directory.
+#[derive(Debug)]
+pub(crate) struct OwnedHub(Hub);
+
+impl OwnedHub {
+    pub(crate) fn new(keep_alive: KeepAlive) -> Self {
+        Self(Hub::new(keep_alive))
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.0
+    }
+}
+
+impl Drop for OwnedHub {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -19,11 +19,11 @@ mod writer;
 
 use std::time::Duration;
 
-use crate::WebSocketConfig;
+use crate::{WebSocketConfig, limits};
 
 pub(crate) use self::{
     connector::Connector,
-    hub::Hub,
+    hub::{Hub, OwnedHub},
     upgrade::{ConnectionHold, upgrading},
 };
 
@@ -40,14 +40,16 @@ impl KeepAlive {
         Self {
             ping_interval: config.ping_interval,
             pong_timeout: config.pong_timeout,
+            close_timeout: limits::CLOSE_TIMEOUT,
         }
     }
 }
 
-/// When a peer that says nothing is asked, and given up.
+/// When a peer that says nothing is asked, and given up; and when one that does not close.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeepAlive {
     /// `None`: never asked.
     pub(crate) ping_interval: Option<Duration>,
     pub(crate) pong_timeout: Duration,
+    pub(crate) close_timeout: Duration,
 }

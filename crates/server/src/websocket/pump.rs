@@ -6,7 +6,7 @@
 //!
 //! How it ends: both sides have sent a close; or the peer breaks off or says nothing, which is 1006; or it breaks the
 //! protocol, and the object is told at once while the peer gets a close. In every case the peer has
-//! [`CLOSE_TIMEOUT`] to take what is left.
+//! [`CLOSE_TIMEOUT`](crate::limits::CLOSE_TIMEOUT) to take what is left; if messages come before the close, to take some of them.
 
 use std::{
     cell::RefCell,
@@ -18,7 +18,7 @@ use std::{
 
 use abide_runtime::{
     Error, ErrorKind,
-    socket::{Close, Endpoint, Frame, Message, code},
+    socket::{Close, CloseAhead, Endpoint, Frame, Message, code},
 };
 use bytes::Bytes;
 use tokio::{
@@ -32,10 +32,7 @@ use super::{
     reader::{Input, Reader, Violation},
     writer::Writer,
 };
-use crate::{
-    limits::{CLOSE_TIMEOUT, SOCKET_READ_BYTES},
-    metric,
-};
+use crate::{limits::SOCKET_READ_BYTES, metric};
 
 thread_local! {
     /// What is read at once. One for each thread: between two polls nothing is in it.
@@ -55,6 +52,8 @@ pub(super) struct Pump<S> {
     /// The peer did not take all that was to be written.
     blocked: bool,
     ending: Ending,
+    /// Since when the peer takes nothing of what is before a close, or no close that is next.
+    closing: Option<Instant>,
     keep_alive: KeepAlive,
     /// When the peer last gave a sign of life.
     heard: Instant,
@@ -117,6 +116,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             waiting: None,
             blocked: false,
             ending: Ending::No,
+            closing: None,
             keep_alive,
             heard: now,
             asked: None,
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 let is_close = matches!(frame, Frame::Close(_));
                 self.writer.push(frame);
                 if is_close {
-                    let since = Instant::now();
+                    let since = self.closing.unwrap_or_else(Instant::now);
                     self.ending = Ending::Ours { since };
                     break;
                 }
@@ -162,11 +162,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 endpoint.written(frame);
             }
         });
-        if self.blocked && self.writer.total() > before {
+        let progress = self.writer.total() > before;
+        if self.blocked && progress {
             // It takes what we send, if slowly: it lives.
             self.alive();
         }
         self.blocked = written.is_pending();
+        self.look_for_close(cx, progress);
         match written {
             Poll::Ready(Err(_)) => return Err(Over),
             Poll::Ready(Ok(())) => {}
@@ -184,6 +186,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 Ok(false)
             }
             _ => Ok(took),
+        }
+    }
+
+    /// A peer that takes nothing keeps frames in the send buffer; a close among them must end the connection all the same.
+    fn look_for_close(&mut self, cx: &mut Context<'_>, progress: bool) {
+        let (Some(endpoint), Ending::No, false) =
+            (&self.endpoint, &self.ending, self.writer.has_room())
+        else {
+            return;
+        };
+        match endpoint.poll_close_ahead(cx) {
+            Poll::Ready(CloseAhead::Behind) if progress => self.closing = Some(Instant::now()),
+            Poll::Ready(_) => {
+                self.closing.get_or_insert_with(Instant::now);
+            }
+            Poll::Pending => {}
         }
     }
 
@@ -292,12 +310,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Over> {
         loop {
             let now = Instant::now();
-            let next = match (self.ending.since(), self.keep_alive.ping_interval) {
+            let since = self.ending.since().or(self.closing);
+            let next = match (since, self.keep_alive.ping_interval) {
                 (Some(since), _) => {
-                    if now >= since + CLOSE_TIMEOUT {
+                    let until = since + self.keep_alive.close_timeout;
+                    if now >= until {
                         return Err(Over);
                     }
-                    since + CLOSE_TIMEOUT
+                    until
                 }
                 (None, None) => now + FAR,
                 // Nobody can hear a peer that is not read from.
@@ -349,5 +369,72 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Pump<S> {
                 Poll::Ready(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use abide::prelude::*;
+    use abide_runtime::{Node, socket::ClientSocket};
+    use abide_storage::{SimDisk, Store, StoreOptions};
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    /// Says a lot to whoever comes, and closes.
+    #[durable_object]
+    struct Talker {
+        state: State,
+    }
+
+    impl DurableObject for Talker {
+        fn new(state: State, _: Env) -> Result<Self> {
+            Ok(Self { state })
+        }
+
+        async fn fetch(&self, _: Request) -> Result<Response> {
+            let pair = WebSocketPair::new();
+            let ws = self.state.accept_websocket(pair.server, &[])?;
+            for _ in 0..100 {
+                ws.send("x".repeat(1_000))?;
+            }
+            ws.close(1000, "")?;
+            Ok(websocket_response(pair.client))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_talks_and_takes_nothing_is_given_up_when_its_socket_is_closed() {
+        let disk = Arc::new(SimDisk::new());
+        let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
+        let node = Node::builder(store)
+            .class::<Talker>("TALKER", ClassOptions::default())
+            .start()
+            .unwrap();
+        let talker = node.env().object::<Talker>().get_by_name("talker");
+        let request = Request::new(Body::empty());
+        let mut response = talker.fetch(request).await.unwrap();
+        let client: ClientSocket = response.extensions_mut().remove().unwrap();
+        let short = Duration::from_millis(20);
+        let keep_alive = KeepAlive {
+            ping_interval: Some(short),
+            pong_timeout: short,
+            close_timeout: short,
+        };
+        let (ours, mut theirs) = tokio::io::duplex(64);
+        let endpoint = client.claim().unwrap();
+        let pump = Pump::new(Role::Server, ours, Bytes::new(), endpoint, keep_alive);
+        let talk = async {
+            // A ping without content, with a mask of zeros.
+            while theirs.write_all(&[0x89, 0x80, 0, 0, 0, 0]).await.is_ok() {
+                tokio::time::sleep(short / 10).await;
+            }
+        };
+        let both = async { tokio::join!(pump, talk) };
+        tokio::time::timeout(Duration::from_secs(20), both)
+            .await
+            .expect("it ends");
     }
 }
