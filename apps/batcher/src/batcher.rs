@@ -78,8 +78,16 @@ impl Batch {
 /// Which posts are in the batch that is on its way: those up to an id.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Bounds {
-    number: u64,
+    /// When the batch was made. With the id of its last post this names the batch, also after the object was brought
+    /// back to an earlier state, which would give out the same ids once more.
+    at: u64,
     through: i64,
+}
+
+impl Bounds {
+    fn key(self, object: ObjectId) -> String {
+        format!("{object}-{}-{}", self.at, self.through)
+    }
 }
 
 impl DurableObject for Batcher {
@@ -108,7 +116,6 @@ impl DurableObject for Batcher {
             .map_err(Error::from_std)?;
         let sql = storage.sql();
         sql.exec("DELETE FROM posts WHERE id <= ?", (bounds.through,))?;
-        storage.put("next", &(bounds.number + 1))?;
         storage.delete(BATCH)?;
         let oldest: Option<i64> = sql.exec("SELECT min(at) FROM posts", ())?.one()?;
         match oldest {
@@ -148,7 +155,7 @@ impl Batcher {
         Ok(Queue {
             waiting: self.waiting()?,
             due: storage.get_alarm()?.map(AlarmTime::unix_millis),
-            batch: bounds.map(|bounds| self.key(bounds.number)),
+            batch: bounds.map(|bounds| bounds.key(self.state.id())),
         })
     }
 }
@@ -170,8 +177,10 @@ impl Batcher {
         let Some(through) = through else {
             return Ok(None);
         };
-        let number = storage.get("next")?.unwrap_or(1);
-        let bounds = Bounds { number, through };
+        let bounds = Bounds {
+            at: self.env.clock().unix_millis(),
+            through,
+        };
         storage.put(BATCH, &bounds)?;
         Ok(Some(bounds))
     }
@@ -180,13 +189,9 @@ impl Batcher {
         let sql = self.state.storage().sql();
         let posts = "SELECT body FROM posts WHERE id <= ? ORDER BY id";
         Ok(Batch {
-            key: self.key(bounds.number),
+            key: bounds.key(self.state.id()),
             posts: sql.exec(posts, (bounds.through,))?.to_array()?,
         })
-    }
-
-    fn key(&self, number: u64) -> String {
-        format!("{}-{number}", self.state.id())
     }
 
     fn waiting(&self) -> Result<i64> {
