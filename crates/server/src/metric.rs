@@ -311,6 +311,11 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Gauge(|s| s.archive_horizon_ms as f64 / 1e3),
     },
     Figure {
+        name: "abide_archive_failing",
+        help: "1 while the log cannot be archived, otherwise 0; history may be given up for commits.",
+        read: Read::Gauge(|s| f64::from(u8::from(s.archive_failing))),
+    },
+    Figure {
         name: "abide_storage_no_space",
         help: "1 while commits are refused because the disk is full, otherwise 0.",
         read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),
