@@ -134,8 +134,12 @@ impl Manifest {
             )
         };
         let write = || {
+            // A crash in the middle of the rename may have left both names to one file: it must not be written again.
+            match disk.remove(&new) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             let file = disk.open(&new, OpenMode::Create)?;
-            file.set_len(0)?;
             file.write_at(&bytes, 0)?;
             io::Result::Ok(file)
         };
@@ -240,6 +244,27 @@ mod tests {
         let (disk, dir) = disk();
         let error = manifest().store(&NoRoomForNames(disk), &dir).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    }
+
+    #[test]
+    fn two_crashes_while_the_manifest_is_replaced_leave_one_that_was_stored() {
+        for (first, second) in (0..8).flat_map(|first| (0..8).map(move |second| (first, second))) {
+            for seed in 0..20 {
+                let (disk, dir) = disk();
+                manifest().store(&disk, &dir).unwrap();
+                disk.stop_at(disk.changes() + first);
+                let newer = |redo| Manifest { redo, ..manifest() };
+                let _ = newer(98).store(&disk, &dir);
+                let disk = disk.crash(seed);
+                disk.stop_at(disk.changes() + second);
+                let _ = newer(99).store(&disk, &dir);
+                let read = Manifest::load(&disk.crash(seed), &dir).unwrap().unwrap();
+                assert!(
+                    [77, 98, 99].contains(&read.redo),
+                    "{first} {second} seed {seed}"
+                );
+            }
+        }
     }
 
     #[test]
