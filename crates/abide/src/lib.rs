@@ -183,9 +183,10 @@ pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AnyNamespace, AnyStub, BlockConcurrency, Body,
     Call, Class, ClassOptions, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching,
-    Instance, LocalFuture, Moment, Namespace, Native, Node, NodeBuilder, NodeStats, ObjectClass,
-    ObjectId, Outbound, PutOptions, Released, Remote, Reply, Request, Response, Result, Row, Rows,
-    ScheduledTime, Sql, State, Storage, Stub, clock, limits, random, socket,
+    Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
+    NodeStats, ObjectClass, ObjectId, Outbound, PutOptions, Released, Remote, Reply, Request,
+    Response, Result, Row, Rows, ScheduledTime, Sql, State, Storage, Stub, clock, limits, random,
+    socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },

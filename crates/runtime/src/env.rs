@@ -9,7 +9,11 @@ use std::{
 
 use crate::{
     AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
-    clock::Clock, namespace::Binding, outbound, random::Randomness, router::Router,
+    clock::Clock,
+    namespace::Binding,
+    outbound,
+    random::Randomness,
+    router::{Phase, Router},
 };
 
 /// The typed values that a program shares with its objects.
@@ -122,6 +126,12 @@ impl Env {
     /// The node's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.0.router.clock
+    }
+
+    /// True when the node ends: handlers that run are waited for, and work that can wait for the next start should not
+    /// begin.
+    pub fn is_stopping(&self) -> bool {
+        self.0.router.phase() != Phase::Running
     }
 
     pub(crate) fn router(&self) -> &Arc<Router> {

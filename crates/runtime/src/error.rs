@@ -31,6 +31,9 @@ pub enum ErrorKind {
     InProgress,
     /// The idempotency key belongs to another call. This one did not run.
     KeyReused,
+    /// The call was applied, and its result cannot be had: the caller's encoding has no form for it, or it is too large.
+    /// Calling again would apply it again.
+    NoResult,
     /// There is no such binding, method or handler.
     NotFound,
     /// Too much waits at the object or its worker, or for the HTTP client. The call was not taken: try again

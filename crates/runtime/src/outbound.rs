@@ -25,9 +25,17 @@ pub trait Outbound: Send + Sync + 'static {
     /// Sends a request, whose URI is absolute.
     ///
     /// The request is on its way when this returns: dropping the future does not call it back. This never
-    /// blocks, and works on any thread; the output gate calls it on the thread that writes the log.
+    /// blocks, and works on any thread; the output gate calls it on the thread that writes the log. Heeds
+    /// [`NoRedirects`].
     fn fetch(&self, request: Request) -> Fetching;
 }
+
+/// In a request's extensions: a redirect is not followed but handed back as the response that it is.
+///
+/// For requests that mean something: a client that follows a redirect may turn a `POST` into a `GET`, which succeeds and
+/// does nothing, and shows the request's headers to whoever it leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoRedirects;
 
 /// A request that waits at an output gate.
 pub(crate) struct OutgoingRequest {

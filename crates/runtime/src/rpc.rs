@@ -4,7 +4,7 @@
 //!
 //! What goes wrong with a value here is an error of the call, not of the object's own code.
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use crate::{Encoding, Error, ErrorKind, LocalFuture, Result, limits::MAX_RPC_BYTES};
@@ -23,6 +23,24 @@ impl Args {
     }
 }
 
+/// The `Result` of a method, as [`call_json`](crate::AnyStub::call_json) gives it.
+#[derive(Debug, Deserialize)]
+pub enum JsonResult<'a> {
+    /// What is in its `Ok`.
+    #[serde(borrow)]
+    Ok(&'a RawValue),
+    /// What is in its `Err`.
+    #[serde(borrow)]
+    Err(&'a RawValue),
+}
+
+impl<'a> JsonResult<'a> {
+    /// Reads what a call gave; `None` if that is no `Result`.
+    pub fn read(json: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+}
+
 /// Encodes arguments (a tuple) or a result.
 pub fn encode<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
     let bytes = abide_storage::cbor::to_vec(value).map_err(|error| {
@@ -35,7 +53,7 @@ pub fn encode<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Encodes what a method returned.
+/// Encodes what a method returned. An error is [`ErrorKind::NoResult`]: the method has run.
 pub fn encode_result<T: Serialize + ?Sized>(encoding: Encoding, result: &T) -> Result<Vec<u8>> {
     let encoded = match encoding {
         Encoding::Cbor => encode("the result", result),
@@ -48,7 +66,7 @@ pub fn encode_result<T: Serialize + ?Sized>(encoding: Encoding, result: &T) -> R
             })
             .and_then(|bytes| check_size("the result", &bytes).map(|()| bytes)),
     };
-    encoded.map_err(Error::of_call)
+    encoded.map_err(|error| Error::with_kind(ErrorKind::NoResult, error.to_string()).of_call())
 }
 
 /// Refuses a message over the limit.

@@ -91,6 +91,11 @@ impl ApiError {
         self.code
     }
 
+    /// The sentence for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn body_too_large(limit: Option<u64>) -> Self {
         let message = match limit {
             Some(limit) => format!(
@@ -159,12 +164,15 @@ impl From<abide_runtime::Error> for ApiError {
             ErrorKind::Limit => (StatusCode::BAD_REQUEST, "limit_exceeded"),
             ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             ErrorKind::InProgress => (StatusCode::CONFLICT, "in_progress"),
+            ErrorKind::NoResult => (StatusCode::INTERNAL_SERVER_ERROR, "no_result"),
             ErrorKind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
             ErrorKind::Deadlock => (StatusCode::LOOP_DETECTED, "deadlock"),
             ErrorKind::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "object_damaged"),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         };
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
+        if error.kind() == ErrorKind::NoResult {
+            tracing::warn!(%error, "a call was applied, and its result could not be sent");
+        } else if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(%error, "an object could not be reached");
         }
         let told = Self::new(status, code, error.message());

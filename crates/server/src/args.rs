@@ -31,10 +31,16 @@ pub struct ServeArgs {
 impl ServeArgs {
     /// The settings from the file, the environment and these options.
     pub fn load(self) -> Result<Config, ConfigError> {
-        Config::load(&Sources {
-            file: self.config,
-            listen: self.listen,
-            data: self.data,
-        })
+        Config::load(&self.into())
+    }
+}
+
+impl From<ServeArgs> for Sources {
+    fn from(args: ServeArgs) -> Self {
+        Self {
+            file: args.config,
+            listen: args.listen,
+            data: args.data,
+        }
     }
 }

@@ -4,9 +4,11 @@
 //! (`--config PATH`, or `./abide.toml` if there is one), environment variables `ABIDE__SECTION__KEY`, and the command
 //! line. A key that names no setting, or a value that a setting cannot take, is refused with a message that names the
 //! key, the place it came from and what is allowed; nothing is guessed and nothing is ignored. Every setting is one
-//! row of [`settings::SETTINGS`]; `docs/configuration.md` lists them for people.
+//! row of [`settings::SETTINGS`]; `docs/configuration.md` lists them for people. A
+//! program can add a [`section`] of its own.
 
 mod load;
+pub mod section;
 mod settings;
 mod value;
 
@@ -236,7 +238,7 @@ pub struct OutboundConfig {
     pub allow_private: AllowPrivate,
     /// Time that making a connection may take.
     pub connect_timeout: Duration,
-    /// Time from a request's leaving to its response's head.
+    /// Time from a request's getting a slot to its response's head, and the longest wait for a slot.
     pub request_timeout: Duration,
     /// Time that may pass between two pieces of a response's body.
     pub read_timeout: Duration,

@@ -3,7 +3,7 @@
 //! Contract: `POST /{binding}/{name}/{method}` with a JSON array calls the method of the object with this name. What
 //! it returns is the answer, 200, as `serde_json` writes it; the `Err` of a method's `Result` is 422 `method_error`
 //! with the error in `details`, so that a status says which it was. An error of the way has the status and the code
-//! that it has everywhere. With a header `Idempotency-Key`
+//! that it has everywhere; of these, 500 `no_result` says that the call was applied. With a header `Idempotency-Key`
 //! (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>) the call is applied once: its result
 //! is remembered with the object's data and returned again; another call with the key is 422
 //! `idempotency_key_reused`, and one that comes while the first still runs 409 `in_progress`.
@@ -11,8 +11,7 @@
 //! Whoever reaches these addresses may call every method, so they are off unless the program or `rpc.enabled` turns
 //! them on. The body must say that it is JSON: a web page elsewhere cannot make a browser send that unasked.
 
-use abide_runtime::{Env, ErrorKind};
-use abide_storage::limits::MAX_IDEMPOTENCY_KEY_BYTES;
+use abide_runtime::{Env, ErrorKind, JsonResult};
 use axum::{
     Router,
     extract::{Request, State},
@@ -24,7 +23,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{ApiError, UrlPath, extract::whole_body};
+use crate::{ApiError, IdempotencyKey, UrlPath, extract::whole_body};
 
 /// A router that takes calls of every registered class, to be nested in a program's own:
 ///
@@ -49,9 +48,9 @@ struct Target {
 async fn call(
     State(env): State<Env>,
     UrlPath(target): UrlPath<Target>,
+    IdempotencyKey(key): IdempotencyKey,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let key = idempotency_key(request.headers())?;
     check_type(request.headers())?;
     let args = whole_body(request).await?;
     let namespace = env
@@ -73,15 +72,6 @@ async fn call(
     })?)
 }
 
-/// A method's `Result`, as serde writes it.
-#[derive(Deserialize)]
-enum Outcome<'a> {
-    #[serde(borrow)]
-    Ok(&'a RawValue),
-    #[serde(borrow)]
-    Err(&'a RawValue),
-}
-
 #[derive(Serialize)]
 struct Failure<'a> {
     error: MethodError<'a>,
@@ -95,9 +85,9 @@ struct MethodError<'a> {
 }
 
 fn answer(result: Vec<u8>) -> Result<Response, ApiError> {
-    let (status, body) = match serde_json::from_slice(&result) {
-        Ok(Outcome::Ok(value)) => (StatusCode::OK, value.get().to_owned().into_bytes()),
-        Ok(Outcome::Err(details)) => {
+    let (status, body) = match JsonResult::read(&result) {
+        Some(JsonResult::Ok(value)) => (StatusCode::OK, value.get().to_owned().into_bytes()),
+        Some(JsonResult::Err(details)) => {
             let failure = Failure {
                 error: MethodError {
                     code: "method_error",
@@ -109,7 +99,7 @@ fn answer(result: Vec<u8>) -> Result<Response, ApiError> {
             (StatusCode::UNPROCESSABLE_ENTITY, body)
         }
         // Any other value is the result.
-        Err(_) => (StatusCode::OK, result),
+        None => (StatusCode::OK, result),
     };
     let json = [(header::CONTENT_TYPE, "application/json")];
     Ok((status, json, Bytes::from(body)).into_response())
@@ -131,71 +121,9 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
-/// The key of `Idempotency-Key`. The draft has a string of structured fields (RFC 8941), in quotes; many clients send
-/// it bare.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let mut values = headers.get_all("idempotency-key").iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    let key = value
-        .to_str()
-        .ok()
-        .map(str::trim)
-        .and_then(|text| match text.strip_prefix('"') {
-            Some(quoted) => unquoted(quoted),
-            None => Some(text.to_owned()),
-        });
-    key.filter(|key| (1..=MAX_IDEMPOTENCY_KEY_BYTES).contains(&key.len()))
-        .filter(|_| values.next().is_none())
-        .map(Some)
-        .ok_or_else(|| {
-            ApiError::bad_request(
-                "invalid_idempotency_key",
-                format!(
-                    "Idempotency-Key is one text of 1 to {MAX_IDEMPOTENCY_KEY_BYTES} ASCII characters, best in quotes."
-                ),
-            )
-        })
-}
-
-/// The rest of a quoted string, in which a backslash stands before quotes and backslashes.
-fn unquoted(rest: &str) -> Option<String> {
-    let mut key = String::new();
-    let mut characters = rest.chars();
-    loop {
-        match characters.next()? {
-            '"' => break,
-            '\\' => key.push(characters.next().filter(|c| matches!(c, '"' | '\\'))?),
-            other => key.push(other),
-        }
-    }
-    characters.next().is_none().then_some(key)
-}
-
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
-
-    #[test]
-    fn a_key_may_be_quoted_and_need_not_be() {
-        let key = |text: &str| {
-            let mut headers = HeaderMap::new();
-            headers.append("idempotency-key", HeaderValue::from_str(text).unwrap());
-            idempotency_key(&headers).map_err(|error| error.code().to_owned())
-        };
-        assert_eq!(key("abc"), Ok(Some("abc".to_owned())));
-        assert_eq!(key("\"abc\""), Ok(Some("abc".to_owned())));
-        assert_eq!(key(r#""a\"b\\c""#), Ok(Some(r#"a"b\c"#.to_owned())));
-        assert_eq!(key(&"x".repeat(255)), Ok(Some("x".repeat(255))));
-        let refused = Err("invalid_idempotency_key".to_owned());
-        for bad in ["", "\"", "\"\"", "\"a\"b", r#""a\b""#, &"x".repeat(256)] {
-            assert_eq!(key(bad), refused, "{bad}");
-        }
-        assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
-    }
 
     #[test]
     fn a_result_that_is_no_result_type_is_the_answer_itself() {
@@ -206,6 +134,7 @@ mod tests {
             "\"Ok\"",
             "{\"Err\":1,\"more\":2}",
             "[{\"Err\":1}]",
+            "[1]",
         ] {
             assert_eq!(told(plain), 200, "{plain}");
         }

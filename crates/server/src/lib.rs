@@ -18,6 +18,7 @@ mod forward;
 mod gateway;
 mod guard;
 mod host;
+mod idempotency_key;
 mod json_rpc;
 mod limits;
 mod metric;
@@ -30,6 +31,7 @@ mod websocket;
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
 pub use args::ServeArgs;
+pub use config::section as setting;
 pub use config::{
     AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
     ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources, StorageConfig,
@@ -39,6 +41,7 @@ pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;
 pub use host::{Host, HostBuilder};
+pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::rpc_router;
 pub use outbound::policy::{AddressBlock, AllowPrivate};
 pub use running::{LocalHost, RunningHost};

@@ -65,6 +65,11 @@ impl Seats {
         Ok(count)
     }
 
+    /// Counts, and returns what Rust can take and JSON cannot.
+    pub async fn grid(&self) -> Result<BTreeMap<(i64, i64), i64>> {
+        Ok(BTreeMap::from([((1, 1), self.count().await?)]))
+    }
+
     pub async fn describe(&self, plan: Plan) -> Plan {
         plan
     }
@@ -151,6 +156,20 @@ async fn what_a_method_returns_is_the_answer_and_its_error_is_an_error() {
         (200, json!("LH/400")),
         "a name is percent-encoded in the path"
     );
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_call_whose_result_json_cannot_say_is_told_to_have_been_applied_and_is_so_once() {
+    let host = host().await;
+    let addr = host.addr();
+    for _ in 0..2 {
+        let headers = [JSON, ("idempotency-key", "\"one\"")];
+        let answer = post(addr, "/rpc/SEATS/BA117/grid", &headers, "[]").await;
+        assert_eq!(told(&answer), (500, "no_result"), "{answer:?}");
+    }
+    let count = call(addr, "SEATS/BA117/count", json!([])).await;
+    assert_eq!(count, (200, json!(2)), "once before");
     host.shutdown().await.unwrap();
 }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use abide::{
-    ErrorKind,
+    ErrorKind, NoRedirects,
     prelude::*,
     server::{Config, Host, LocalHost},
 };
@@ -332,6 +332,21 @@ async fn a_redirect_without_end_is_given_up_and_none_is_followed_if_the_setting_
     let host = self::host(&upstream, |c| c.outbound.max_redirects = 0).await;
     let answer = read(&host, format!("http://{addr}/loop")).await;
     assert_eq!(answer.unwrap().0, 307);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_redirect_is_handed_back_to_a_request_that_says_so() {
+    let upstream = Arc::new(Upstream::default());
+    let at = upstream.start("127.0.0.1:0").await;
+    let host = host(&upstream, |_| {}).await;
+    let request = Request::get(format!("http://{at}/to/{at}/wait"))
+        .extension(NoRedirects)
+        .body(Body::empty());
+    let response = host.env().fetch(request.unwrap()).await.unwrap();
+    assert!(response.status().is_redirection());
+    assert!(response.headers().contains_key("location"));
+    assert_eq!(upstream.seen.load(Ordering::SeqCst), 0);
     host.shutdown().await.unwrap();
 }
 

@@ -53,7 +53,7 @@ pub(crate) const EXPIRED_KEYS_PER_WRITE: u32 = 8;
 pub const MAX_KEYS_PER_CALL: usize = 128;
 
 /// Prepared statements kept for each open object.
-pub const STATEMENT_CACHE: usize = 32;
+pub const STATEMENT_CACHE: usize = 64;
 
 /// SQLite's page size here, in bytes. Fixed: every object file has it, and every record of the log.
 pub const PAGE_BYTES: usize = 4096;

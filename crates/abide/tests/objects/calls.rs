@@ -233,7 +233,7 @@ fn messages_over_the_limit_are_refused_in_both_directions() {
         let error = seats(&world).length(vec![0; limit]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         let error = seats(&world).large(limit).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert_eq!(error.kind(), ErrorKind::NoResult, "{error}");
         assert!(error.message().contains("the result takes"), "{error}");
         assert_eq!(
             seats(&world).large(1_000_000).await.unwrap().len(),

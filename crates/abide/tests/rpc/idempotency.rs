@@ -181,7 +181,7 @@ fn a_result_that_is_too_large_to_be_kept_is_given_once_and_its_call_applied_once
         let all = keyed.add_and_tell_all(5).await.unwrap().unwrap();
         assert_eq!(all.len(), 2 << 20);
         let error = keyed.add_and_tell_all(5).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Limit);
+        assert_eq!(error.kind(), ErrorKind::NoResult);
         assert!(error.message().contains("has been applied"), "{error}");
         assert_eq!(balance(&world).await, 5);
     });

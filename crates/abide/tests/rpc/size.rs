@@ -73,7 +73,7 @@ fn results_of_32_mib_arrive_and_larger_ones_are_an_error_that_undoes_nothing() {
         let text = carrier(&world).text(most).await.unwrap().unwrap();
         assert_eq!(text.len(), most);
         let error = carrier(&world).text(most + 1).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+        assert_eq!(error.kind(), ErrorKind::NoResult, "{error}");
         assert!(!error.remote() && !error.retryable() && !error.object_reset());
         assert!(error.message().contains("the result takes"), "{error}");
         assert!(carrier(&world).was_asked().await.unwrap().unwrap());

@@ -84,7 +84,7 @@ impl Call {
                 ..
             }) => Ok(Some(Reply::Rpc(result))),
             Some(_) => Err(Error::with_kind(
-                ErrorKind::Limit,
+                ErrorKind::NoResult,
                 "the call with this idempotency key has been applied, but its result was too large to be kept or \
                  could not be sent: read what it did",
             )),

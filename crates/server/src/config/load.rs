@@ -8,7 +8,11 @@ use std::{
 use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
 use thiserror::Error;
 
-use super::{Config, settings::SETTINGS};
+use super::{
+    Config,
+    section::{Section, Setting},
+    settings::SETTINGS,
+};
 
 /// The file that is read when no other is named and it exists.
 const DEFAULT_FILE: &str = "abide.toml";
@@ -52,6 +56,11 @@ impl Origin<'_> {
 impl Config {
     /// The settings from a file, the environment and the command line, over the defaults.
     pub fn load(sources: &Sources) -> Result<Self, ConfigError> {
+        Self::load_with::<()>(sources).map(|(config, ())| config)
+    }
+
+    /// The same, and those of a program's own section.
+    pub fn load_with<S: Section>(sources: &Sources) -> Result<(Self, S), ConfigError> {
         let default = Path::new(DEFAULT_FILE);
         let file = match &sources.file {
             Some(path) => Some(path.as_path()),
@@ -61,73 +70,7 @@ impl Config {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self::gather(file, variables, sources)
-    }
-
-    fn gather(
-        file: Option<&Path>,
-        variables: HashMap<String, String>,
-        sources: &Sources,
-    ) -> Result<Self, ConfigError> {
-        let mut config = Self::default();
-        if let Some(path) = file {
-            config.apply(&Origin::File(path), read_file(path)?)?;
-        }
-        config.apply(&Origin::Environment, read_variables(variables)?)?;
-        if let Some(listen) = &sources.listen {
-            config.set("server.listen", listen, &Origin::Option("--listen"))?;
-        }
-        if let Some(data) = &sources.data {
-            config.data.dir.clone_from(data);
-        }
-        config.check()?;
-        Ok(config)
-    }
-
-    fn apply(
-        &mut self,
-        origin: &Origin<'_>,
-        settings: Map<String, Value>,
-    ) -> Result<(), ConfigError> {
-        for (section, value) in settings {
-            let ValueKind::Table(entries) = value.kind else {
-                return Err(unknown(&section, origin));
-            };
-            if !SETTINGS
-                .iter()
-                .any(|setting| setting.key.split('.').next() == Some(section.as_str()))
-            {
-                // An empty section has no key to name.
-                let key = entries
-                    .keys()
-                    .next()
-                    .map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
-                return Err(unknown(&key, origin));
-            }
-            for (name, value) in entries {
-                let key = format!("{section}.{name}");
-                let text = match value.kind {
-                    ValueKind::Table(_) => return Err(unknown(&key, origin)),
-                    ValueKind::Nil | ValueKind::Array(_) => String::new(),
-                    scalar => scalar.to_string(),
-                };
-                self.set(&key, &text, origin)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {
-        let setting = SETTINGS
-            .iter()
-            .find(|setting| setting.key == key)
-            .ok_or_else(|| unknown(key, origin))?;
-        (setting.set)(self, text).map_err(|expected| {
-            ConfigError(format!(
-                "{} is \"{text}\"; expected {expected}",
-                origin.describe(key)
-            ))
-        })
+        gather(file, variables, sources)
     }
 
     /// What must hold between settings.
@@ -141,6 +84,98 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn gather<S: Section>(
+    file: Option<&Path>,
+    variables: HashMap<String, String>,
+    sources: &Sources,
+) -> Result<(Config, S), ConfigError> {
+    let mut gathered = Gathered::<S>::default();
+    if let Some(path) = file {
+        gathered.apply(&Origin::File(path), read_file(path)?)?;
+    }
+    gathered.apply(&Origin::Environment, read_variables(variables)?)?;
+    if let Some(listen) = &sources.listen {
+        gathered.set("server.listen", listen, &Origin::Option("--listen"))?;
+    }
+    let Gathered {
+        mut config,
+        section,
+    } = gathered;
+    if let Some(data) = &sources.data {
+        config.data.dir.clone_from(data);
+    }
+    config.check()?;
+    section.check().map_err(ConfigError)?;
+    Ok((config, section))
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Gathered<S> {
+    config: Config,
+    section: S,
+}
+
+impl<S: Section> Gathered<S> {
+    fn apply(
+        &mut self,
+        origin: &Origin<'_>,
+        settings: Map<String, Value>,
+    ) -> Result<(), ConfigError> {
+        for (section, value) in settings {
+            let ValueKind::Table(entries) = value.kind else {
+                return Err(unknown::<S>(&section, origin));
+            };
+            if !keys::<S>().any(|key| key.split('.').next() == Some(section.as_str())) {
+                // An empty section has no key to name.
+                let key = entries
+                    .keys()
+                    .next()
+                    .map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
+                return Err(unknown::<S>(&key, origin));
+            }
+            for (name, value) in entries {
+                let key = format!("{section}.{name}");
+                let text = match value.kind {
+                    ValueKind::Table(_) => return Err(unknown::<S>(&key, origin)),
+                    ValueKind::Nil | ValueKind::Array(_) => String::new(),
+                    scalar => scalar.to_string(),
+                };
+                self.set(&key, &text, origin)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {
+        let set = if let Some(setting) = find(SETTINGS, key) {
+            (setting.set)(&mut self.config, text)
+        } else if let Some(setting) = find(S::SETTINGS, key) {
+            (setting.set)(&mut self.section, text)
+        } else {
+            return Err(unknown::<S>(key, origin));
+        };
+        set.map_err(|expected| {
+            let place = origin.describe(key);
+            ConfigError(if S::SECRETS.contains(&key) {
+                format!("{place} is refused; expected {expected}")
+            } else {
+                format!("{place} is \"{text}\"; expected {expected}")
+            })
+        })
+    }
+}
+
+fn find<T>(settings: &'static [Setting<T>], key: &str) -> Option<&'static Setting<T>> {
+    settings.iter().find(|setting| setting.key == key)
+}
+
+/// The key of every setting.
+fn keys<S: Section>() -> impl Iterator<Item = &'static str> {
+    let own = S::SETTINGS.iter().map(|setting| setting.key);
+    SETTINGS.iter().map(|setting| setting.key).chain(own)
 }
 
 fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
@@ -199,15 +234,12 @@ fn variable(key: &str) -> String {
     )
 }
 
-fn unknown(key: &str, origin: &Origin<'_>) -> ConfigError {
+fn unknown<S: Section>(key: &str, origin: &Origin<'_>) -> ConfigError {
     let section = key.split('.').next().unwrap_or(key);
-    let near = SETTINGS
-        .iter()
-        .map(|setting| setting.key)
-        .filter(|known| known.split('.').next() == Some(section));
+    let near = keys::<S>().filter(|known| known.split('.').next() == Some(section));
     let mut known = near.collect::<Vec<_>>();
     if known.is_empty() {
-        known = SETTINGS.iter().map(|setting| setting.key).collect();
+        known = keys::<S>().collect();
     }
     let known = match origin {
         Origin::Environment => known
@@ -233,21 +265,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abide.toml");
         std::fs::write(&path, text).unwrap();
-        Config::gather(Some(&path), HashMap::new(), &Sources::default()).map_err(|error| {
+        load(Some(&path), HashMap::new(), &Sources::default()).map_err(|error| {
             error
                 .to_string()
                 .replace(&path.display().to_string(), "abide.toml")
         })
     }
 
+    fn load(
+        file: Option<&Path>,
+        variables: HashMap<String, String>,
+        sources: &Sources,
+    ) -> Result<Config, ConfigError> {
+        gather::<()>(file, variables, sources).map(|(config, ())| config)
+    }
+
     fn from_variable(name: &str, value: &str) -> Result<Config, String> {
         let variables = HashMap::from([(name.to_owned(), value.to_owned())]);
-        Config::gather(None, variables, &Sources::default()).map_err(|error| error.to_string())
+        load(None, variables, &Sources::default()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn without_any_source_the_defaults_hold() {
-        let config = Config::gather(None, HashMap::new(), &Sources::default()).unwrap();
+        let config = load(None, HashMap::new(), &Sources::default()).unwrap();
         assert_eq!(config, Config::default());
         assert_eq!(
             config.admin.listen.unwrap().as_str(),
@@ -275,7 +315,7 @@ mod tests {
             data: Some("b".into()),
             file: None,
         };
-        let config = Config::gather(Some(&path), variables, &sources).unwrap();
+        let config = load(Some(&path), variables, &sources).unwrap();
         assert_eq!(config.server.listen.as_str(), "0.0.0.0:3");
         assert_eq!(config.server.max_connections, 8);
         assert_eq!(config.server.request_timeout, Duration::from_secs(5));
@@ -349,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_named_file_that_is_missing_is_refused() {
-        let told = Config::gather(
+        let told = load(
             Some(Path::new("/nowhere/abide.toml")),
             HashMap::new(),
             &Sources::default(),
@@ -358,6 +398,66 @@ mod tests {
             told.unwrap_err()
                 .to_string()
                 .contains("cannot read the configuration file /nowhere/abide.toml")
+        );
+    }
+
+    #[derive(Default, Debug, PartialEq)]
+    struct Mail {
+        retries: usize,
+        password: String,
+    }
+
+    impl Section for Mail {
+        const SETTINGS: &'static [Setting<Self>] = &[
+            Setting {
+                key: "mail.retries",
+                set: |mail, text| {
+                    mail.retries = super::super::value::count(text, 0..=9)?;
+                    Ok(())
+                },
+            },
+            Setting {
+                key: "mail.password",
+                set: |mail, text| {
+                    text.clone_into(&mut mail.password);
+                    (text.len() > 3).then_some(()).ok_or("more".to_owned())
+                },
+            },
+        ];
+        const SECRETS: &'static [&'static str] = &["mail.password"];
+
+        fn check(&self) -> Result<(), String> {
+            (self.retries != 7).then_some(()).ok_or("not 7".to_owned())
+        }
+    }
+
+    #[test]
+    fn a_program_s_own_section_is_found_and_refused_like_the_others() {
+        let own = |name: &str, value: &str| {
+            let variables = HashMap::from([(name.to_owned(), value.to_owned())]);
+            gather::<Mail>(None, variables, &Sources::default())
+                .map(|(_, mail)| mail)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(own("ABIDE__MAIL__RETRIES", "3").unwrap().retries, 3);
+        assert_eq!(
+            own("ABIDE__MAIL__RETRIES", "10").unwrap_err(),
+            "the environment variable ABIDE__MAIL__RETRIES is \"10\"; expected a whole number from 0 to 9"
+        );
+        assert_eq!(
+            own("ABIDE__MAIL__RETRY", "3").unwrap_err(),
+            "the environment variable ABIDE__MAIL__RETRY names no setting; \
+             expected one of: ABIDE__MAIL__RETRIES, ABIDE__MAIL__PASSWORD"
+        );
+        assert_eq!(own("ABIDE__MAIL__RETRIES", "7").unwrap_err(), "not 7");
+        let told = own("ABIDE__MAIL__PASSWORD", "abc").unwrap_err();
+        assert!(
+            told.contains("PASSWORD is refused") && !told.contains("abc"),
+            "{told}"
+        );
+        assert!(
+            from_variable("ABIDE__MAIL__RETRIES", "3").is_err(),
+            "without the section"
         );
     }
 

@@ -4,17 +4,10 @@ use std::time::Duration;
 
 use super::{
     Config,
+    section::Setting,
     value::{self, Expected},
 };
 use crate::limits;
-
-/// One setting.
-pub(super) struct Setting {
-    /// `section.key`, as in the file.
-    pub(super) key: &'static str,
-    /// Reads a value into the configuration.
-    pub(super) set: fn(&mut Config, &str) -> Result<(), Expected>,
-}
 
 /// Gives `target` the value, if it could be read.
 fn put<T>(target: &mut T, value: Result<T, Expected>) -> Result<(), Expected> {
@@ -26,7 +19,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
 /// Every setting there is.
-pub(super) const SETTINGS: &[Setting] = &[
+pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting {
         key: "server.listen",
         set: |c, v| put(&mut c.server.listen, value::listen(v)),
@@ -247,7 +240,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "rpc.enabled",
-        set: |c, v| put(&mut c.rpc.enabled, value::yes_or_no(v)),
+        set: |c, v| put(&mut c.rpc.enabled, value::switch(v)),
     },
     Setting {
         key: "outbound.allow_private",

@@ -33,10 +33,8 @@ pub(super) fn listen_or_off(text: &str) -> Result<Option<ListenAddress>, Expecte
         .map_err(|expected| format!("{expected}, or \"off\""))
 }
 
-pub(super) fn duration(
-    text: &str,
-    allowed: RangeInclusive<Duration>,
-) -> Result<Duration, Expected> {
+/// A time with its unit, such as `500ms`, `30s`, `5m`, `1h` or `7d`.
+pub fn duration(text: &str, allowed: RangeInclusive<Duration>) -> Result<Duration, Expected> {
     let parsed = split_unit(text).and_then(|(number, unit)| {
         let millis = match unit {
             "ms" => 1,
@@ -59,7 +57,8 @@ pub(super) fn duration(
         })
 }
 
-pub(super) fn duration_or_off(
+/// A [`duration`], or `off`.
+pub fn duration_or_off(
     text: &str,
     allowed: RangeInclusive<Duration>,
 ) -> Result<Option<Duration>, Expected> {
@@ -79,7 +78,8 @@ pub(super) fn slow_reader(text: &str) -> Result<SlowReader, Expected> {
     }
 }
 
-pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> {
+/// A number of bytes, alone or with a unit: `512KiB`, `64MiB`, `1GiB`.
+pub fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> {
     let parsed = split_unit(text).and_then(|(number, unit)| {
         let factor = match unit {
             "" | "B" => 1,
@@ -101,11 +101,13 @@ pub(super) fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Exp
         })
 }
 
-pub(super) fn switch(text: &str) -> Result<bool, Expected> {
+/// `true` or `false`.
+pub fn switch(text: &str) -> Result<bool, Expected> {
     text.parse().map_err(|_| "true or false".to_owned())
 }
 
-pub(super) fn count(text: &str, allowed: RangeInclusive<usize>) -> Result<usize, Expected> {
+/// A whole number.
+pub fn count(text: &str, allowed: RangeInclusive<usize>) -> Result<usize, Expected> {
     text.parse()
         .ok()
         .filter(|value| allowed.contains(value))
@@ -128,10 +130,6 @@ pub(super) fn count_or_auto(
     count(text, allowed)
         .map(Some)
         .map_err(|expected| format!("{expected}, or \"auto\""))
-}
-
-pub(super) fn yes_or_no(text: &str) -> Result<bool, Expected> {
-    text.parse().map_err(|_| "true or false".to_owned())
 }
 
 pub(super) fn private_addresses(text: &str) -> Result<AllowPrivate, Expected> {

@@ -63,17 +63,15 @@ pub(super) fn failed(error: &reqwest::Error) -> Error {
             format!("the request makes no sense: {causes}"),
         );
     }
-    if error.is_timeout() {
-        return Error::with_kind(
-            ErrorKind::Timeout,
-            format!("no connection in time: {causes}"),
-        );
-    }
+    // Also if it took too long: nothing of the request was sent.
     if error.is_connect() {
         return Error::with_kind(
             ErrorKind::Unavailable,
             format!("no connection could be made: {causes}"),
         );
+    }
+    if error.is_timeout() {
+        return Error::with_kind(ErrorKind::Timeout, format!("no answer in time: {causes}"));
     }
     Error::with_kind(ErrorKind::Io, format!("the request failed: {causes}"))
 }

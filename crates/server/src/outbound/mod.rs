@@ -2,9 +2,9 @@
 //!
 //! Contract: a request is handed over without blocking and runs on the program's async runtime, so that no thread of
 //! the node waits for the network. At most `max_in_flight` are on their way at once, their response's body included;
-//! `max_queued` more wait, and what is beyond that is refused as overloaded before anything of it is sent. A response's
-//! head comes within `request_timeout`, waiting included, and its body without a pause longer than `read_timeout`, or
-//! there is an error. Each address that is connected to has passed the [`policy`], also behind a redirect. No cookies,
+//! `max_queued` more wait, for `request_timeout` at most, and what is beyond that is refused as overloaded before anything
+//! of it is sent. From then on a response's head comes within `request_timeout`, and its body without a pause longer than
+//! `read_timeout`, or there is an error. Each address that is connected to has passed the [`policy`], also behind a redirect. No cookies,
 //! no proxy, no decompression: what the server says is what the object gets, except for the headers that concern one
 //! connection only.
 
@@ -19,10 +19,12 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use abide_runtime::{Body, Error, ErrorKind, Fetching, Outbound, Request, Response, Result};
+use abide_runtime::{
+    Body, Error, ErrorKind, Fetching, NoRedirects, Outbound, Request, Response, Result,
+};
 use http::{HeaderMap, HeaderName, Version, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
@@ -50,7 +52,7 @@ struct Inner {
     policy: AddressPolicy,
     runtime: Handle,
     /// Made with the first request: it reads the machine's certificates.
-    client: OnceCell<Client>,
+    clients: OnceCell<Clients>,
     slots: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
@@ -61,7 +63,7 @@ impl HttpClient {
         Self(Arc::new(Inner {
             policy: AddressPolicy::new(config.allow_private.clone()),
             runtime,
-            client: OnceCell::new(),
+            clients: OnceCell::new(),
             slots: Arc::new(Semaphore::new(config.max_in_flight)),
             waiting: AtomicUsize::new(0),
             config: config.clone(),
@@ -78,7 +80,7 @@ impl Outbound for HttpClient {
             // Nobody may wait for it; it was sent all the same.
             let _ = answer.send(result);
         });
-        Box::pin(async move { response.await.unwrap_or_else(|_| Err(ending())) })
+        Box::pin(async move { response.await.unwrap_or_else(|_| Err(cut_off())) })
     }
 }
 
@@ -87,25 +89,21 @@ impl Inner {
         let started = Instant::now();
         let limit = self.config.request_timeout;
         let in_flight = metric::OutboundInFlight::enter();
-        let result = tokio::time::timeout(limit, self.exchange(request))
-            .await
-            .unwrap_or_else(|_| {
-                Err(Error::with_kind(
-                    ErrorKind::Timeout,
-                    format!(
-                        "no response within {} s (outbound.request_timeout); the request may have had its effect",
-                        limit.as_secs_f64()
-                    ),
-                ))
-            });
+        let result = match tokio::time::timeout(limit, self.slot()).await {
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(slot)) => tokio::time::timeout(limit, self.exchange(request, slot))
+                .await
+                .unwrap_or_else(|_| Err(late(limit))),
+            Err(_) => Err(no_turn(limit)),
+        };
         drop(in_flight);
         metric::outbound(Outcome::of(&result).label(), started.elapsed());
         result
     }
 
-    async fn exchange(&self, request: Request) -> Result<Response> {
-        let slot = self.slot().await?;
-        let client = self.client.get_or_try_init(|| self.connect()).await?;
+    async fn exchange(&self, request: Request, slot: OwnedSemaphorePermit) -> Result<Response> {
+        let clients = self.clients.get_or_try_init(|| self.connect()).await?;
+        let client = clients.of(&request);
         let request = self.prepare(request).await?;
         let response = client
             .execute(request)
@@ -141,10 +139,10 @@ impl Inner {
             .map_err(|_| ending())
     }
 
-    async fn connect(&self) -> Result<Client> {
+    async fn connect(&self) -> Result<Clients> {
         let (config, policy) = (self.config.clone(), self.policy.clone());
         self.runtime
-            .spawn_blocking(move || client(&config, &policy))
+            .spawn_blocking(move || Clients::new(&config, &policy))
             .await
             .map_err(|_| ending())?
     }
@@ -186,10 +184,32 @@ impl Inner {
     }
 }
 
-fn client(config: &OutboundConfig, policy: &AddressPolicy) -> Result<Client> {
+/// Whether redirects are followed belongs to a client, so there are two.
+struct Clients {
+    following: Client,
+    /// For requests with [`NoRedirects`].
+    stopping: Client,
+}
+
+impl Clients {
+    fn new(config: &OutboundConfig, policy: &AddressPolicy) -> Result<Self> {
+        Ok(Self {
+            following: client(config, policy, config.max_redirects)?,
+            stopping: client(config, policy, 0)?,
+        })
+    }
+
+    fn of(&self, request: &Request) -> &Client {
+        match request.extensions().get::<NoRedirects>() {
+            None => &self.following,
+            Some(NoRedirects) => &self.stopping,
+        }
+    }
+}
+
+fn client(config: &OutboundConfig, policy: &AddressPolicy, max_redirects: usize) -> Result<Client> {
     let tls = tls::client_config(&["h2", "http/1.1"])
         .map_err(|error| Error::with_kind(ErrorKind::Io, format!("setting up TLS: {error}")))?;
-    let max_redirects = config.max_redirects;
     let resolver = Resolver(policy.clone());
     let policy = policy.clone();
     let redirects = redirect::Policy::custom(move |attempt| {
@@ -282,6 +302,34 @@ fn remove_connection_headers(headers: &mut HeaderMap) {
     for name in named.iter().chain(&CONNECTION_HEADERS) {
         headers.remove(name);
     }
+}
+
+fn late(limit: Duration) -> Error {
+    Error::with_kind(
+        ErrorKind::Timeout,
+        format!(
+            "no response within {} s (outbound.request_timeout); the request may have had its effect",
+            limit.as_secs_f64()
+        ),
+    )
+}
+
+fn no_turn(limit: Duration) -> Error {
+    Error::with_kind(
+        ErrorKind::Overloaded,
+        format!(
+            "too many requests are on their way (outbound.max_in_flight): this one waited {} s for its turn \
+             (outbound.request_timeout) and was not sent",
+            limit.as_secs_f64()
+        ),
+    )
+}
+
+fn cut_off() -> Error {
+    Error::with_kind(
+        ErrorKind::Io,
+        "the program ended before the response came; the request may have had its effect",
+    )
 }
 
 fn ending() -> Error {
