@@ -1,16 +1,29 @@
 //! What acceptance tests share: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
-//! headless browser ([`Browser`]), and numbers that a seed decides ([`Random`]).
+//! headless browser ([`Browser`]), numbers that a seed decides ([`Random`]), and doubles of what programs send to: a mail
+//! server ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which misbehave on
+//! demand.
 //!
 //! Everything here panics when something is not as a test needs it: a test ends where it fails. Whatever is started
 //! ends when it is dropped.
 #![forbid(unsafe_code)]
 
+mod acs;
 mod browser;
 mod client;
+mod http_double;
+mod listener;
 mod random;
+mod receiver;
+mod record;
 mod server;
+mod smtp;
 
+pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsSend, AcsServer};
 pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
+pub use http_double::Received;
+pub use mail_parser;
 pub use random::{Random, setting};
+pub use receiver::{Receiver, ReceiverAct};
 pub use server::{Program, Server, refused};
+pub use smtp::{Mail, SmtpAct, SmtpServer, SmtpStage};
