@@ -1,0 +1,4 @@
+//! The guides in `docs/`: their examples compile and run.
+
+#[doc = include_str!("../../../docs/outbox.md")]
+struct Outbox;

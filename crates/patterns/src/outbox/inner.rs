@@ -1,0 +1,294 @@
+//! What the clones of an outbox share.
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+    rc::Rc,
+    sync::Arc,
+};
+
+use abide::{Result, State};
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+
+use super::{
+    FanOutStatus, Message, Options, OutboxError, Priority, Registry,
+    changes::Changes,
+    limits,
+    message::millis,
+    passes::Flights,
+    registry::Accepted,
+    rows::{New, Rows},
+    sql::Sql,
+};
+
+/// One object's outbox.
+pub(super) struct Inner {
+    pub(super) state: State,
+    pub(super) registry: Arc<Registry>,
+    pub(super) rows: Rows,
+    /// What is on its way, by destination.
+    pub(super) flights: RefCell<Flights>,
+    /// True while a background task passes.
+    pub(super) running: Cell<bool>,
+    /// True if a task was dropped with attempts on their way.
+    pub(super) orphaned: Cell<bool>,
+    /// Wakes the task.
+    pub(super) news: Notify,
+    /// Counts the turns of destinations.
+    turns: Cell<i64>,
+}
+
+impl Inner {
+    pub(super) fn new(state: &State, registry: Arc<Registry>, options: Options) -> Rc<Self> {
+        let storage = state.storage().clone();
+        Rc::new(Self {
+            state: state.clone(),
+            registry,
+            rows: Rows {
+                sql: Sql::new(storage.sql()),
+                storage,
+                options: Rc::new(options),
+                changes: Rc::new(Changes::default()),
+            },
+            flights: RefCell::default(),
+            running: Cell::new(false),
+            orphaned: Cell::new(false),
+            news: Notify::new(),
+            turns: Cell::new(0),
+        })
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn now(&self) -> i64 {
+        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Adds a message. `Ok(None)` if one with its dedup key is there. Call it in a transaction: a refusal may come late.
+    pub(super) fn add(
+        &self,
+        message: &Message,
+        fan_out: Option<i64>,
+        now: i64,
+    ) -> Result<Added, OutboxError> {
+        let hash = message.dedup_key.as_ref().map(|_| content(message));
+        if let Some(key) = &message.dedup_key
+            && let Some((id, known)) = self.rows.with_dedup_key(key)?
+        {
+            return if hash.as_deref() == Some(known.as_slice()) {
+                Ok(Added::Known(id))
+            } else {
+                Err(OutboxError::KeyReused { id })
+            };
+        }
+        let accepted = self.check(message, now)?;
+        let max = self.rows.options.max_queued;
+        if self.rows.count_new()? > max {
+            return Err(OutboxError::Full { max });
+        }
+        let schedule = match &message.schedule {
+            Some(waits) => Some(serde_json::to_string(waits).map_err(abide::Error::from_std)?),
+            None => None,
+        };
+        let id = self.rows.next_id()?;
+        let new = New {
+            id,
+            idempotency_key: &self.key(id, 0, &message.payload, now),
+            kind: &message.kind,
+            payload: &message.payload,
+            destination: &accepted.destination,
+            summary: &accepted.summary,
+            dedup_key: message.dedup_key.as_deref(),
+            dedup_hash: hash,
+            ordering_key: message.ordering_key.as_deref(),
+            priority: match message.priority {
+                Priority::High => 0,
+                Priority::Normal => 1,
+                Priority::Low => 2,
+            },
+            schedule,
+            not_before: message.not_before,
+            deadline: message.deadline,
+            fan_out,
+        };
+        self.rows.insert(&new, now)?;
+        Ok(Added::New(id))
+    }
+
+    pub(super) fn check(&self, message: &Message, now: i64) -> Result<Accepted, OutboxError> {
+        let invalid = |text: String| Err(OutboxError::Invalid(text));
+        let handler = self
+            .registry
+            .handler(&message.kind)
+            .map_err(|error| told(&error))?;
+        for (what, key) in [
+            ("dedup", &message.dedup_key),
+            ("ordering", &message.ordering_key),
+        ] {
+            if let Some(key) = key
+                && !(1..=limits::MAX_KEY_BYTES).contains(&key.len())
+            {
+                return invalid(format!(
+                    "the {what} key has {} bytes: give it 1 to {}",
+                    key.len(),
+                    limits::MAX_KEY_BYTES
+                ));
+            }
+        }
+        let max = self
+            .rows
+            .options
+            .max_payload_bytes
+            .min(limits::MAX_PAYLOAD_BYTES);
+        if message.payload.len() > max {
+            return invalid(format!(
+                "the payload has {} bytes and at most {max} are taken: keep what is large elsewhere and send its address",
+                message.payload.len()
+            ));
+        }
+        if message.deadline.is_some_and(|deadline| deadline <= now) {
+            return invalid("the deadline has passed".to_owned());
+        }
+        if message.not_before.is_some_and(|at| at > limits::MAX_TIME) {
+            return invalid("not_before is later than the year 9999".to_owned());
+        }
+        if let (Some(not_before), Some(deadline)) = (message.not_before, message.deadline)
+            && not_before >= deadline
+        {
+            return invalid("the deadline is not after not_before".to_owned());
+        }
+        if let Some(waits) = &message.schedule
+            && (waits.len() > limits::MAX_SCHEDULE
+                || waits
+                    .iter()
+                    .any(|wait| !(0..=millis(limits::MAX_WAIT)).contains(wait)))
+        {
+            return invalid(format!(
+                "a schedule has at most {} waits, in milliseconds from 0 to a year",
+                limits::MAX_SCHEDULE
+            ));
+        }
+        handler.take(message).map_err(|error| told(&error))
+    }
+
+    /// A message's idempotency key. The payload and the time are in it, because an object that was brought back to an
+    /// earlier state gives its ids out again.
+    pub(super) fn key(&self, id: i64, generation: i64, payload: &str, now: i64) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.state.id().to_string());
+        for number in [id, generation, now] {
+            hash.update(number.to_le_bytes());
+        }
+        hash.update(payload);
+        let hash = hash.finalize();
+        hash.iter()
+            .take(16)
+            .fold("msg_".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+    }
+
+    /// Gives a message that has surely had no effect a new idempotency key.
+    pub(super) fn renew_key(&self, id: i64, now: i64) -> Result<()> {
+        let (generation, payload) = self.rows.next_generation(id)?;
+        let key = self.key(id, generation, &payload, now);
+        self.rows.renew_key(id, &key)
+    }
+
+    /// Has the object woken, not later than at this time.
+    pub(super) fn arm(&self, at: i64) -> Result<()> {
+        let at = at.min(limits::MAX_TIME);
+        let storage = self.state.storage();
+        match storage.get_alarm()? {
+            Some(set) if set.unix_millis() <= at => Ok(()),
+            _ => storage.set_alarm(at),
+        }
+    }
+
+    /// Has the object woken at this time, or when its own alarm is due, and not before.
+    pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
+        let own = self.rows.own_alarm()?;
+        let at = match (at, own) {
+            (Some(at), Some(own)) => Some(at.min(own)),
+            (at, own) => at.or(own),
+        };
+        let at = at.map(|at| at.min(limits::MAX_TIME));
+        let storage = self.state.storage();
+        let set = storage.get_alarm()?.map(abide::AlarmTime::unix_millis);
+        match at {
+            _ if set == at => Ok(()),
+            Some(at) => storage.set_alarm(at),
+            None => storage.delete_alarm(),
+        }
+    }
+
+    /// The number of the next turn. It goes on from the time at which the object came to life, and so outlives it.
+    pub(super) fn next_turn(&self) -> i64 {
+        let turn = self.turns.get().max(self.now().saturating_mul(1_000)) + 1;
+        self.turns.set(turn);
+        turn
+    }
+
+    /// When the object is to wake if nobody is there any more who would carry things on.
+    pub(super) fn guard(&self, now: i64) -> i64 {
+        now.saturating_add(millis(self.rows.options.recovery))
+    }
+
+    /// True if anything waits or is on its way.
+    pub(super) fn has_work(&self) -> Result<bool> {
+        let counts = self.rows.counts()?;
+        Ok(counts.queued + counts.sending > 0
+            || self.fan_outs_run()?
+            || self.rows.own_alarm()?.is_some())
+    }
+
+    pub(super) fn fan_outs_run(&self) -> Result<bool> {
+        self.rows
+            .sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM outbox_fan_outs WHERE status = 'running')",
+                (),
+            )?
+            .one()
+    }
+}
+
+/// What tells a message from others with the same dedup key: the beginning of a hash of its kind and payload.
+fn content(message: &Message) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update((message.kind.len() as u64).to_le_bytes());
+    hash.update(message.kind.as_bytes());
+    hash.update(&message.payload);
+    hash.finalize()[..16].to_vec()
+}
+
+/// What adding a message came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    New(i64),
+    /// It was there.
+    Known(i64),
+}
+
+/// A refusal by a registry, for whoever enqueues.
+fn told(error: &abide::Error) -> OutboxError {
+    OutboxError::Invalid(error.message().to_owned())
+}
+
+impl FanOutStatus {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("state", &self.state)
+            .field("registry", &self.registry)
+            .finish_non_exhaustive()
+    }
+}

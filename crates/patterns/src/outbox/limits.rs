@@ -1,0 +1,101 @@
+//! Every bound of the outbox, in one place, with the source of its number.
+
+use std::time::Duration;
+
+/// Bytes of a payload. A row of it and its history fits a transaction many times over; larger things belong in storage
+/// with their address in the message.
+pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
+
+/// Bytes of a kind.
+pub const MAX_KIND_BYTES: usize = 64;
+
+/// Bytes of a dedup or an ordering key (the runtime's bound of idempotency keys).
+pub const MAX_KEY_BYTES: usize = 255;
+
+/// Bytes of a destination: an origin fits, with the longest name that DNS allows.
+pub const MAX_DESTINATION_BYTES: usize = 300;
+
+/// Bytes of the line that tells a message from others; the rest is cut.
+pub const MAX_SUMMARY_BYTES: usize = 200;
+
+/// Bytes of an error that are kept; the rest is cut.
+pub const MAX_ERROR_BYTES: usize = 1_024;
+
+/// Bytes of what the history says of one change; the rest is cut.
+pub const MAX_DETAIL_BYTES: usize = MAX_ERROR_BYTES;
+
+/// Bytes of an operation's URL or id.
+pub const MAX_OPERATION_BYTES: usize = 2_048;
+
+/// The latest time, in milliseconds since 1970: the end of the year 9999, as for alarms.
+pub const MAX_TIME: i64 = 253_402_300_799_999;
+
+/// Waits in a message's own schedule.
+pub const MAX_SCHEDULE: usize = 100;
+
+/// The longest time that an attempt may take, whatever its handler says.
+pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Attempts and polls of one outbox on their way at a time.
+pub const MAX_CONCURRENCY: u32 = 1_024;
+
+/// The longest pause that a receiver can ask for (`Retry-After`): a day, which a person notices.
+pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
+
+/// The longest pause of a destination that asked for patience and did not say how long.
+pub const MAX_THROTTLE_PAUSE: Duration = Duration::from_secs(30);
+
+/// How much longer a wait that doubles may be, as a share of it, so that messages that failed together are not repeated
+/// together.
+pub const JITTER: f64 = 0.25;
+
+/// The same for a wait of a schedule, which says more exactly when.
+pub const SCHEDULE_JITTER: f64 = 0.1;
+
+/// The wait of a message that this node was too busy to send.
+pub const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The shortest time between two polls of an operation.
+pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
+
+/// Messages that one pass claims; the next follows at once.
+pub const MAX_CLAIMS: u32 = 256;
+
+/// Destinations that a pass reads at a time.
+pub const DESTINATIONS_AT_ONCE: usize = 32;
+
+/// The longest wait in a message's own schedule: a year, which nobody waits for.
+pub const MAX_WAIT: Duration = Duration::from_hours(366 * 24);
+
+/// The longest time that what ended is kept longer than asked, so that an object is not woken for each message.
+pub const PURGE_SLACK: Duration = Duration::from_hours(1);
+
+/// Messages that one pass removes or lets expire; the next follows at once.
+pub const MAX_SWEPT: usize = 200;
+
+/// Messages in one page of a list.
+pub const MAX_PAGE: usize = 1_000;
+
+/// Messages that one redrive or discard by a filter takes in one transaction; it says how many are left.
+pub const MAX_BATCH: usize = 1_000;
+
+/// Changes that are kept of one message; the oldest but the first give way.
+pub const MAX_HISTORY: i64 = 100;
+
+/// Messages that a fan-out makes in one transaction.
+pub const FAN_OUT_BATCH: usize = 500;
+
+/// A clock that goes back by more than this has been set.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
+/// Waits up to this are waited in memory, longer ones by the object's alarm.
+pub const SHORT_WAIT: Duration = Duration::from_secs(1);
+
+/// How long one background task works before another takes over. A class's `background_timeout` has to be longer: a task
+/// that is cut off leaves its attempts with an unknown outcome.
+pub const PUMP_LIFE: Duration = Duration::from_mins(1);
+
+const _: () = {
+    assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
+    assert!(MAX_PAYLOAD_BYTES <= 1 << 20);
+};

@@ -1,0 +1,67 @@
+//! The two scripts of a live page, with their content in their names, so that browsers may keep them for ever.
+
+use std::{fmt::Write, sync::LazyLock};
+
+use abide::{
+    Body, Response,
+    http::{HeaderValue, header},
+};
+use sha2::{Digest, Sha256};
+
+/// A file that pages load.
+#[derive(Debug)]
+pub struct Asset {
+    /// Its name: with another content it has another one.
+    pub name: String,
+    /// What it is, as `Content-Type` says it.
+    pub content_type: &'static str,
+    /// What is in it.
+    pub content: &'static str,
+}
+
+/// Hotwired Turbo: <https://turbo.hotwired.dev>. Its licence is beside it.
+pub static TURBO: LazyLock<Asset> =
+    LazyLock::new(|| Asset::script("turbo", include_str!("assets/turbo.js")));
+
+/// The element `<abide-live src="…">`, which connects a page with its outbox, and again when the line breaks.
+pub static LIVE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::script("live", include_str!("assets/live.js")));
+
+impl Asset {
+    /// A script.
+    pub fn script(stem: &str, content: &'static str) -> Self {
+        Self::new(stem, "js", "text/javascript; charset=utf-8", content)
+    }
+
+    /// A style sheet.
+    pub fn style(stem: &str, content: &'static str) -> Self {
+        Self::new(stem, "css", "text/css; charset=utf-8", content)
+    }
+
+    fn new(stem: &str, extension: &str, content_type: &'static str, content: &'static str) -> Self {
+        let mut name = format!("{stem}-");
+        for byte in &Sha256::digest(content)[..8] {
+            // Writing to a string does not fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        Self {
+            name: format!("{name}.{extension}"),
+            content_type,
+            content,
+        }
+    }
+
+    /// The answer to a request for it.
+    pub fn response(&self) -> Response {
+        let mut response = Response::new(Body::from(self.content));
+        let headers = response.headers_mut();
+        for (name, value) in [
+            (header::CONTENT_TYPE, self.content_type),
+            (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}

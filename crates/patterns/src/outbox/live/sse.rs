@@ -1,0 +1,139 @@
+//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>): for clients without
+//! WebSockets.
+//!
+//! Contract: a reader that does not keep up is ended, and so are all when the object leaves memory or is reset. They
+//! come back by themselves, and are told how things stand.
+
+use std::{cell::RefCell, sync::Arc, time::Duration};
+
+use abide::{
+    Body, Error, Message, Response,
+    clock::Clock,
+    http::{HeaderValue, header},
+};
+use futures_util::stream;
+use tokio::sync::mpsc;
+
+use super::Watch;
+
+/// Readers of one outbox: each keeps a task, and all together the object, in memory.
+pub const MAX_READERS: usize = 256;
+
+/// Messages that may wait for a reader.
+const BUFFER: usize = 64;
+
+/// The time between two signs of life.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a client waits before it comes back, in milliseconds.
+const RETRY_MILLIS: u32 = 2_000;
+
+/// The readers of one object, for as long as it is in memory.
+#[derive(Default)]
+pub(super) struct Readers(RefCell<Vec<Reader>>);
+
+struct Reader {
+    watch: Watch,
+    events: mpsc::Sender<String>,
+}
+
+impl Readers {
+    /// Adds a reader, who is told `first`. `None` if there are too many.
+    pub(super) fn add(&self, watch: Watch, clock: Arc<dyn Clock>, first: &str) -> Option<Response> {
+        let mut readers = self.0.borrow_mut();
+        readers.retain(|reader| !reader.events.is_closed());
+        if readers.len() >= MAX_READERS {
+            return None;
+        }
+        let (events, waiting) = mpsc::channel(BUFFER);
+        let intro = format!("retry: {RETRY_MILLIS}\n\n{}", event(first, &*clock));
+        let _ = events.try_send(intro);
+        readers.push(Reader { watch, events });
+        let mut response = Response::new(body(waiting, clock));
+        let headers = response.headers_mut();
+        for (name, value) in [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            (header::CACHE_CONTROL, "no-store"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        Some(response)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let mut readers = self.0.borrow_mut();
+        readers.retain(|reader| !reader.events.is_closed());
+        readers.is_empty()
+    }
+
+    /// Sends each reader what `of` says; those that do not keep up are ended.
+    pub(super) fn send(&self, clock: &dyn Clock, mut of: impl FnMut(Watch) -> Vec<Message>) {
+        self.0.borrow_mut().retain(|reader| {
+            let texts = of(reader.watch);
+            texts
+                .iter()
+                .filter_map(Message::as_text)
+                .all(|text| reader.events.try_send(event(text, clock)).is_ok())
+        });
+    }
+}
+
+/// One event. Its id is the time, so that a reader can tell in which order it heard things from several connections.
+fn event(text: &str, clock: &dyn Clock) -> String {
+    let mut event = format!("id: {}\n", clock.unix_millis());
+    for line in text.lines() {
+        event.push_str("data: ");
+        event.push_str(line);
+        event.push('\n');
+    }
+    event.push('\n');
+    event
+}
+
+fn body(waiting: mpsc::Receiver<String>, clock: Arc<dyn Clock>) -> Body {
+    Body::from_stream(stream::unfold(waiting, move |mut waiting| {
+        let quiet = clock.sleep_until(clock.now() + KEEP_ALIVE);
+        async move {
+            let text = tokio::select! {
+                text = waiting.recv() => text?,
+                () = quiet => ":\n\n".to_owned(),
+            };
+            Some((Ok::<_, Error>(text), waiting))
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use abide::clock::TestClock;
+
+    use super::{super::watch::Format, *};
+
+    #[test]
+    fn an_event_has_an_id_and_a_line_of_data_for_each_line() {
+        let clock = TestClock::new();
+        let id = clock.unix_millis();
+        assert_eq!(
+            event("a\nb", &clock),
+            format!("id: {id}\ndata: a\ndata: b\n\n")
+        );
+    }
+
+    #[test]
+    fn a_reader_that_does_not_keep_up_is_ended() {
+        let clock = TestClock::new();
+        let readers = Readers::default();
+        let watch = Watch {
+            format: Format::Json,
+            message: None,
+        };
+        let response = readers.add(watch, Arc::new(clock.clone()), "first");
+        assert!(response.is_some());
+        for _ in 1..BUFFER {
+            readers.send(&clock, |_| vec![Message::from("news")]);
+            assert!(!readers.is_empty());
+        }
+        readers.send(&clock, |_| vec![Message::from("too much")]);
+        assert!(readers.is_empty());
+    }
+}

@@ -1,0 +1,60 @@
+//! Turbo Streams: what a page is to do, as Turbo's own script understands it
+//! (<https://turbo.hotwired.dev/reference/streams>).
+
+use maud::{Markup, PreEscaped, html};
+
+/// What a page does with the content of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Puts it first into the target, and takes away what has the same id there.
+    Prepend,
+    /// Puts it in the target's place.
+    Replace,
+}
+
+impl Action {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Prepend => "prepend",
+            Self::Replace => "replace",
+        }
+    }
+}
+
+/// HTML for the element with this id. A page without such an element does nothing.
+pub fn stream(action: Action, target: &str, content: &str) -> String {
+    markup(action.as_str(), target, content).into_string()
+}
+
+fn markup(action: &str, target: &str, content: &str) -> Markup {
+    html! {
+        turbo-stream action=(action) target=(target) { template { (PreEscaped(content)) } }
+    }
+}
+
+/// Removes every element that a CSS selector finds.
+pub fn remove(selector: &str) -> String {
+    html! { turbo-stream action="remove" targets=(selector) {} }.into_string()
+}
+
+/// Lets the page ask the server how it looks now, and change to that where it stands.
+pub fn refresh() -> String {
+    html! { turbo-stream action="refresh" {} }.into_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_a_target_is_escaped_and_html_is_not() {
+        assert_eq!(
+            stream(Action::Replace, "a\"b", "<i>&amp;</i>"),
+            "<turbo-stream action=\"replace\" target=\"a&quot;b\"><template><i>&amp;</i></template></turbo-stream>"
+        );
+        assert_eq!(
+            remove("#rows > :nth-child(n+3)"),
+            "<turbo-stream action=\"remove\" targets=\"#rows &gt; :nth-child(n+3)\"></turbo-stream>"
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! What a watcher wants to be told.
+
+use serde::{Deserialize, Serialize};
+
+/// What a watcher wants to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Watch {
+    pub(super) format: Format,
+    /// One message alone.
+    pub(super) message: Option<i64>,
+}
+
+/// What the object keeps with a watcher's socket, which outlives a reset of the object.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Watcher {
+    pub(super) watch: Watch,
+    /// Something has changed that it has not been told.
+    pub(super) behind: bool,
+}
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Format {
+    Json,
+    Turbo,
+}
+
+impl Watch {
+    /// What the query of a request asks for; the error says what would do.
+    pub(super) fn of(query: &str) -> Result<Self, &'static str> {
+        let mut watch = Self {
+            format: Format::Json,
+            message: None,
+        };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("format", "json")) => watch.format = Format::Json,
+                Some(("format", "turbo")) => watch.format = Format::Turbo,
+                Some(("format", _)) => return Err("`format` is `json` or `turbo`."),
+                Some(("message", id)) => {
+                    let id = id
+                        .parse()
+                        .map_err(|_| "`message` is the id of a message.")?;
+                    watch.message = Some(id);
+                }
+                // Proxies and clients add what they need.
+                _ => {}
+            }
+        }
+        Ok(watch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_says_which_format_and_which_message() {
+        let watch = |format, message| Ok(Watch { format, message });
+        assert_eq!(Watch::of(""), watch(Format::Json, None));
+        assert_eq!(
+            Watch::of("message=7&format=turbo&other"),
+            watch(Format::Turbo, Some(7))
+        );
+        assert!(Watch::of("format=xml").is_err());
+        assert!(Watch::of("message=seven").is_err());
+    }
+}

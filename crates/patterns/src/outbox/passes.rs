@@ -1,0 +1,455 @@
+//! Passes: what is due is taken, as far as rates, concurrency and circuit breakers allow.
+//!
+//! Contract: a pass is synchronous and part of one transaction. It looks only at what its indexes say is due, and each
+//! pass leaves less of that or says when to come back, so that the task which makes passes never spins.
+
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use abide::{Error, Result};
+use serde::Deserialize;
+
+use super::{
+    Batch, FanOutStatus, Limit, Pace, Status,
+    bucket::Bucket,
+    destination,
+    inner::{Added, Inner},
+    limits,
+    message::{millis, rows},
+    registry::{cut, text_of},
+    rows::{Burial, Claim, Meta},
+};
+
+/// What is on its way, by destination.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    pub(super) sends: Flying,
+    pub(super) polls: Flying,
+}
+
+/// Attempts, or polls, that are on their way.
+#[derive(Debug, Default)]
+pub(super) struct Flying(HashMap<String, u32>);
+
+impl Flying {
+    fn to(&self, destination: &str) -> u32 {
+        self.0.get(destination).copied().unwrap_or(0)
+    }
+
+    fn total(&self) -> u32 {
+        self.0.values().sum()
+    }
+
+    fn begin(&mut self, destination: &str) {
+        *self.0.entry(destination.to_owned()).or_default() += 1;
+    }
+
+    fn end(&mut self, destination: &str) {
+        if let Some(count) = self.0.get_mut(destination) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(destination);
+            }
+        }
+    }
+}
+
+impl Flights {
+    pub(super) fn end(&mut self, claim: &Claim) {
+        let flying = match claim.operation {
+            Some(_) => &mut self.polls,
+            None => &mut self.sends,
+        };
+        flying.end(&claim.destination);
+    }
+}
+
+/// What a pass has taken.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) sends: Vec<Claim>,
+    pub(super) polls: Vec<Claim>,
+    /// When the next pass has something to do, if no attempt that is on its way ends before.
+    pub(super) wake: Option<i64>,
+}
+
+/// How much a pass may take.
+struct Budget {
+    sends: u32,
+    polls: u32,
+    bucket: Bucket,
+    /// Before this time nothing is taken.
+    tick: i64,
+}
+
+impl Inner {
+    /// Makes a pass: all of it, or nothing.
+    pub(super) fn pass(&self, now: i64) -> Result<Taken> {
+        self.rows.storage.transaction_sync(|| self.take(now))
+    }
+
+    fn take(&self, now: i64) -> Result<Taken> {
+        let mut meta = self.rows.meta()?;
+        if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) < meta.last_seen {
+            self.clock_went_back(meta.last_seen - now, now)?;
+            meta.last_seen = now;
+            meta.next_tick = meta.next_tick.min(now);
+            self.rows.save_meta(meta)?;
+        }
+        let more = self.expire(now)? | self.make_batch(now)? | self.purge(now)?;
+        let mut taken = Taken::default();
+        let mut budget = self.budget(meta, now);
+        self.take_polls(&mut budget, &mut taken.polls, now)?;
+        self.take_due(&mut budget, &mut taken.sends, now)?;
+        if !(taken.sends.is_empty() && taken.polls.is_empty()) {
+            meta.full_at = budget.bucket.full_at();
+            meta.last_seen = now;
+            if let Pace::Ticks { every, .. } = self.rows.options.pace
+                && meta.next_tick <= now
+            {
+                meta.next_tick = now.saturating_add(millis(every));
+                budget.tick = meta.next_tick;
+            }
+            self.rows.save_meta(meta)?;
+        }
+        taken.wake = if more {
+            Some(now)
+        } else {
+            self.next_wake(&budget, now)?
+        };
+        Ok(taken)
+    }
+
+    fn budget(&self, meta: Meta, now: i64) -> Budget {
+        let flights = self.flights.borrow();
+        match self.rows.options.pace {
+            Pace::AtOnce { outbox, .. } => {
+                let bucket = Bucket::new(outbox.rate, meta.full_at, now);
+                let room = |flying: &Flying| {
+                    let room = concurrency(outbox).saturating_sub(flying.total());
+                    room.min(limits::MAX_CLAIMS)
+                };
+                Budget {
+                    sends: bucket.tokens(now).min(room(&flights.sends)),
+                    polls: room(&flights.polls),
+                    bucket,
+                    tick: now,
+                }
+            }
+            Pace::Ticks { sends, polls, .. } => {
+                let open = u32::from(meta.next_tick <= now);
+                let room = |flying: &Flying| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
+                Budget {
+                    sends: sends.min(room(&flights.sends)) * open,
+                    polls: polls.min(room(&flights.polls)) * open,
+                    bucket: Bucket::new(None, 0, now),
+                    tick: meta.next_tick.max(now),
+                }
+            }
+        }
+    }
+
+    /// The poll pass: operations in the order in which they are due. Where as many are asked about as may be, the others
+    /// are put off a little, so that they are in nobody's way.
+    fn take_polls(&self, budget: &mut Budget, polls: &mut Vec<Claim>, now: i64) -> Result<()> {
+        if budget.polls == 0 {
+            return Ok(());
+        }
+        let most = concurrency(self.destination_limit());
+        for (id, to) in self.rows.due_polls(now, limits::MAX_CLAIMS)? {
+            if budget.polls == 0 {
+                break;
+            }
+            let mut flights = self.flights.borrow_mut();
+            if flights.polls.to(&to) >= most {
+                let at = now.saturating_add(millis(limits::NOT_SENT_PAUSE));
+                self.rows.put_off_poll(id, at)?;
+                continue;
+            }
+            polls.push(self.rows.claim_poll(id, now)?);
+            flights.polls.begin(&to);
+            budget.polls -= 1;
+        }
+        Ok(())
+    }
+
+    /// The limits of each destination.
+    fn destination_limit(&self) -> Limit {
+        match self.rows.options.pace {
+            Pace::AtOnce { destination, .. } => destination,
+            Pace::Ticks { .. } => Limit {
+                rate: None,
+                concurrency: limits::MAX_CONCURRENCY,
+            },
+        }
+    }
+
+    /// The send pass: destinations in the order in which they have waited, each as far as it may.
+    fn take_due(&self, budget: &mut Budget, sends: &mut Vec<Claim>, now: i64) -> Result<()> {
+        while budget.sends > 0 {
+            let due = destination::Row::due(&self.rows.sql, now, limits::DESTINATIONS_AT_ONCE)?;
+            if due.is_empty() {
+                break;
+            }
+            for mut to in due {
+                if budget.sends == 0 {
+                    break;
+                }
+                let mut claims = self.take_from(&mut to, budget.sends, now)?;
+                to.turn = self.next_turn();
+                to.save(&self.rows.sql)?;
+                let count = claims.len() as u32;
+                budget.sends -= count;
+                budget.bucket = budget.bucket.take(count);
+                let mut flights = self.flights.borrow_mut();
+                for claim in &claims {
+                    flights.sends.begin(&claim.destination);
+                }
+                sends.append(&mut claims);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what may go to one destination, and says in its row when to look at it again.
+    fn take_from(&self, to: &mut destination::Row, allowed: u32, now: i64) -> Result<Vec<Claim>> {
+        if let Some(until) = to.rests_until(now) {
+            to.due_at = Some(until);
+            return Ok(Vec::new());
+        }
+        let limit = self.destination_limit();
+        let concurrency = if to.is_open() { 1 } else { concurrency(limit) };
+        let on_their_way = self.flights.borrow().sends.to(&to.destination);
+        let room = concurrency.saturating_sub(on_their_way);
+        let bucket = to.bucket(limit.rate, now);
+        let tokens = bucket.tokens(now);
+        let most = room.min(tokens).min(allowed);
+        let claims = self.rows.claim_due(&to.destination, now, most)?;
+        let count = claims.len() as u32;
+        let bucket = bucket.take(count);
+        to.set_bucket(bucket);
+        to.due_at = if count < most {
+            self.rows.first_due(&to.destination)?
+        } else if count == room {
+            // Whoever ends first looks again.
+            None
+        } else if count == tokens {
+            Some(bucket.next_token().max(now + 1))
+        } else {
+            // There may be more, after those that have waited meanwhile.
+            Some(now)
+        };
+        Ok(claims)
+    }
+
+    /// After attempts have ended, their destination may be sent to again, behind those that wait already.
+    pub(super) fn reconsider(&self, to: &mut destination::Row, now: i64) -> Result<()> {
+        let first = self.rows.first_due(&to.destination)?;
+        to.due_at = first.map(|first| first.max(now));
+        Ok(())
+    }
+
+    /// Messages whose deadline has passed fail. True if there may be more.
+    fn expire(&self, now: i64) -> Result<bool> {
+        let late: Vec<Late> = self
+            .rows
+            .sql
+            .exec(
+                "SELECT id, ordering_key, unknown, attempts, last_error
+                 FROM outbox_messages INDEXED BY outbox_deadline
+                 WHERE deadline IS NOT NULL AND status = 'queued' AND deadline <= ?1 ORDER BY deadline LIMIT ?2",
+                (now, rows(limits::MAX_SWEPT)),
+            )?
+            .to_array()?;
+        for message in &late {
+            let error = match &message.last_error {
+                None => "the deadline passed before it could be sent".to_owned(),
+                Some(error) => format!(
+                    "the deadline passed after {} attempts; the last: {error}",
+                    message.attempts
+                ),
+            };
+            let letter = Burial {
+                id: message.id,
+                from: Status::Queued,
+                ordering_key: message.ordering_key.as_deref(),
+                error: &error,
+                unknown: message.unknown,
+            };
+            self.rows.bury(&letter, now)?;
+        }
+        Ok(late.len() == limits::MAX_SWEPT)
+    }
+
+    /// Forgets what ended long ago. True if there may be more.
+    fn purge(&self, now: i64) -> Result<bool> {
+        let before = now.saturating_sub(millis(self.rows.options.keep_finished));
+        let gone = self.rows.purge(before, limits::MAX_SWEPT)?;
+        if gone > 0 {
+            self.rows.purge_others(before, limits::MAX_SWEPT)?;
+        }
+        Ok(gone == limits::MAX_SWEPT)
+    }
+
+    /// The next batch of the first fan-out that runs. True if there is more to make.
+    fn make_batch(&self, now: i64) -> Result<bool> {
+        type Command = (i64, String, String, Option<String>);
+        let sql = &self.rows.sql;
+        let running: Option<Command> = sql
+            .exec(
+                "SELECT id, name, command, after FROM outbox_fan_outs WHERE status = 'running' ORDER BY id LIMIT 1",
+                (),
+            )?
+            .optional()?;
+        let Some((id, name, command, after)) = running else {
+            return Ok(false);
+        };
+        let room = self.rows.options.max_queued - self.rows.counts()?.queued;
+        let limit = usize::try_from(room)
+            .unwrap_or(0)
+            .min(limits::FAN_OUT_BATCH);
+        if limit == 0 {
+            // It goes on when some were sent.
+            return Ok(false);
+        }
+        let made = self.rows.storage.transaction_sync(|| {
+            let fan_out = self.registry.fan_out(&name)?;
+            let batch = AssertUnwindSafe(|| {
+                fan_out.batch(&self.rows.storage, &command, after.as_deref(), limit)
+            });
+            let batch = catch_unwind(batch).unwrap_or_else(|panic| {
+                Err(Error::new(format!("it panicked: {}", text_of(&*panic))))
+            })?;
+            if batch.next.is_some() && batch.next == after {
+                return Err(Error::new("its place does not move: it would never end"));
+            }
+            self.add_batch(id, &batch, limit, now)?;
+            Ok(batch)
+        });
+        match made {
+            Ok(batch) => {
+                let status = match batch.next {
+                    Some(_) => FanOutStatus::Running,
+                    None => FanOutStatus::Done,
+                };
+                sql.exec(
+                    "UPDATE outbox_fan_outs SET after = ?2, made = made + ?3, status = ?4, updated_at = ?5 WHERE id = ?1",
+                    (id, &batch.next, rows(batch.messages.len()), status.as_str(), now),
+                )?;
+            }
+            Err(error) => {
+                tracing::error!(fan_out = name, id, %error, "a fan-out has failed");
+                let why = cut(error.message().to_owned(), limits::MAX_ERROR_BYTES);
+                sql.exec(
+                    "UPDATE outbox_fan_outs SET status = 'failed', error = ?2, updated_at = ?3 WHERE id = ?1",
+                    (id, why, now),
+                )?;
+            }
+        }
+        self.fan_outs_run()
+    }
+
+    fn add_batch(&self, fan_out: i64, batch: &Batch, limit: usize, now: i64) -> Result<()> {
+        if batch.messages.len() > limit {
+            return Err(Error::new(format!(
+                "a batch has {} messages and was asked for {} at most",
+                batch.messages.len(),
+                limit
+            )));
+        }
+        for message in &batch.messages {
+            // One that is there with the same dedup key was made before.
+            let (Added::New(_) | Added::Known(_)) = self.add(message, Some(fan_out), now)?;
+        }
+        Ok(())
+    }
+
+    /// When there is something to do, if nothing ends before.
+    fn next_wake(&self, budget: &Budget, now: i64) -> Result<Option<i64>> {
+        let sql = &self.rows.sql;
+        let mut wake = Earliest::default();
+        // What is short of room waits for something to end; what is short of tokens, for the next.
+        let flights = self.flights.borrow();
+        let most = match self.rows.options.pace {
+            Pace::AtOnce { outbox, .. } => concurrency(outbox),
+            Pace::Ticks { .. } => limits::MAX_CONCURRENCY,
+        };
+        if flights.sends.total() < most {
+            let token = match budget.bucket.tokens(now) {
+                0 => budget.bucket.next_token(),
+                _ => now,
+            };
+            wake.not_before(destination::next_due(sql)?, token.max(budget.tick));
+        }
+        if flights.polls.total() < most {
+            let polls = "SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_sending
+                WHERE status = 'sending' AND next_at IS NOT NULL";
+            wake.not_before(sql.exec(polls, ())?.one()?, budget.tick);
+        }
+        let deadlines = "SELECT min(deadline) FROM outbox_messages INDEXED BY outbox_deadline
+            WHERE deadline IS NOT NULL AND status = 'queued'";
+        wake.not_before(sql.exec(deadlines, ())?.one()?, now);
+        let finished: Option<i64> = sql
+            .exec(
+                "SELECT min(finished_at) FROM outbox_messages WHERE finished_at IS NOT NULL",
+                (),
+            )?
+            .one()?;
+        let keep = self.rows.options.keep_finished;
+        let keep = millis(keep.saturating_add((keep / 8).min(limits::PURGE_SLACK)));
+        wake.not_before(finished.map(|at| at.saturating_add(keep)), now);
+        Ok(wake.0)
+    }
+
+    /// What waits for a retry, a poll or the end of a pause waits as long as it would have.
+    fn clock_went_back(&self, by: i64, now: i64) -> Result<()> {
+        tracing::warn!(
+            by_millis = by,
+            "the wall clock went back: waits of the outbox are counted from the new time"
+        );
+        let sql = &self.rows.sql;
+        sql.exec_on_all(
+            "UPDATE outbox_messages
+             SET next_at = max(next_at - ?1, ?2, coalesce(not_before, 0)), operation_since = operation_since - ?1
+             WHERE finished_at IS NULL AND next_at > ?2 AND (attempts > 0 OR coalesce(not_before, 0) < next_at)",
+            (by, now),
+        )?;
+        sql.exec_on_all(
+            "UPDATE outbox_destinations
+             SET due_at = ?2, paused_until = max(paused_until - ?1, ?2), open_until = max(open_until - ?1, ?2)
+             WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL",
+            (by, now),
+        )?;
+        Ok(())
+    }
+}
+
+/// A message whose deadline has passed.
+#[derive(Deserialize)]
+struct Late {
+    id: i64,
+    ordering_key: Option<String>,
+    unknown: bool,
+    attempts: u32,
+    last_error: Option<String>,
+}
+
+fn concurrency(limit: Limit) -> u32 {
+    limit.concurrency.clamp(1, limits::MAX_CONCURRENCY)
+}
+
+/// The earliest of some times.
+#[derive(Debug, Default)]
+struct Earliest(Option<i64>);
+
+impl Earliest {
+    /// Adds a time, if there is one, or a later one before which it is of no use.
+    fn not_before(&mut self, time: Option<i64>, floor: i64) {
+        if let Some(time) = time {
+            let time = time.max(floor);
+            self.0 = Some(self.0.map_or(time, |earliest| earliest.min(time)));
+        }
+    }
+}

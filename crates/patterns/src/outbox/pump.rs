@@ -1,0 +1,305 @@
+//! The background task that makes passes, carries attempts, and writes what came of them.
+//!
+//! Contract: at most one such task of an outbox runs. It runs while something is on its way or due within a moment;
+//! what is due later is left to the object's alarm, so that the object may leave memory. Whoever starts the task sets the
+//! alarm, a few seconds ahead, and the alarm sets itself again while there is work: should the object or the process end,
+//! somebody goes on.
+//!
+//! A handler is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
+
+use std::{collections::BTreeMap, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+
+use abide::Result;
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{LocalBoxFuture, Shared},
+    stream::FuturesUnordered,
+};
+
+use super::{
+    Delivery, Failure, Record, destination, inner::Inner, limits, message::millis, passes::Flights,
+    registry::Attempt, rows::Claim, settle::Outcome,
+};
+
+/// An attempt or a poll that is on its way.
+type Flight = LocalBoxFuture<'static, Landed>;
+
+/// One that has ended.
+type Landed = (Claim, Outcome);
+
+/// Resolves when what was claimed is durable.
+type Durable = Shared<Pin<Box<dyn Future<Output = Result<()>>>>>;
+
+impl Inner {
+    /// Has the task look at what is new; starts it if none runs.
+    pub(super) fn kick(self: &Rc<Self>) {
+        if self.running.replace(true) {
+            self.news.notify_one();
+            return;
+        }
+        if let Err(error) = self.spawn(FuturesUnordered::new()) {
+            self.running.set(false);
+            tracing::warn!(%error, "the outbox waits for its alarm");
+        }
+    }
+
+    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>) -> Result<()> {
+        let task = Task {
+            inner: Rc::clone(self),
+            flights,
+        };
+        self.state.wait_until(task.run())
+    }
+
+    /// Tells the listeners which rows have changed. True if there are more to tell of.
+    fn tell_changes(&self) -> Result<bool> {
+        let changes = &self.rows.changes;
+        if !changes.are_there() {
+            return Ok(false);
+        }
+        let mut records: Vec<Record> = Vec::new();
+        for id in changes.take(limits::MAX_PAGE) {
+            // One that is not there was undone with its transaction, or removed.
+            records.extend(self.rows.record(id)?);
+        }
+        changes.tell(&records);
+        Ok(changes.are_there())
+    }
+
+    /// Writes what has ended, each outcome whole or not at all.
+    fn land(&self, landed: Vec<Landed>, now: i64) -> Result<()> {
+        let mut to: BTreeMap<String, destination::Row> = BTreeMap::new();
+        for (claim, outcome) in landed {
+            self.flights.borrow_mut().end(&claim);
+            let name = &claim.destination;
+            let mut row = match to.remove(name) {
+                Some(row) => row,
+                None => destination::Row::load(&self.rows.sql, name)?,
+            };
+            let settled = self
+                .rows
+                .storage
+                .transaction_sync(|| self.settle(&claim, outcome, &mut row, now));
+            if let Err(error) = settled {
+                tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is unknown");
+                self.orphaned.set(true);
+            }
+            to.insert(name.clone(), row);
+        }
+        for mut row in to.into_values() {
+            self.reconsider(&mut row, now)?;
+            row.save(&self.rows.sql)?;
+        }
+        Ok(())
+    }
+
+    /// What is on its way and carried by nobody has an unknown outcome: its task, object or process has ended.
+    pub(super) fn recover(&self, now: i64) -> Result<()> {
+        self.orphaned.set(false);
+        *self.flights.borrow_mut() = Flights::default();
+        let claims = self.rows.on_their_way()?;
+        let landed = claims.into_iter().map(|claim| {
+            let outcome = Outcome::failed(&claim, Failure::cut_off());
+            (claim, outcome)
+        });
+        self.land(landed.collect(), now)
+    }
+
+    fn fly(self: &Rc<Self>, claim: Claim, durable: Durable, now: i64) -> Flight {
+        let handler = match self.registry.handler(&claim.kind) {
+            Ok(handler) => Arc::clone(handler),
+            Err(error) => {
+                let failure = Failure::permanent(error.message().to_owned());
+                let outcome = Outcome::failed(&claim, failure);
+                return std::future::ready((claim, outcome)).boxed_local();
+            }
+        };
+        let delivery = Delivery {
+            env: self.state.env().clone(),
+            object: self.state.id(),
+            id: claim.id,
+            kind: claim.kind.clone(),
+            idempotency_key: claim.idempotency_key.clone(),
+            attempt: claim.attempts,
+            unknown: claim.unknown,
+            created_at: claim.created_at,
+            first_attempt_at: claim.first_attempt_at.unwrap_or(now),
+            now,
+        };
+        let limit = handler.timeout().unwrap_or(self.rows.options.timeout);
+        let limit = limit.min(limits::MAX_TIMEOUT);
+        let inner = Rc::clone(self);
+        async move {
+            let ready = durable.await.and_then(|()| inner.rows.payload(claim.id));
+            let outcome = match ready {
+                Ok(Some(payload)) => {
+                    let clock = inner.state.env().clock();
+                    let late = clock.sleep_until(clock.now() + limit);
+                    match &claim.operation {
+                        None => {
+                            let attempt = handler.submit(delivery, payload);
+                            Outcome::Submitted(within(limit, late, attempt).await)
+                        }
+                        Some(operation) => {
+                            let poll = handler.poll(delivery, payload, operation.clone());
+                            Outcome::Polled(within(limit, late, poll).await)
+                        }
+                    }
+                }
+                Ok(None) => Outcome::failed(&claim, Failure::permanent("its payload is gone")),
+                Err(error) => {
+                    Outcome::failed(&claim, Failure::not_sent(error.message().to_owned()))
+                }
+            };
+            (claim, outcome)
+        }
+        .boxed_local()
+    }
+
+    /// The time from now until a moment on the wall clock.
+    fn until(at: i64, now: i64) -> Duration {
+        Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0))
+    }
+}
+
+/// An attempt's outcome, or that it took too long.
+async fn within<T>(
+    limit: Duration,
+    late: abide::clock::Sleep,
+    attempt: Attempt<T>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        outcome = attempt => outcome,
+        () = late => Err(Failure::unknown(format!("no answer within {} s", limit.as_secs_f64()))),
+    }
+}
+
+/// Why a task ends.
+enum Then {
+    /// Nothing is on its way or due.
+    Rest,
+    /// Something is, and another task goes on with it.
+    HandOver,
+}
+
+struct Task {
+    inner: Rc<Inner>,
+    flights: FuturesUnordered<Flight>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut guard = Guard {
+            inner: Rc::clone(&self.inner),
+            cut_off: true,
+        };
+        match self.work().await {
+            Ok(Then::Rest) => {
+                self.inner.running.set(false);
+                guard.cut_off = false;
+            }
+            Ok(Then::HandOver) => {
+                let flights = std::mem::take(&mut self.flights);
+                guard.cut_off = self.inner.spawn(flights).is_err();
+            }
+            Err(error) => {
+                tracing::error!(%error, "the outbox stops until its alarm");
+            }
+        }
+    }
+
+    async fn work(&mut self) -> Result<Then> {
+        let inner = Rc::clone(&self.inner);
+        let env = inner.state.env();
+        let clock = Arc::clone(env.clock());
+        let end = clock.now() + limits::PUMP_LIFE;
+        let mut landed: Vec<Landed> = Vec::new();
+        loop {
+            let now = inner.now();
+            inner.land(std::mem::take(&mut landed), now)?;
+            if env.is_stopping() {
+                if self.flights.is_empty() {
+                    return Ok(Then::Rest);
+                }
+            } else {
+                if inner.orphaned.get() {
+                    inner.recover(now)?;
+                }
+                let wake = self.pass(now)?;
+                let more = inner.tell_changes()?;
+                let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
+                if self.flights.is_empty() && soon.is_none() && !more {
+                    inner.arm_at(wake)?;
+                    return Ok(Then::Rest);
+                }
+                if clock.now() >= end {
+                    return Ok(Then::HandOver);
+                }
+                if more || soon.is_some_and(|at| at <= now) {
+                    tokio::task::yield_now().await;
+                    landed = self.landed();
+                    continue;
+                }
+                let sleep = soon.map(|at| clock.sleep_until(clock.now() + Inner::until(at, now)));
+                let sleep = async move {
+                    match sleep {
+                        Some(sleep) => sleep.await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
+                    () = inner.news.notified() => {}
+                    () = sleep => {}
+                }
+                landed.append(&mut self.landed());
+                continue;
+            }
+            landed.extend(self.flights.next().await);
+            landed.append(&mut self.landed());
+        }
+    }
+
+    /// Makes a pass and lets what it took go. Returns when there is more to do.
+    fn pass(&mut self, now: i64) -> Result<Option<i64>> {
+        let taken = self.inner.pass(now)?;
+        if taken.sends.is_empty() && taken.polls.is_empty() {
+            return Ok(taken.wake);
+        }
+        let storage = self.inner.state.storage().clone();
+        let synced: Pin<Box<dyn Future<Output = Result<()>>>> =
+            Box::pin(async move { storage.sync().await });
+        let durable = synced.shared();
+        for claim in taken.polls.into_iter().chain(taken.sends) {
+            self.flights
+                .push(self.inner.fly(claim, durable.clone(), now));
+        }
+        Ok(taken.wake)
+    }
+
+    /// Everything that has ended by now, so that it is written in one transaction.
+    fn landed(&mut self) -> Vec<Landed> {
+        let mut landed = Vec::new();
+        while let Some(Some(next)) = self.flights.next().now_or_never() {
+            landed.push(next);
+        }
+        landed
+    }
+}
+
+/// Notes that a task was cut off: what it carried is nobody's.
+struct Guard {
+    inner: Rc<Inner>,
+    cut_off: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.cut_off {
+            self.inner.running.set(false);
+            self.inner.orphaned.set(true);
+        }
+    }
+}

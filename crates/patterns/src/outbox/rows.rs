@@ -1,0 +1,731 @@
+//! Messages as rows: what is written when one is enqueued, claimed, settled or moved.
+//!
+//! Contract: each change of a message's status goes through here, so that its history, the counts and the messages behind
+//! it with the same ordering key are always right. Everything is part of the poll's transaction.
+
+use std::rc::Rc;
+
+use abide::{Result, Storage};
+use serde::Deserialize;
+
+use super::{
+    BehindDeadLetter, Change, Counts, Options, OutboxError, Record, Status,
+    changes::Changes,
+    destination, limits,
+    message::rows,
+    registry::{Accepted, cut},
+    schema::COLUMNS,
+    sql::Sql,
+};
+
+/// The columns of a [`Record`].
+pub(super) const RECORD: &str = "id, kind, status, destination, summary, idempotency_key, dedup_key, ordering_key, \
+     CASE priority WHEN 0 THEN 'high' WHEN 1 THEN 'normal' ELSE 'low' END AS priority, not_before, deadline, blocked, \
+     next_at, attempts, operation, polls, unknown, last_error, created_at, updated_at, finished_at, fan_out";
+
+/// The columns of a [`Claim`].
+const CLAIM: &str = "id, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, \
+     unknown, operation, operation_since, poll_errors, last_error, created_at, changes";
+
+/// A message that is on its way: only whoever has claimed it changes its row.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Claim {
+    pub(super) id: i64,
+    pub(super) kind: String,
+    pub(super) destination: String,
+    pub(super) idempotency_key: String,
+    pub(super) ordering_key: Option<String>,
+    pub(super) schedule: Option<String>,
+    pub(super) attempts: u32,
+    pub(super) first_attempt_at: Option<i64>,
+    pub(super) unknown: bool,
+    pub(super) operation: Option<String>,
+    pub(super) operation_since: Option<i64>,
+    pub(super) poll_errors: u32,
+    pub(super) last_error: Option<String>,
+    pub(super) created_at: i64,
+    pub(super) changes: i64,
+}
+
+/// The hash of what a message said when it was enqueued, whatever it was changed to.
+pub(super) type Blob = serde_bytes::ByteBuf;
+
+/// A message to be added.
+pub(super) struct New<'a> {
+    pub(super) id: i64,
+    pub(super) idempotency_key: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) payload: &'a str,
+    pub(super) destination: &'a str,
+    pub(super) summary: &'a str,
+    pub(super) dedup_key: Option<&'a str>,
+    pub(super) dedup_hash: Option<Vec<u8>>,
+    pub(super) ordering_key: Option<&'a str>,
+    pub(super) priority: i64,
+    pub(super) schedule: Option<String>,
+    pub(super) not_before: Option<i64>,
+    pub(super) deadline: Option<i64>,
+    pub(super) fan_out: Option<i64>,
+}
+
+/// The one row of `outbox_meta`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Meta {
+    pub(super) full_at: i64,
+    pub(super) next_tick: i64,
+    pub(super) last_seen: i64,
+}
+
+/// The tables of one outbox.
+#[derive(Clone)]
+pub(super) struct Rows {
+    pub(super) storage: Storage,
+    pub(super) sql: Sql,
+    pub(super) options: Rc<Options>,
+    pub(super) changes: Rc<Changes>,
+}
+
+impl Rows {
+    pub(super) fn meta(&self) -> Result<Meta> {
+        self.sql
+            .exec("SELECT full_at, next_tick, last_seen FROM outbox_meta", ())?
+            .one()
+    }
+
+    /// The time of the object's own alarm.
+    pub(super) fn own_alarm(&self) -> Result<Option<i64>> {
+        self.sql
+            .exec("SELECT own_alarm FROM outbox_meta", ())?
+            .one()
+    }
+
+    pub(super) fn set_own_alarm(&self, at: Option<i64>) -> Result<()> {
+        self.sql
+            .exec("UPDATE outbox_meta SET own_alarm = ?1", (at,))?;
+        Ok(())
+    }
+
+    /// If messages are to go on behind dead letters and were not before, lets those go that wait.
+    pub(super) fn apply_order(&self) -> Result<()> {
+        let go_on = self.options.behind_dead_letter == BehindDeadLetter::GoOn;
+        let before: bool = self.sql.exec("SELECT go_on FROM outbox_meta", ())?.one()?;
+        if go_on == before {
+            return Ok(());
+        }
+        self.sql
+            .exec("UPDATE outbox_meta SET go_on = ?1", (go_on,))?;
+        if go_on {
+            let keys: Vec<String> = self
+                .sql
+                .exec_on_all(
+                    "SELECT DISTINCT ordering_key FROM outbox_dead_letters WHERE ordering_key IS NOT NULL",
+                    (),
+                )?
+                .to_array()?;
+            for key in keys {
+                self.unblock(Some(&key))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn save_meta(&self, meta: Meta) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, last_seen = ?3",
+            (meta.full_at, meta.next_tick, meta.last_seen),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts> {
+        self.sql
+            .exec(
+                "SELECT queued, sending, sent, failed, canceled, discarded FROM outbox_meta",
+                (),
+            )?
+            .one()
+    }
+
+    /// Counts a new message. Returns how many are queued.
+    pub(super) fn count_new(&self) -> Result<i64> {
+        self.sql
+            .exec(
+                "UPDATE outbox_meta SET queued = queued + 1 RETURNING queued",
+                (),
+            )?
+            .one()
+    }
+
+    /// Counts so many messages that have gone from one status to another; to none if they are removed.
+    fn count(&self, from: Status, to: Option<Status>, by: i64) -> Result<()> {
+        let more =
+            |status: Status| by * (i64::from(to == Some(status)) - i64::from(from == status));
+        self.sql.exec(
+            "UPDATE outbox_meta SET queued = queued + ?1, sending = sending + ?2, sent = sent + ?3, failed = failed + ?4,
+                 canceled = canceled + ?5, discarded = discarded + ?6",
+            (
+                more(Status::Queued),
+                more(Status::Sending),
+                more(Status::Sent),
+                more(Status::Failed),
+                more(Status::Canceled),
+                more(Status::Discarded),
+            ),
+        )?;
+        Ok(())
+    }
+
+    /// Notes a change of a message. `seq` is its number among the message's changes, from 1.
+    pub(super) fn note(
+        &self,
+        message: i64,
+        seq: i64,
+        at: i64,
+        event: &str,
+        detail: Option<&str>,
+    ) -> Result<()> {
+        self.changes.add(message);
+        let detail = detail.map(|detail| cut(detail.to_owned(), limits::MAX_DETAIL_BYTES));
+        self.sql.exec(
+            "INSERT INTO outbox_history (message, seq, at, event, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            (message, seq, at, event, &detail),
+        )?;
+        if seq > limits::MAX_HISTORY {
+            // The first says how it all began.
+            self.sql.exec(
+                "DELETE FROM outbox_history WHERE message = ?1 AND seq = ?2 AND seq > 1",
+                (message, seq - limits::MAX_HISTORY + 1),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn history(&self, message: i64) -> Result<Vec<Change>> {
+        self.sql
+            .exec(
+                "SELECT at, event, detail FROM outbox_history WHERE message = ?1 ORDER BY seq",
+                (message,),
+            )?
+            .to_array()
+    }
+
+    /// The message, wherever it is.
+    pub(super) fn record(&self, id: i64) -> Result<Option<Record>> {
+        for table in ["outbox_messages", "outbox_dead_letters"] {
+            let sql = format!("SELECT {RECORD} FROM {table} WHERE id = ?1");
+            let found = self.sql.exec(&sql, (id,))?.optional()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn must_have(&self, id: i64) -> Result<Record, OutboxError> {
+        self.record(id)?.ok_or(OutboxError::NotFound { id })
+    }
+
+    pub(super) fn payload(&self, id: i64) -> Result<Option<String>> {
+        self.sql
+            .exec(
+                "SELECT payload FROM outbox_payloads WHERE message = ?1",
+                (id,),
+            )?
+            .optional()
+    }
+
+    /// The message that has a dedup key: its id, and the hash of what was enqueued.
+    pub(super) fn with_dedup_key(&self, key: &str) -> Result<Option<(i64, Blob)>> {
+        self.sql
+            .exec(
+                "SELECT id, dedup_hash FROM outbox_messages WHERE dedup_key = ?1
+                 UNION ALL SELECT id, dedup_hash FROM outbox_dead_letters WHERE dedup_key = ?1",
+                (key,),
+            )?
+            .optional()
+    }
+
+    /// The id of the next message.
+    pub(super) fn next_id(&self) -> Result<i64> {
+        let last: Option<i64> = self
+            .sql
+            .exec(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'outbox_messages'",
+                (),
+            )?
+            .optional()?;
+        Ok(last.unwrap_or(0) + 1)
+    }
+
+    /// Adds a message that waits for its first attempt.
+    pub(super) fn insert(&self, new: &New<'_>, now: i64) -> Result<()> {
+        let next_at = new.not_before.map_or(now, |at| at.max(now));
+        let blocked = match new.ordering_key {
+            Some(key) => self.is_key_busy(key)?,
+            None => false,
+        };
+        self.sql.exec(
+            "INSERT INTO outbox_messages (kind, status, destination, summary, idempotency_key, dedup_key,
+                 ordering_key, priority, schedule, not_before, deadline, blocked, next_at, created_at, updated_at,
+                 changes, fan_out, id, dedup_hash)
+             VALUES (?1, 'queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, 1, ?14, ?15, ?16)",
+            (
+                new.kind,
+                new.destination,
+                new.summary,
+                new.idempotency_key,
+                new.dedup_key,
+                new.ordering_key,
+                new.priority,
+                &new.schedule,
+                new.not_before,
+                new.deadline,
+                blocked,
+                next_at,
+                now,
+                new.fan_out,
+                new.id,
+                &new.dedup_hash,
+            ),
+        )?;
+        self.sql.exec(
+            "INSERT INTO outbox_payloads (message, payload) VALUES (?1, ?2)",
+            (new.id, new.payload),
+        )?;
+        self.note(new.id, 1, now, "queued", None)?;
+        if blocked {
+            return Ok(());
+        }
+        destination::look_at(&self.sql, new.destination, next_at)
+    }
+
+    /// Takes messages of a destination that are due, at most so many: they are `sending`, with one attempt more.
+    pub(super) fn claim_due(&self, destination: &str, now: i64, limit: u32) -> Result<Vec<Claim>> {
+        let mut claims: Vec<Claim> = Vec::new();
+        for priority in 0..3 {
+            let room = i64::from(limit) - rows(claims.len());
+            if room <= 0 {
+                break;
+            }
+            let claimed = self.sql.exec(
+                &format!(
+                    "UPDATE outbox_messages
+                     SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
+                         first_attempt_at = coalesce(first_attempt_at, ?3), updated_at = ?3
+                     WHERE id IN (
+                         SELECT id FROM outbox_messages INDEXED BY outbox_due
+                         WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ?2 AND next_at <= ?3
+                         ORDER BY next_at, id LIMIT ?4)
+                     RETURNING {CLAIM}"
+                ),
+                (destination, priority, now, room),
+            )?;
+            let mut claimed: Vec<Claim> = claimed.to_array()?;
+            claimed.sort_by_key(|claim| claim.id);
+            claims.append(&mut claimed);
+        }
+        for claim in &claims {
+            let detail = (claim.attempts > 1).then(|| format!("attempt {}", claim.attempts));
+            self.note(claim.id, claim.changes, now, "sending", detail.as_deref())?;
+        }
+        if !claims.is_empty() {
+            let count = rows(claims.len());
+            self.count(Status::Queued, Some(Status::Sending), count)?;
+        }
+        Ok(claims)
+    }
+
+    /// Operations whose next poll is due, longest due first, at most so many: their ids and destinations.
+    pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String)>> {
+        self.sql
+            .exec(
+                "SELECT id, destination FROM outbox_messages INDEXED BY outbox_sending
+                 WHERE status = 'sending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
+                (now, limit),
+            )?
+            .to_array()
+    }
+
+    /// Takes an operation to ask about it.
+    pub(super) fn claim_poll(&self, id: i64, now: i64) -> Result<Claim> {
+        self.sql
+            .exec(
+                &format!(
+                    "UPDATE outbox_messages SET next_at = NULL, polls = polls + 1, updated_at = ?2 WHERE id = ?1
+                     RETURNING {CLAIM}"
+                ),
+                (id, now),
+            )?
+            .one()
+    }
+
+    /// Asks about an operation later: this time it could not be.
+    pub(super) fn put_off_poll(&self, id: i64, at: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_messages SET next_at = ?2 WHERE id = ?1",
+            (id, at),
+        )?;
+        Ok(())
+    }
+
+    /// Messages that are on their way. After a start nobody carries them any more.
+    pub(super) fn on_their_way(&self) -> Result<Vec<Claim>> {
+        self.sql
+            .exec(
+                &format!(
+                    "SELECT {CLAIM} FROM outbox_messages INDEXED BY outbox_sending
+                     WHERE status = 'sending' AND next_at IS NULL ORDER BY id"
+                ),
+                (),
+            )?
+            .to_array()
+    }
+
+    /// When the first message of a destination is due that may be sent.
+    pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
+        macro_rules! first {
+            ($priority:literal) => {
+                concat!(
+                    "SELECT min(next_at) AS first FROM outbox_messages INDEXED BY outbox_due
+                     WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ",
+                    $priority
+                )
+            };
+        }
+        const FIRST: &str = concat!(
+            "SELECT min(first) FROM (",
+            first!(0),
+            " UNION ALL ",
+            first!(1),
+            " UNION ALL ",
+            first!(2),
+            ")"
+        );
+        self.sql.exec(FIRST, (destination,))?.one()
+    }
+
+    /// Back among those that wait.
+    pub(super) fn requeue(
+        &self,
+        claim: &Claim,
+        at: i64,
+        error: &str,
+        unknown: bool,
+        attempts: u32,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_messages
+             SET status = 'queued', next_at = ?2, last_error = ?3, unknown = ?4, attempts = ?5, operation = NULL,
+                 operation_since = NULL, poll_errors = 0, updated_at = ?6, changes = ?7 WHERE id = ?1",
+            (
+                claim.id,
+                at,
+                cut(error.to_owned(), limits::MAX_ERROR_BYTES),
+                unknown,
+                attempts,
+                now,
+                claim.changes + 1,
+            ),
+        )?;
+        let event = if unknown { "unknown" } else { "queued" };
+        self.note(claim.id, claim.changes + 1, now, event, Some(error))?;
+        self.count(Status::Sending, Some(Status::Queued), 1)
+    }
+
+    /// The receiver has taken it and works on it.
+    pub(super) fn accepted(
+        &self,
+        claim: &Claim,
+        operation: &str,
+        ask_at: i64,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_messages
+             SET operation = ?2, operation_since = ?3, next_at = ?4, poll_errors = 0, last_error = NULL, updated_at = ?3,
+                 changes = ?5 WHERE id = ?1",
+            (claim.id, operation, now, ask_at, claim.changes + 1),
+        )?;
+        self.note(
+            claim.id,
+            claim.changes + 1,
+            now,
+            "accepted",
+            Some(operation),
+        )
+    }
+
+    /// The operation is to be asked about again. A new error is noted.
+    pub(super) fn ask_again(
+        &self,
+        claim: &Claim,
+        at: i64,
+        error: Option<&str>,
+        now: i64,
+    ) -> Result<()> {
+        let error = error.map(|error| cut(error.to_owned(), limits::MAX_ERROR_BYTES));
+        let (errors, kept) = match &error {
+            Some(error) => (claim.poll_errors + 1, Some(error.as_str())),
+            None => (0, None),
+        };
+        let news = kept.filter(|error| claim.last_error.as_deref() != Some(error));
+        let changes = claim.changes + i64::from(news.is_some());
+        self.sql.exec(
+            "UPDATE outbox_messages SET next_at = ?2, poll_errors = ?3, last_error = ?4, updated_at = ?5, changes = ?6
+             WHERE id = ?1",
+            (claim.id, at, errors, kept, now, changes),
+        )?;
+        match news {
+            Some(error) => self.note(claim.id, changes, now, "poll failed", Some(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Delivered.
+    pub(super) fn sent(&self, claim: &Claim, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_messages
+             SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
+                 changes = ?3 WHERE id = ?1",
+            (claim.id, now, claim.changes + 1),
+        )?;
+        self.note(claim.id, claim.changes + 1, now, "sent", None)?;
+        self.count(Status::Sending, Some(Status::Sent), 1)?;
+        self.unblock(claim.ordering_key.as_deref())
+    }
+
+    /// To the dead letters.
+    pub(super) fn bury(&self, letter: &Burial<'_>, now: i64) -> Result<()> {
+        let &Burial { id, from, .. } = letter;
+        let changes: i64 = self
+            .sql
+            .exec(
+                "UPDATE outbox_messages
+                 SET status = 'failed', next_at = NULL, blocked = 0, last_error = ?2, unknown = ?3, updated_at = ?4,
+                     finished_at = ?4, changes = changes + 1 WHERE id = ?1 RETURNING changes",
+                (
+                    id,
+                    cut(letter.error.to_owned(), limits::MAX_ERROR_BYTES),
+                    letter.unknown,
+                    now,
+                ),
+            )?
+            .one()?;
+        self.relocate(id, "outbox_messages", "outbox_dead_letters")?;
+        self.note(id, changes, now, "failed", Some(letter.error))?;
+        self.count(from, Some(Status::Failed), 1)?;
+        self.unblock(letter.ordering_key)
+    }
+
+    /// Ends a message that waits, or a dead letter, without sending it.
+    pub(super) fn end(&self, record: &Record, status: Status, now: i64) -> Result<()> {
+        let id = record.id;
+        if record.status == Status::Failed {
+            self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
+        }
+        let changes: i64 = self
+            .sql
+            .exec(
+                "UPDATE outbox_messages
+                 SET status = ?2, next_at = NULL, blocked = 0, updated_at = ?3, finished_at = ?3, changes = changes + 1
+                 WHERE id = ?1 RETURNING changes",
+                (id, status.as_str(), now),
+            )?
+            .one()?;
+        self.note(id, changes, now, status.as_str(), None)?;
+        self.count(record.status, Some(status), 1)?;
+        self.unblock(record.ordering_key.as_deref())
+    }
+
+    /// A dead letter among those that wait, as if it were new but for its place in the order.
+    pub(super) fn revive(&self, record: &Record, now: i64) -> Result<()> {
+        let id = record.id;
+        self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
+        let blocked = record.ordering_key.is_some();
+        let changes: i64 = self
+            .sql
+            .exec(
+                "UPDATE outbox_messages
+                 SET status = 'queued', blocked = ?2, next_at = ?3, attempts = 0, operation = NULL, operation_since = NULL,
+                     polls = 0, poll_errors = 0, finished_at = NULL, updated_at = ?3, changes = changes + 1,
+                     deadline = CASE WHEN deadline <= ?3 THEN NULL ELSE deadline END
+                 WHERE id = ?1 RETURNING changes",
+                (id, blocked, now),
+            )?
+            .one()?;
+        self.note(id, changes, now, "redriven", None)?;
+        self.count(Status::Failed, Some(Status::Queued), 1)?;
+        if blocked {
+            self.unblock(record.ordering_key.as_deref())
+        } else {
+            destination::look_at(&self.sql, &record.destination, now)
+        }
+    }
+
+    /// The number of a message's next idempotency key, and its payload.
+    pub(super) fn next_generation(&self, id: i64) -> Result<(i64, String)> {
+        self.sql
+            .exec(
+                "SELECT generation + 1, (SELECT payload FROM outbox_payloads WHERE message = id) FROM outbox_messages
+                 WHERE id = ?1",
+                (id,),
+            )?
+            .one()
+    }
+
+    pub(super) fn renew_key(&self, id: i64, key: &str) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_messages
+             SET idempotency_key = ?2, generation = generation + 1, first_attempt_at = NULL, unknown = 0 WHERE id = ?1",
+            (id, key),
+        )?;
+        Ok(())
+    }
+
+    /// Changes what a dead letter says.
+    pub(super) fn edit(&self, id: i64, payload: &str, to: &Accepted, now: i64) -> Result<()> {
+        let changes: i64 = self
+            .sql
+            .exec(
+                "UPDATE outbox_dead_letters
+                 SET destination = ?2, summary = ?3, unknown = 0, updated_at = ?4, changes = changes + 1
+                 WHERE id = ?1 RETURNING changes",
+                (id, &to.destination, &to.summary, now),
+            )?
+            .one()?;
+        self.sql.exec(
+            "UPDATE outbox_payloads SET payload = ?2 WHERE message = ?1",
+            (id, payload),
+        )?;
+        self.note(id, changes, now, "edited", None)
+    }
+
+    fn relocate(&self, id: i64, from: &str, to: &str) -> Result<()> {
+        self.sql.exec(
+            &format!(
+                "INSERT INTO {to} (id, {COLUMNS}) SELECT id, {COLUMNS} FROM {from} WHERE id = ?1"
+            ),
+            (id,),
+        )?;
+        self.sql
+            .exec(&format!("DELETE FROM {from} WHERE id = ?1"), (id,))?;
+        Ok(())
+    }
+
+    /// True if a message with this ordering key is in the way of a new one.
+    fn is_key_busy(&self, key: &str) -> Result<bool> {
+        let active: bool = self
+            .sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM outbox_messages WHERE ordering_key = ?1 AND finished_at IS NULL)",
+                (key,),
+            )?
+            .one()?;
+        Ok(active || self.first_dead(key)?.is_some())
+    }
+
+    /// The first dead letter that messages with its ordering key have to wait for.
+    fn first_dead(&self, key: &str) -> Result<Option<i64>> {
+        match self.options.behind_dead_letter {
+            BehindDeadLetter::GoOn => Ok(None),
+            BehindDeadLetter::Wait => self
+                .sql
+                .exec(
+                    "SELECT min(id) FROM outbox_dead_letters WHERE ordering_key = ?1",
+                    (key,),
+                )?
+                .one(),
+        }
+    }
+
+    /// Lets the first message with this ordering key go, if nothing is in its way any more.
+    fn unblock(&self, key: Option<&str>) -> Result<()> {
+        let Some(key) = key else {
+            return Ok(());
+        };
+        let first: Option<i64> = self
+            .sql
+            .exec(
+                "SELECT min(id) FROM outbox_messages
+                 WHERE ordering_key = ?1 AND blocked = 1 AND finished_at IS NULL",
+                (key,),
+            )?
+            .one()?;
+        let Some(id) = first else {
+            return Ok(());
+        };
+        // One that was revived behind others waits until they are done.
+        let another_goes: bool = self
+            .sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM outbox_messages
+                     WHERE ordering_key = ?1 AND blocked = 0 AND finished_at IS NULL)",
+                (key,),
+            )?
+            .one()?;
+        if another_goes || self.first_dead(key)?.is_some_and(|dead| dead < id) {
+            return Ok(());
+        }
+        let (to, at): (String, i64) = self
+            .sql
+            .exec(
+                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, next_at",
+                (id,),
+            )?
+            .one()?;
+        self.changes.add(id);
+        destination::look_at(&self.sql, &to, at)
+    }
+
+    /// Removes messages that ended before a time, at most so many. Returns how many.
+    pub(super) fn purge(&self, before: i64, limit: usize) -> Result<usize> {
+        let gone: Vec<(i64, Status)> = self
+            .sql
+            .exec(
+                "DELETE FROM outbox_messages WHERE id IN (
+                     SELECT id FROM outbox_messages WHERE finished_at IS NOT NULL AND finished_at <= ?1
+                     ORDER BY finished_at LIMIT ?2)
+                 RETURNING id, status",
+                (before, rows(limit)),
+            )?
+            .to_array()?;
+        for (id, status) in &gone {
+            for sql in [
+                "DELETE FROM outbox_history WHERE message = ?1",
+                "DELETE FROM outbox_payloads WHERE message = ?1",
+            ] {
+                self.sql.exec(sql, (id,))?;
+            }
+            self.count(*status, None, 1)?;
+        }
+        Ok(gone.len())
+    }
+
+    /// Removes fan-outs that ended before a time, and destinations that were not sent to since, at most so many of each.
+    pub(super) fn purge_others(&self, before: i64, limit: usize) -> Result<()> {
+        self.sql.exec(
+            "DELETE FROM outbox_fan_outs WHERE id IN (
+                 SELECT id FROM outbox_fan_outs INDEXED BY outbox_fan_out_ended
+                 WHERE status IN ('done', 'canceled') AND updated_at <= ?1 LIMIT ?2)",
+            (before, rows(limit)),
+        )?;
+        self.sql.exec(
+            "DELETE FROM outbox_destinations WHERE destination IN (
+                 SELECT destination FROM outbox_destinations INDEXED BY outbox_destination_idle
+                 WHERE due_at IS NULL AND failures = 0 AND paused_until IS NULL AND full_at <= ?1 LIMIT ?2)",
+            (before.saturating_mul(1_000), rows(limit)),
+        )?;
+        Ok(())
+    }
+}
+
+/// A message that has failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Burial<'a> {
+    pub(super) id: i64,
+    pub(super) from: Status,
+    pub(super) ordering_key: Option<&'a str>,
+    pub(super) error: &'a str,
+    pub(super) unknown: bool,
+}

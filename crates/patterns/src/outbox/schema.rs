@@ -1,0 +1,160 @@
+//! The outbox's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
+
+use abide::{Error, ErrorKind, Result, Storage};
+
+/// The version of the tables, kept in `outbox_meta`.
+const VERSION: i64 = 1;
+
+/// What messages and dead letters have in common: a row moves from one table to the other as it is.
+pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
+     dedup_hash, ordering_key, priority, schedule, not_before, deadline, blocked, next_at, attempts, first_attempt_at, unknown, \
+     operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out";
+
+const DEFINITIONS: &str = "
+    kind             TEXT NOT NULL,
+    status           TEXT NOT NULL,
+    destination      TEXT NOT NULL,
+    summary          TEXT NOT NULL,
+    idempotency_key  TEXT NOT NULL,
+    generation       INTEGER NOT NULL DEFAULT 0,
+    dedup_key        TEXT,
+    dedup_hash       BLOB,
+    ordering_key     TEXT,
+    priority         INTEGER NOT NULL,
+    schedule         TEXT,
+    not_before       INTEGER,
+    deadline         INTEGER,
+    blocked          INTEGER NOT NULL,
+    next_at          INTEGER,
+    attempts         INTEGER NOT NULL DEFAULT 0,
+    first_attempt_at INTEGER,
+    unknown          INTEGER NOT NULL DEFAULT 0,
+    operation        TEXT,
+    operation_since  INTEGER,
+    polls            INTEGER NOT NULL DEFAULT 0,
+    poll_errors      INTEGER NOT NULL DEFAULT 0,
+    last_error       TEXT,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    finished_at      INTEGER,
+    changes          INTEGER NOT NULL DEFAULT 0,
+    fan_out          INTEGER
+";
+
+/// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
+/// status, however many there are, than a part of an index.
+const REST: &str = "
+    -- Due attempts of a destination, in their order.
+    CREATE INDEX outbox_due ON outbox_messages (destination, priority, next_at, id)
+        WHERE status = 'queued' AND blocked = 0;
+    -- Due polls; and attempts that are on their way, which have no next time.
+    CREATE INDEX outbox_sending ON outbox_messages (next_at) WHERE status = 'sending';
+    CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND status = 'queued';
+    CREATE INDEX outbox_order ON outbox_messages (ordering_key, blocked, id)
+        WHERE ordering_key IS NOT NULL AND finished_at IS NULL;
+    CREATE UNIQUE INDEX outbox_dedup ON outbox_messages (dedup_key) WHERE dedup_key IS NOT NULL;
+    CREATE INDEX outbox_status ON outbox_messages (status, id);
+    CREATE INDEX outbox_finished ON outbox_messages (finished_at) WHERE finished_at IS NOT NULL;
+
+    CREATE INDEX outbox_dead_kind ON outbox_dead_letters (kind, id);
+    CREATE INDEX outbox_dead_destination ON outbox_dead_letters (destination, id);
+    CREATE INDEX outbox_dead_both ON outbox_dead_letters (destination, kind, id);
+    CREATE INDEX outbox_dead_order ON outbox_dead_letters (ordering_key, id) WHERE ordering_key IS NOT NULL;
+    CREATE UNIQUE INDEX outbox_dead_dedup ON outbox_dead_letters (dedup_key) WHERE dedup_key IS NOT NULL;
+
+    -- Apart, so that a change of a message does not write its payload anew.
+    CREATE TABLE outbox_payloads (
+        message INTEGER PRIMARY KEY,
+        payload TEXT NOT NULL
+    );
+
+    CREATE TABLE outbox_history (
+        message INTEGER NOT NULL,
+        seq     INTEGER NOT NULL,
+        at      INTEGER NOT NULL,
+        event   TEXT NOT NULL,
+        detail  TEXT,
+        PRIMARY KEY (message, seq)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE outbox_destinations (
+        destination  TEXT PRIMARY KEY,
+        due_at       INTEGER,
+        full_at      INTEGER NOT NULL DEFAULT 0,
+        paused_until INTEGER,
+        open_until   INTEGER,
+        turn         INTEGER NOT NULL DEFAULT 0,
+        failures     INTEGER NOT NULL DEFAULT 0,
+        opened       INTEGER NOT NULL DEFAULT 0,
+        last_error   TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX outbox_destination_due ON outbox_destinations (due_at, turn) WHERE due_at IS NOT NULL;
+    CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at)
+        WHERE due_at IS NULL AND failures = 0 AND paused_until IS NULL;
+    CREATE INDEX outbox_destination_trouble ON outbox_destinations (destination)
+        WHERE failures > 0 OR paused_until IS NOT NULL;
+
+    CREATE TABLE outbox_fan_outs (
+        id         INTEGER PRIMARY KEY AUTOINCREMENT,
+        name       TEXT NOT NULL,
+        command    TEXT NOT NULL,
+        status     TEXT NOT NULL,
+        after      TEXT,
+        made       INTEGER NOT NULL DEFAULT 0,
+        error      TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL
+    );
+    CREATE INDEX outbox_fan_out_running ON outbox_fan_outs (id) WHERE status = 'running';
+    CREATE INDEX outbox_fan_out_ended ON outbox_fan_outs (updated_at) WHERE status IN ('done', 'canceled');
+
+    CREATE TABLE outbox_meta (
+        version   INTEGER NOT NULL,
+        full_at   INTEGER NOT NULL DEFAULT 0,
+        next_tick INTEGER NOT NULL DEFAULT 0,
+        last_seen INTEGER NOT NULL DEFAULT 0,
+        own_alarm INTEGER,
+        go_on     INTEGER NOT NULL DEFAULT 0,
+        queued    INTEGER NOT NULL DEFAULT 0,
+        sending   INTEGER NOT NULL DEFAULT 0,
+        sent      INTEGER NOT NULL DEFAULT 0,
+        failed    INTEGER NOT NULL DEFAULT 0,
+        canceled  INTEGER NOT NULL DEFAULT 0,
+        discarded INTEGER NOT NULL DEFAULT 0
+    );
+";
+
+/// True if the object has the tables.
+pub(super) fn exists(storage: &Storage) -> Result<bool> {
+    let known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'outbox_meta'";
+    Ok(storage.sql().exec(known, ())?.one::<i64>()? > 0)
+}
+
+/// Makes the tables if the object has none.
+pub(super) fn prepare(storage: &Storage) -> Result<()> {
+    let sql = storage.sql();
+    if !exists(storage)? {
+        return storage.transaction_sync(|| {
+            for (table, id) in [
+                ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+                ("outbox_dead_letters", "INTEGER PRIMARY KEY"),
+            ] {
+                sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
+            }
+            sql.exec(REST, ())?;
+            sql.exec("INSERT INTO outbox_meta (version) VALUES (?1)", (VERSION,))?;
+            Ok(())
+        });
+    }
+    let version: i64 = sql.exec("SELECT version FROM outbox_meta", ())?.one()?;
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(Error::with_kind(
+        ErrorKind::Damaged,
+        format!(
+            "the outbox's tables have version {version} and this program knows {VERSION}: run the program that wrote them, \
+             or a newer one"
+        ),
+    ))
+}

@@ -1,0 +1,248 @@
+//! What comes of an attempt or a poll.
+//!
+//! Contract: every outcome has a clear result in the message's row: it is delivered, to be asked about, to be tried again
+//! at a time, or a dead letter with a reason. None is dropped.
+
+use std::time::Duration;
+
+use abide::Result;
+use sha2::{Digest, Sha256};
+
+use super::{
+    Failure, Polled, Polling, RetryPolicy, Status, Submitted,
+    deliver::Fate,
+    destination,
+    inner::Inner,
+    limits,
+    message::millis,
+    registry::Handler,
+    rows::{Burial, Claim},
+};
+
+/// How an attempt or a poll ended.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Submitted(Result<Submitted, Failure>),
+    Polled(Result<Polled, Failure>),
+}
+
+impl Outcome {
+    /// An attempt, or a poll if the claim's operation runs, that has failed.
+    pub(super) fn failed(claim: &Claim, failure: Failure) -> Self {
+        match claim.operation {
+            Some(_) => Self::Polled(Err(failure)),
+            None => Self::Submitted(Err(failure)),
+        }
+    }
+}
+
+impl Inner {
+    /// Writes what came of a claim, to its row and to its destination's, which the caller saves.
+    pub(super) fn settle(
+        &self,
+        claim: &Claim,
+        outcome: Outcome,
+        to: &mut destination::Row,
+        now: i64,
+    ) -> Result<()> {
+        let handler = self.registry.handler(&claim.kind).ok();
+        let handler = handler.map(AsRef::as_ref);
+        match outcome {
+            Outcome::Submitted(Ok(submitted)) => {
+                to.answered();
+                match submitted {
+                    Submitted::Done => self.rows.sent(claim, now),
+                    Submitted::Accepted { operation, after } => {
+                        self.accept(claim, &operation, after, handler, now)
+                    }
+                }
+            }
+            Outcome::Submitted(Err(failure)) => {
+                let wait = self.wait(claim, handler);
+                to.failed(&failure, &self.rows.options.breaker, wait.unwrap_or(0), now);
+                self.submit_failed(claim, &failure, wait, now)
+            }
+            Outcome::Polled(Ok(Polled::Done)) => self.rows.sent(claim, now),
+            Outcome::Polled(Ok(Polled::Running { after })) => {
+                self.ask_again(claim, after, None, handler, now)
+            }
+            Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
+                match self.wait(claim, handler).filter(|_| retry) {
+                    Some(wait) => {
+                        // The receiver remembers the old key as one that has failed.
+                        self.renew_key(claim.id, now)?;
+                        let at = now.saturating_add(wait);
+                        self.rows
+                            .requeue(claim, at, &error, false, claim.attempts, now)
+                    }
+                    None => self.bury(claim, &error, false, now),
+                }
+            }
+            Outcome::Polled(Err(failure))
+                if matches!(failure.fate, Fate::NotSent | Fate::CutOff) =>
+            {
+                // Nobody was asked: it says nothing of the operation.
+                let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
+                let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER, claim));
+                self.rows.put_off_poll(claim.id, at)
+            }
+            Outcome::Polled(Err(failure)) => {
+                if failure.fate == Fate::Throttled {
+                    to.failed(&failure, &self.rows.options.breaker, 0, now);
+                }
+                if failure.fate == Fate::Permanent {
+                    let error =
+                        format!("how the operation ended cannot be told: {}", failure.error);
+                    return self.bury(claim, &error, true, now);
+                }
+                self.ask_again(claim, failure.after, Some(&failure.error), handler, now)
+            }
+        }
+    }
+
+    fn accept(
+        &self,
+        claim: &Claim,
+        operation: &str,
+        after: Option<Duration>,
+        handler: Option<&dyn Handler>,
+        now: i64,
+    ) -> Result<()> {
+        if !(1..=limits::MAX_OPERATION_BYTES).contains(&operation.len()) {
+            let error = format!(
+                "the receiver accepted it and names its operation with {} bytes; 1 to {} can be kept",
+                operation.len(),
+                limits::MAX_OPERATION_BYTES
+            );
+            return self.bury(claim, &error, true, now);
+        }
+        let at = now.saturating_add(pause(after, self.polling(handler)));
+        self.rows.accepted(claim, operation, at, now)
+    }
+
+    fn submit_failed(
+        &self,
+        claim: &Claim,
+        failure: &Failure,
+        wait: Option<i64>,
+        now: i64,
+    ) -> Result<()> {
+        let error = failure.error.as_str();
+        let asked = failure
+            .after
+            .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
+        let unknown = claim.unknown || failure.after_effect;
+        match (failure.fate, wait) {
+            (Fate::Permanent, _) => self.bury(claim, error, unknown, now),
+            (Fate::NotSent, _) => {
+                let wait = asked.max(millis(limits::NOT_SENT_PAUSE));
+                let at = now.saturating_add(self.jittered(wait, limits::JITTER, claim));
+                let attempts = claim.attempts.saturating_sub(1);
+                self.rows.requeue(claim, at, error, unknown, attempts, now)
+            }
+            (_, Some(wait)) => {
+                let at = now.saturating_add(wait.max(asked));
+                self.rows
+                    .requeue(claim, at, error, unknown, claim.attempts, now)
+            }
+            (_, None) => {
+                let error = format!("{error}; attempt {} was the last", claim.attempts);
+                self.bury(claim, &error, unknown, now)
+            }
+        }
+    }
+
+    fn ask_again(
+        &self,
+        claim: &Claim,
+        after: Option<Duration>,
+        error: Option<&str>,
+        handler: Option<&dyn Handler>,
+        now: i64,
+    ) -> Result<()> {
+        let polling = self.polling(handler);
+        let since = claim.operation_since.unwrap_or(now);
+        if now.saturating_sub(since) >= millis(polling.deadline) {
+            let error = format!(
+                "the operation did not end within {} s{}",
+                polling.deadline.as_secs(),
+                error
+                    .map(|error| format!("; the last answer: {error}"))
+                    .unwrap_or_default()
+            );
+            return self.bury(claim, &error, true, now);
+        }
+        if let Some(error) = error
+            && claim.poll_errors >= polling.max_errors
+        {
+            let asked = u64::from(claim.poll_errors) + 1;
+            let error = format!("asked {asked} times in a row how the operation goes: {error}");
+            return self.bury(claim, &error, true, now);
+        }
+        let at = now.saturating_add(pause(after, polling));
+        self.rows.ask_again(claim, at, error, now)
+    }
+
+    fn bury(&self, claim: &Claim, error: &str, unknown: bool, now: i64) -> Result<()> {
+        let letter = Burial {
+            id: claim.id,
+            from: Status::Sending,
+            ordering_key: claim.ordering_key.as_deref(),
+            error,
+            unknown,
+        };
+        self.rows.bury(&letter, now)
+    }
+
+    fn polling(&self, handler: Option<&dyn Handler>) -> Polling {
+        handler
+            .and_then(Handler::polling)
+            .unwrap_or(self.rows.options.polling)
+    }
+
+    /// The time until a claim's next attempt, in milliseconds, if there is to be one.
+    fn wait(&self, claim: &Claim, handler: Option<&dyn Handler>) -> Option<i64> {
+        let done = claim.attempts.max(1);
+        let own: Option<Vec<i64>> = claim
+            .schedule
+            .as_deref()
+            .and_then(|schedule| serde_json::from_str(schedule).ok());
+        if let Some(waits) = own {
+            return waits.get(done as usize - 1).copied();
+        }
+        let policy = handler.and_then(Handler::retry);
+        match policy.as_ref().unwrap_or(&self.rows.options.retry) {
+            RetryPolicy::Schedule(waits) => waits
+                .get(done as usize - 1)
+                .map(|wait| self.jittered(millis(*wait), limits::SCHEDULE_JITTER, claim)),
+            RetryPolicy::Exponential {
+                base,
+                max,
+                max_attempts,
+            } => (done < *max_attempts).then(|| {
+                let doublings = (done - 1).min(30);
+                let wait = base.saturating_mul(1 << doublings).min(*max);
+                self.jittered(millis(wait), limits::JITTER, claim)
+            }),
+        }
+    }
+
+    /// A wait, up to a share of it longer. The same for the same attempt, so that a run can be repeated.
+    fn jittered(&self, wait: i64, most: f64, claim: &Claim) -> i64 {
+        if !self.rows.options.jitter {
+            return wait;
+        }
+        let mut hash = Sha256::new();
+        hash.update(&claim.idempotency_key);
+        hash.update(claim.attempts.to_le_bytes());
+        let share = f64::from(hash.finalize()[0]) / f64::from(u8::MAX);
+        let longer = wait as f64 * most * share;
+        wait.saturating_add(longer as i64)
+    }
+}
+
+fn pause(asked: Option<Duration>, polling: Polling) -> i64 {
+    let asked = asked.map(|asked| asked.min(limits::MAX_RETRY_AFTER));
+    // A receiver that says "at once" is not asked without a pause.
+    millis(asked.unwrap_or(polling.interval)).max(millis(limits::MIN_POLL_PAUSE))
+}

@@ -1,0 +1,54 @@
+//! The ready-made outbox: an object class and its HTTP API, so that a program in any language can have an outbox.
+//!
+//! Contract: an answer that says that a message was taken (202) leaves when the message is on disk. A request with an
+//! `Idempotency-Key` is applied once: its answer is remembered with the outbox and given again. Messages of one
+//! request are all taken, or none is. What is refused has the one form of errors, and changed nothing.
+//!
+//! ```
+//! use abide::Host;
+//! use abide_patterns::{outbox::{Options, Registry}, service};
+//!
+//! # fn build(registry: Registry) -> abide::server::HostBuilder {
+//! service::install(Host::builder("data"), registry, Options::default()).router(service::router)
+//! # }
+//! ```
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `POST /outbox/{name}/messages` with a message, or several | 202, the ids, `Location` |
+//! | `GET /outbox/{name}/messages?status=&before=&limit=` | 200, newest first; dead letters only with `status=failed` |
+//! | `GET /outbox/{name}/messages/{id}` | 200, with payload and history |
+//! | `DELETE /outbox/{name}/messages/{id}` | 200: a queued message is canceled, a dead letter discarded |
+//! | `POST /outbox/{name}/messages/{id}/redrive` | 200: a dead letter is queued again |
+//! | `PUT /outbox/{name}/messages/{id}/payload` | 200: a dead letter says something else |
+//! | `GET /outbox/{name}/dead-letters?kind=&destination=&before=&limit=` | 200, newest first |
+//! | `POST /outbox/{name}/redrive`, `POST /outbox/{name}/discard` | 200: the same for many dead letters |
+//! | `GET /outbox/{name}` | 200: messages counted, destinations |
+//! | `GET /outbox/{name}/live` | every change, as it happens: see [`live`](crate::outbox::live) |
+//! | `GET /outbox/{name}/page` | the newest messages, on a page that keeps itself up to date |
+//! | `GET /outbox/openapi.json` | all of this, for programs |
+//!
+//! A request that a web page of another origin makes is refused with 403 `cross_origin`.
+
+mod error;
+mod object;
+mod request;
+mod router;
+
+use abide::server::HostBuilder;
+
+use crate::outbox::{self, Options, Registry};
+
+pub use object::{Outbox, OutboxStub};
+pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
+pub use router::{OPENAPI, router};
+
+/// The name under which the class is registered.
+pub const BINDING: &str = "OUTBOX";
+
+/// Registers the class, with the handlers and the options that all its outboxes have.
+pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
+    host.object_with::<Outbox>(BINDING, outbox::class_options())
+        .with(registry)
+        .with(options)
+}

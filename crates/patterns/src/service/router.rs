@@ -1,0 +1,442 @@
+//! The HTTP form of the objects.
+
+use abide::{
+    Env, Stub,
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
+};
+use axum::{
+    Json, Router,
+    extract::{Request, State as Shared},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    middleware::{self, Next},
+    response::{Html, IntoResponse, Response},
+    routing::{MethodRouter, get, post, put},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    Outbox, Shown,
+    error::{refused, refused_message, unanswered},
+    request::Messages,
+};
+use crate::outbox::{
+    Change, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Page, Record, Registry,
+    Status, Swept, limits,
+    live::{LIVE, TURBO},
+};
+
+/// What the router answers, as `OpenAPI` 3.1 in JSON.
+pub const OPENAPI: &str = include_str!("../../../../docs/outbox.openapi.json");
+
+/// The page loads its own scripts and asks its own server; its style is in it.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Longest name of an outbox, in bytes.
+const MAX_NAME_BYTES: usize = 2_048;
+
+/// Messages of a page if the client does not say.
+const DEFAULT_PAGE: usize = 100;
+
+/// What is escaped in a part of a path: all that is not "unreserved" (RFC 3986).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Everything that the router answers.
+fn routes() -> Vec<(&'static str, MethodRouter<Env>)> {
+    vec![
+        ("/outbox/openapi.json", get(describe)),
+        ("/outbox/{name}", get(overview)),
+        ("/outbox/{name}/messages", get(list).post(enqueue)),
+        ("/outbox/{name}/messages/{id}", get(show).delete(remove)),
+        ("/outbox/{name}/messages/{id}/payload", put(edit)),
+        ("/outbox/{name}/messages/{id}/redrive", post(redrive)),
+        ("/outbox/{name}/dead-letters", get(dead_letters)),
+        ("/outbox/{name}/redrive", post(redrive_all)),
+        ("/outbox/{name}/discard", post(discard_all)),
+        ("/outbox/{name}/live", get(live)),
+        ("/outbox/{name}/page", get(page)),
+        ("/outbox/{name}/assets/{file}", get(asset)),
+    ]
+}
+
+/// The HTTP API of the outboxes of a host.
+pub fn router(env: Env) -> Router {
+    let mut router = Router::new();
+    for (path, methods) in routes() {
+        router = router.route(path, methods);
+    }
+    router
+        .layer(middleware::from_fn(same_origin))
+        .with_state(env)
+}
+
+#[derive(Deserialize)]
+struct AssetPath {
+    file: String,
+}
+
+#[derive(Deserialize)]
+struct MessagePath {
+    name: String,
+    id: i64,
+}
+
+/// Which messages a page holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    status: Option<Status>,
+    before: Option<i64>,
+    limit: Option<usize>,
+}
+
+/// Which dead letters a page holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedDead {
+    kind: Option<String>,
+    destination: Option<String>,
+    before: Option<i64>,
+    limit: Option<usize>,
+}
+
+/// Which dead letters to redrive or discard: all, or those of a kind or to a destination.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    kind: Option<String>,
+    destination: Option<String>,
+    after: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Several {
+    messages: Vec<Enqueued>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    messages: Vec<Record>,
+    next: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Overview {
+    counts: Counts,
+    destinations: Vec<Destination>,
+}
+
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    record: Record,
+    payload: Box<RawValue>,
+    history: Vec<Change>,
+}
+
+async fn describe() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
+}
+
+async fn enqueue(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(body): JsonBody<Box<RawValue>>,
+) -> Result<Response, ApiError> {
+    let outbox = object(&env, &name)?;
+    let Messages { messages, one } = Messages::read(&body)?;
+    let registry = env.require::<Registry>()?;
+    for message in &messages {
+        check(&registry, &message.message.kind, &message.message.payload)?;
+    }
+    let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    outbox.room(count).await?.map_err(refused)?;
+    let outbox = match key {
+        Some(key) => outbox.with_idempotency_key(key),
+        None => outbox,
+    };
+    let enqueued = outbox
+        .enqueue(messages)
+        .await
+        .map_err(unanswered)?
+        .map_err(|error| refused_message(error, one))?;
+    match enqueued.as_slice() {
+        [enqueued] if one => {
+            let location = HeaderValue::try_from(format!(
+                "/outbox/{}/messages/{}",
+                utf8_percent_encode(&name, SEGMENT),
+                enqueued.id
+            ))
+            .map_err(|_| {
+                ApiError::bad_request("invalid_path", "The name cannot be in a header.")
+            })?;
+            let headers = [(header::LOCATION, location)];
+            Ok((StatusCode::ACCEPTED, headers, Json(enqueued)).into_response())
+        }
+        _ => Ok((StatusCode::ACCEPTED, Json(Several { messages: enqueued })).into_response()),
+    }
+}
+
+/// Refuses what no outbox of this program takes, before a call that would remember it.
+fn check(registry: &Registry, kind: &str, payload: &str) -> Result<(), ApiError> {
+    if !registry.kinds().any(|known| known == kind) {
+        let known = registry.kinds().collect::<Vec<_>>().join("`, `");
+        let text = format!("There is no kind `{kind}`; this server has `{known}`.");
+        return Err(ApiError::bad_request("unknown_kind", text));
+    }
+    if payload.len() > limits::MAX_PAYLOAD_BYTES {
+        return Err(ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "payload_too_large",
+            format!(
+                "The payload has {} bytes; at most {} are taken.",
+                payload.len(),
+                limits::MAX_PAYLOAD_BYTES
+            ),
+        ));
+    }
+    Ok(())
+}
+
+async fn list(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Json<Listed>, ApiError> {
+    let filter = Filter {
+        status: wanted.status,
+        before: wanted.before,
+        limit: page_size(wanted.limit)?,
+    };
+    let Page { records, next } = object(&env, &name)?.list(filter).await??;
+    Ok(Json(Listed {
+        messages: records,
+        next,
+    }))
+}
+
+async fn dead_letters(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    UrlQuery(wanted): UrlQuery<WantedDead>,
+) -> Result<Json<Listed>, ApiError> {
+    let filter = DeadLetterFilter {
+        kind: wanted.kind,
+        destination: wanted.destination,
+        before: wanted.before,
+        limit: page_size(wanted.limit)?,
+        after: None,
+    };
+    let Page { records, next } = object(&env, &name)?.dead_letters(filter).await??;
+    Ok(Json(Listed {
+        messages: records,
+        next,
+    }))
+}
+
+async fn overview(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+) -> Result<Json<Overview>, ApiError> {
+    let (counts, destinations) = object(&env, &name)?.overview().await??;
+    Ok(Json(Overview {
+        counts,
+        destinations,
+    }))
+}
+
+async fn show(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<MessagePath>,
+) -> Result<Json<Whole>, ApiError> {
+    let Shown {
+        record,
+        payload,
+        history,
+    } = object(&env, &path.name)?
+        .show(path.id)
+        .await?
+        .map_err(refused)?;
+    let payload = RawValue::from_string(payload).map_err(abide::Error::from_std)?;
+    Ok(Json(Whole {
+        record,
+        payload,
+        history,
+    }))
+}
+
+async fn remove(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<MessagePath>,
+) -> Result<Json<Record>, ApiError> {
+    let removed = object(&env, &path.name)?.remove(path.id).await?;
+    removed.map(Json).map_err(refused)
+}
+
+async fn edit(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<MessagePath>,
+    JsonBody(payload): JsonBody<Box<RawValue>>,
+) -> Result<Json<Record>, ApiError> {
+    let outbox = object(&env, &path.name)?;
+    let edited = outbox.edit(path.id, payload.get().to_owned()).await?;
+    edited.map(Json).map_err(refused)
+}
+
+async fn redrive(
+    Shared(env): Shared<Env>,
+    UrlPath(path): UrlPath<MessagePath>,
+) -> Result<Json<Record>, ApiError> {
+    let redriven = object(&env, &path.name)?.redrive(path.id).await?;
+    redriven.map(Json).map_err(refused)
+}
+
+async fn redrive_all(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    JsonBody(which): JsonBody<Which>,
+) -> Result<Json<Swept>, ApiError> {
+    let swept = object(&env, &name)?.redrive_all(which.into()).await?;
+    swept.map(Json).map_err(refused)
+}
+
+async fn discard_all(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    JsonBody(which): JsonBody<Which>,
+) -> Result<Json<Swept>, ApiError> {
+    let swept = object(&env, &name)?.discard_all(which.into()).await?;
+    swept.map(Json).map_err(refused)
+}
+
+async fn live(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let response = object(&env, &name)?.fetch(request).await?;
+    Ok(response.map(axum::body::Body::new))
+}
+
+async fn page(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+) -> Result<Response, ApiError> {
+    let page = object(&env, &name)?.page(name).await??;
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, Html(page)).into_response())
+}
+
+async fn asset(UrlPath(path): UrlPath<AssetPath>) -> Result<Response, ApiError> {
+    let known = [&*TURBO, &*LIVE];
+    let asset = known.into_iter().find(|asset| asset.name == path.file);
+    let asset =
+        asset.ok_or_else(|| ApiError::not_found("no_such_file", "There is no such file."))?;
+    Ok(asset.response().map(axum::body::Body::new))
+}
+
+impl From<Which> for DeadLetterFilter {
+    fn from(which: Which) -> Self {
+        Self {
+            kind: which.kind,
+            destination: which.destination,
+            before: None,
+            limit: limits::MAX_BATCH,
+            after: which.after,
+        }
+    }
+}
+
+fn object(env: &Env, name: &str) -> Result<Stub<Outbox>, ApiError> {
+    if name.len() > MAX_NAME_BYTES {
+        let told = format!("An outbox's name has at most {MAX_NAME_BYTES} bytes.");
+        return Err(ApiError::bad_request("limit_exceeded", told));
+    }
+    Ok(env.object::<Outbox>().get_by_name(name))
+}
+
+fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(DEFAULT_PAGE);
+    if (1..=limits::MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(ApiError::bad_request(
+        "invalid_query",
+        format!("limit is from 1 to {}.", limits::MAX_PAGE),
+    ))
+}
+
+/// Refuses what a web page of another origin makes a browser send: there is no login that it would lack.
+async fn same_origin(request: Request, next: Next) -> Result<Response, ApiError> {
+    if is_foreign(request.headers(), request.uri()) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "cross_origin",
+            "A web page of another origin made this request.",
+        ));
+    }
+    Ok(next.run(request).await)
+}
+
+fn is_foreign(headers: &HeaderMap, uri: &Uri) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return false;
+    };
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok())
+        .or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
+    let own = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"));
+    own.is_none_or(|(_, origin)| host != Some(origin))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_address() {
+        let document: Value = serde_json::from_str(OPENAPI).unwrap();
+        let documented = document["paths"].as_object().unwrap();
+        let documented: BTreeSet<&str> = documented.keys().map(String::as_str).collect();
+        let served: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(documented, served);
+    }
+
+    #[test]
+    fn only_the_own_origin_is_not_foreign() {
+        let foreign = |origin: Option<&str>, host: Option<&str>, uri: &str| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(header::ORIGIN, origin), (header::HOST, host)] {
+                if let Some(value) = value {
+                    headers.insert(name, value.parse().unwrap());
+                }
+            }
+            is_foreign(&headers, &uri.parse().unwrap())
+        };
+        assert!(!foreign(None, Some("a:1"), "/"), "no web page");
+        assert!(!foreign(Some("http://a:1"), Some("a:1"), "/"));
+        assert!(!foreign(Some("http://a:1"), None, "http://a:1/"), "HTTP/2");
+        assert!(foreign(Some("http://a:2"), Some("a:1"), "/"));
+        assert!(foreign(Some("http://b:1"), Some("a:1"), "/"));
+        assert!(foreign(Some("null"), Some("a:1"), "/"));
+        assert!(foreign(Some("http://a:1"), None, "/"));
+    }
+}

@@ -1,0 +1,109 @@
+//! Fan-out: one command, many messages, a batch at a time.
+
+use std::time::Duration;
+
+use abide_patterns::outbox::{FanOutStatus, Options};
+
+use crate::support::{Circulate, World, plain, run};
+
+fn to(count: usize) -> Circulate {
+    Circulate {
+        count,
+        fails_at: None,
+    }
+}
+
+#[test]
+fn one_command_becomes_many_messages_each_of_them_once() {
+    run(async {
+        let world = World::new(plain());
+        let id = world.sender().fan_out(to(1_250)).await.unwrap().unwrap();
+        world.until_counts(|counts| counts.sent == 1_250).await;
+        let record = &world.sender().fan_outs().await.unwrap().unwrap()[0];
+        assert_eq!((record.id, record.made), (id, 1_250));
+        assert_eq!(record.status, FanOutStatus::Done);
+        assert_eq!(world.get(7).await.fan_out, Some(id));
+        let mut effects = world.script.effects();
+        effects.sort();
+        effects.dedup();
+        assert_eq!(effects.len(), 1_250);
+        assert_eq!(world.script.effects().len(), 1_250);
+        world.check_counts().await;
+    });
+}
+
+#[test]
+fn a_fan_out_that_is_cut_off_goes_on_where_it_was() {
+    run(async {
+        let mut world = World::new(plain());
+        world.sender().fan_out(to(3_000)).await.unwrap().unwrap();
+        for life in 1..=4 {
+            loop {
+                let made = world.sender().fan_outs().await.unwrap().unwrap()[0].made;
+                if made >= 500 * life {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            world = world.killed();
+            world.clock.advance(Duration::from_secs(5));
+        }
+        world.pass(Duration::from_secs(2)).await;
+        world.until_counts(|counts| counts.sent == 3_000).await;
+        assert_eq!(
+            world.sender().fan_outs().await.unwrap().unwrap()[0].made,
+            3_000
+        );
+        world.check_counts().await;
+    });
+}
+
+#[test]
+fn a_fan_out_that_fails_says_why_and_what_it_made_stays() {
+    run(async {
+        let world = World::new(plain());
+        let command = Circulate {
+            count: 2_000,
+            fails_at: Some(700),
+        };
+        world.sender().fan_out(command).await.unwrap().unwrap();
+        world.until_counts(|counts| counts.sent == 500).await;
+        world.rest().await;
+        let record = &world.sender().fan_outs().await.unwrap().unwrap()[0];
+        assert_eq!((record.status, record.made), (FanOutStatus::Failed, 500));
+        assert_eq!(record.error.as_deref(), Some("the script says so"));
+        world.check_counts().await;
+    });
+}
+
+#[test]
+fn a_fan_out_waits_while_the_outbox_is_full() {
+    run(async {
+        let world = World::new(Options {
+            max_queued: 600,
+            ..plain()
+        });
+        world.sender().fan_out(to(2_000)).await.unwrap().unwrap();
+        world.until_counts(|counts| counts.sent == 2_000).await;
+        world.check_counts().await;
+    });
+}
+
+#[test]
+fn a_fan_out_can_be_ended() {
+    run(async {
+        let world = World::new(Options {
+            pace: abide_patterns::outbox::Pace::CLASSIC,
+            max_queued: 500,
+            ..plain()
+        });
+        let id = world.sender().fan_out(to(2_000)).await.unwrap().unwrap();
+        world.until_counts(|counts| counts.sent > 0).await;
+        let record = world.sender().cancel_fan_out(id).await.unwrap().unwrap();
+        assert_eq!(record.status, FanOutStatus::Canceled);
+        world.rest().await;
+        let made = world.sender().fan_outs().await.unwrap().unwrap()[0].made;
+        assert!(made < 2_000);
+        assert!(world.sender().cancel_fan_out(99).await.unwrap().is_err());
+    });
+}

@@ -1,0 +1,16 @@
+//! What the outbox promises, tested through the public API on a disk in memory with a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod crash;
+mod dead_letters;
+mod edges;
+mod enqueue;
+mod fan_out;
+mod operations;
+mod order;
+mod pace;
+mod retries;
+mod simulation;
+mod support;
+mod trouble;
