@@ -10,6 +10,8 @@ use abide_storage::{ErrorKind, ObjectDb, ObjectKey};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
+use crate::outbox::Settings;
+
 /// Which data directory.
 #[derive(Args)]
 pub(crate) struct DataArgs {
@@ -42,7 +44,8 @@ impl DataArgs {
             listen: None,
             data: self.data.clone(),
         };
-        Ok(Config::load(&sources)?)
+        let (config, _) = Config::load_with::<Settings>(&sources)?;
+        Ok(config)
     }
 
     /// Opens the directory unless a process has it.

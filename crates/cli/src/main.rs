@@ -7,13 +7,18 @@ mod data;
 mod kv;
 mod node;
 mod objects;
+mod outbox;
 mod recovery;
 mod sql;
 mod verify;
 
 use std::{io::Write, process::ExitCode};
 
-use abide::{Host, server::ServeArgs};
+use abide::{
+    Host,
+    server::{Config, ServeArgs},
+};
+use abide_patterns::service;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -28,11 +33,14 @@ use crate::{
 #[derive(Parser)]
 #[command(name = "abide", version)]
 enum Command {
-    /// Serve the ready-made key-value objects over HTTP
+    /// Serve the ready-made objects over HTTP: key-value stores and outboxes
     Serve(ServeArgs),
     /// The alarms of a node, or of a data directory that nothing serves
     #[command(subcommand)]
     Alarms(Alarms),
+    /// The outboxes of a running node
+    #[command(subcommand)]
+    Outbox(outbox::Command),
     /// What a data directory holds; for this and the commands below, nothing may serve it meanwhile
     #[command(subcommand)]
     Objects(Objects),
@@ -65,6 +73,7 @@ fn main() -> Result<ExitCode> {
             serve(args)?;
         }
         Command::Alarms(command) => alarms::run(&command, &mut out)?,
+        Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,
         Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
@@ -83,9 +92,11 @@ fn main() -> Result<ExitCode> {
 
 #[tokio::main]
 async fn serve(args: ServeArgs) -> Result<()> {
-    Host::from_config(args.load()?)
-        .object::<kv::Kv>(kv::BINDING)
-        .router(kv::router)
+    let (config, settings) = Config::load_with::<outbox::Settings>(&args.into())?;
+    let options = settings.options();
+    let host = Host::from_config(config).object::<kv::Kv>(kv::BINDING);
+    service::install(host, settings.registry(), options)
+        .router(|env| kv::router(env.clone()).merge(service::router(env)))
         .serve()
         .await?;
     Ok(())

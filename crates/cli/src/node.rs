@@ -1,6 +1,6 @@
-//! A node that runs, asked through its admin listener.
+//! A node that runs, asked through one of its listeners.
 
-use abide::server::ListenAddress;
+use abide::server::{Config, ListenAddress};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -23,6 +23,8 @@ pub(crate) struct NodeArgs {
 pub(crate) struct Node {
     base: String,
     agent: Agent,
+    /// What to name with which option if it does not answer.
+    option: &'static str,
 }
 
 /// The data directory, or the node that has it.
@@ -60,30 +62,35 @@ impl NodeArgs {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => {
                 let config = self.data.config()?;
-                address(config.admin.listen.as_ref().map(ListenAddress::as_str))?
+                admin_address(config.admin.listen.as_ref())?
             }
         };
-        let agent = Agent::config_builder().http_status_as_error(false).build();
-        Ok(Node {
-            base,
-            agent: agent.into(),
-        })
+        Ok(Node::new(base, "its admin listener with --admin"))
     }
 }
 
 /// Where the settings say that the admin listener is.
-fn address(listen: Option<&str>) -> Result<String> {
+fn admin_address(listen: Option<&ListenAddress>) -> Result<String> {
     let Some(listen) = listen else {
         bail!(
             "the settings turn the admin listener off, so a running node cannot be asked: set admin.listen, or name a listener with --admin"
         );
     };
+    address(listen.as_str(), "admin.listen", "--admin")
+}
+
+/// Where the settings say that the listener for clients is.
+pub(crate) fn server_address(config: &Config) -> Result<String> {
+    address(config.server.listen.as_str(), "server.listen", "--url")
+}
+
+fn address(listen: &str, setting: &str, option: &str) -> Result<String> {
     let (host, port) = listen
         .rsplit_once(':')
-        .ok_or_else(|| anyhow!("admin.listen is {listen:?}, without a port"))?;
+        .ok_or_else(|| anyhow!("{setting} is {listen:?}, without a port"))?;
     if port == "0" {
         bail!(
-            "admin.listen takes any free port: name the one that the node has printed with --admin"
+            "{setting} takes any free port: name the one that the node has printed with {option}"
         );
     }
     // "Every address of the machine" is reached at its own.
@@ -96,6 +103,16 @@ fn address(listen: Option<&str>) -> Result<String> {
 }
 
 impl Node {
+    /// A node at an address, and what to name with which option if it is not there.
+    pub(crate) fn new(base: String, option: &'static str) -> Self {
+        let agent = Agent::config_builder().http_status_as_error(false).build();
+        Self {
+            base,
+            agent: agent.into(),
+            option,
+        }
+    }
+
     /// Asks something.
     pub(crate) fn get<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
         let answer = self.agent.get(format!("{}{path}", self.base)).call();
@@ -112,13 +129,15 @@ impl Node {
         self.read(answer)
     }
 
+    /// Removes something.
+    pub(crate) fn delete<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
+        let answer = self.agent.delete(format!("{}{path}", self.base)).call();
+        self.read(answer)
+    }
+
     fn read<R: DeserializeOwned>(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<R> {
-        let mut answer = answer.with_context(|| {
-            format!(
-                "no node answers at {}; name its admin listener with --admin",
-                self.base
-            )
-        })?;
+        let mut answer = answer
+            .with_context(|| format!("no node answers at {}; name {}", self.base, self.option))?;
         let status = answer.status();
         let body = answer.body_mut().read_to_string()?;
         if !status.is_success() {
@@ -152,13 +171,16 @@ mod tests {
 
     #[test]
     fn the_admin_listener_is_found_in_the_settings() {
-        let at = |listen: Option<&str>| address(listen).map_err(|error| error.to_string());
+        let at = |listen: &str| {
+            address(listen, "admin.listen", "--admin").map_err(|error| error.to_string())
+        };
         let found = |address: &str| Ok(address.to_owned());
-        assert_eq!(at(Some("10.0.0.1:8081")), found("http://10.0.0.1:8081"));
-        assert_eq!(at(Some("0.0.0.0:99")), found("http://127.0.0.1:99"));
-        assert_eq!(at(Some("[::]:99")), found("http://[::1]:99"));
-        assert!(at(Some("127.0.0.1:0")).unwrap_err().contains("--admin"));
-        assert!(at(None).unwrap_err().contains("admin.listen"));
+        assert_eq!(at("10.0.0.1:8081"), found("http://10.0.0.1:8081"));
+        assert_eq!(at("0.0.0.0:99"), found("http://127.0.0.1:99"));
+        assert_eq!(at("[::]:99"), found("http://[::1]:99"));
+        assert!(at("127.0.0.1:0").unwrap_err().contains("--admin"));
+        let off = admin_address(None).unwrap_err().to_string();
+        assert!(off.contains("admin.listen"), "{off}");
     }
 
     #[test]

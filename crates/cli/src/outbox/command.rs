@@ -1,0 +1,327 @@
+//! `abide outbox`: the messages of a running node's outboxes, through the API that clients use.
+
+use std::io::Write;
+
+use abide::AlarmTime;
+use abide_patterns::outbox::{Change, Counts, Destination, Record, Status, Swept};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use crate::{
+    data::DataArgs,
+    node::{self, Node, segment},
+};
+
+/// Messages of one question; more are asked for page by page.
+const PAGE: usize = 1_000;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Count an outbox's messages, and tell which destinations have trouble
+    Status(StatusArgs),
+    /// List messages, newest first: id, status, attempts, when the next is, kind, destination, summary, last error
+    List(ListArgs),
+    /// Show all of a message: its payload and its history, too
+    Show(OneArgs),
+    /// Take a queued message back
+    Cancel(OneArgs),
+    /// Queue a dead letter again, or several
+    Redrive(SomeArgs),
+    /// Give up a dead letter for good, or several
+    Discard(SomeArgs),
+}
+
+/// Which outbox of which node.
+#[derive(Args)]
+pub(crate) struct OutboxArgs {
+    /// The outbox
+    name: String,
+
+    /// Listener of the running node [default: what the settings say, such as <http://127.0.0.1:8080>]
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    outbox: OutboxArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// Only those of this status: queued, sending, sent, failed (the dead letters), canceled, discarded [default: all
+    /// but dead letters]
+    #[arg(long)]
+    status: Option<String>,
+
+    /// At most so many
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+
+    #[command(flatten)]
+    outbox: OutboxArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct OneArgs {
+    #[command(flatten)]
+    outbox: OutboxArgs,
+
+    /// The message
+    id: i64,
+}
+
+#[derive(Args)]
+pub(crate) struct SomeArgs {
+    #[command(flatten)]
+    outbox: OutboxArgs,
+
+    /// The dead letter
+    #[arg(required_unless_present = "all")]
+    id: Option<i64>,
+
+    /// Every dead letter
+    #[arg(long, conflicts_with = "id")]
+    all: bool,
+
+    /// With --all: only those of this kind
+    #[arg(long, requires = "all")]
+    kind: Option<String>,
+
+    /// With --all: only those to this destination
+    #[arg(long, requires = "all")]
+    destination: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Overview {
+    counts: Counts,
+    destinations: Vec<Destination>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    messages: Vec<Record>,
+    next: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Whole {
+    payload: Box<RawValue>,
+    history: Vec<Change>,
+}
+
+/// An outbox of a running node.
+struct Outbox {
+    node: Node,
+    path: String,
+}
+
+impl OutboxArgs {
+    fn open(&self) -> Result<Outbox> {
+        let base = match &self.url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => node::server_address(&self.data.config()?)?,
+        };
+        Ok(Outbox {
+            node: Node::new(base, "its listener with --url"),
+            path: format!("/outbox/{}", segment(&self.name)),
+        })
+    }
+}
+
+impl Outbox {
+    fn message(&self, id: i64) -> String {
+        format!("{}/messages/{id}", self.path)
+    }
+}
+
+pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
+    match command {
+        Command::Status(args) => status(&args.outbox.open()?, out),
+        Command::List(args) => list(args, out),
+        Command::Show(args) => show(args, out),
+        Command::Cancel(args) => {
+            let outbox = args.outbox.open()?;
+            // DELETE discards dead letters, too.
+            let record: Record = outbox.node.get(&outbox.message(args.id))?;
+            anyhow::ensure!(
+                record.status != Status::Failed,
+                "message {} is a dead letter: redrive or discard it",
+                args.id
+            );
+            let record: Record = outbox.node.delete(&outbox.message(args.id))?;
+            told(&record, out)
+        }
+        Command::Redrive(args) => {
+            let outbox = args.outbox.open()?;
+            match args.id {
+                Some(id) => {
+                    let path = format!("{}/redrive", outbox.message(id));
+                    told(&outbox.node.post::<Record>(&path, &())?, out)
+                }
+                None => sweep(&outbox, "redrive", args, out),
+            }
+        }
+        Command::Discard(args) => {
+            let outbox = args.outbox.open()?;
+            match args.id {
+                Some(id) => {
+                    let record: Record = outbox.node.get(&outbox.message(id))?;
+                    anyhow::ensure!(
+                        record.status == Status::Failed,
+                        "message {id} is {}: only a dead letter can be discarded",
+                        record.status
+                    );
+                    told(&outbox.node.delete::<Record>(&outbox.message(id))?, out)
+                }
+                None => sweep(&outbox, "discard", args, out),
+            }
+        }
+    }
+}
+
+fn status(outbox: &Outbox, out: &mut impl Write) -> Result<()> {
+    let Overview {
+        counts,
+        destinations,
+    } = outbox.node.get(&outbox.path)?;
+    for (status, count) in [
+        (Status::Queued, counts.queued),
+        (Status::Sending, counts.sending),
+        (Status::Sent, counts.sent),
+        (Status::Failed, counts.failed),
+        (Status::Canceled, counts.canceled),
+        (Status::Discarded, counts.discarded),
+    ] {
+        writeln!(out, "{status}\t{count}")?;
+    }
+    for to in destinations
+        .iter()
+        .filter(|to| to.failures > 0 || to.paused_until.is_some())
+    {
+        writeln!(
+            out,
+            "{}\tfailures in a row: {}\tpaused until {}\t{}",
+            plain(&to.destination),
+            to.failures,
+            time(to.paused_until),
+            plain(to.last_error.as_deref().unwrap_or("-"))
+        )?;
+    }
+    Ok(())
+}
+
+fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
+    let outbox = args.outbox.open()?;
+    let status = args
+        .status
+        .as_ref()
+        .map_or_else(String::new, |status| format!("&status={}", segment(status)));
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut before = String::new();
+    writeln!(
+        out,
+        "ID\tSTATUS\tATTEMPTS\tNEXT\tKIND\tDESTINATION\tSUMMARY\tERROR"
+    )?;
+    while left > 0 {
+        let limit = left.min(PAGE);
+        let path = format!("{}/messages?limit={limit}{status}{before}", outbox.path);
+        let page: Page = outbox.node.get(&path)?;
+        left -= page.messages.len();
+        for record in &page.messages {
+            line(record, out)?;
+        }
+        match page.next {
+            Some(next) => before = format!("&before={next}"),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn line(record: &Record, out: &mut impl Write) -> Result<()> {
+    writeln!(
+        out,
+        "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}",
+        record.id,
+        record.status,
+        record.attempts,
+        time(record.next_at),
+        plain(&record.kind),
+        plain(&record.destination),
+        plain(&record.summary),
+        plain(record.last_error.as_deref().unwrap_or("-"))
+    )?;
+    Ok(())
+}
+
+fn show(args: &OneArgs, out: &mut impl Write) -> Result<()> {
+    let outbox = args.outbox.open()?;
+    let shown: Box<RawValue> = outbox.node.get(&outbox.message(args.id))?;
+    let record: Record = serde_json::from_str(shown.get())?;
+    let whole: Whole = serde_json::from_str(shown.get())?;
+    line(&record, out)?;
+    writeln!(out, "idempotency key\t{}", record.idempotency_key)?;
+    for (name, value) in [
+        ("dedup key", &record.dedup_key),
+        ("ordering key", &record.ordering_key),
+        ("operation", &record.operation),
+    ] {
+        if let Some(value) = value {
+            writeln!(out, "{name}\t{}", plain(value))?;
+        }
+    }
+    if record.unknown {
+        writeln!(out, "an answer was lost: it may have had its effect")?;
+    }
+    writeln!(out, "payload\t{}", whole.payload)?;
+    for change in &whole.history {
+        writeln!(
+            out,
+            "{}\t{}\t{}",
+            time(Some(change.at)),
+            plain(&change.event),
+            plain(change.detail.as_deref().unwrap_or(""))
+        )?;
+    }
+    Ok(())
+}
+
+fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> Result<()> {
+    let which = json!({ "kind": args.kind, "destination": args.destination });
+    let path = format!("{}/{verb}", outbox.path);
+    let mut count = 0;
+    loop {
+        let swept: Swept = outbox.node.post(&path, &which)?;
+        count += swept.count;
+        if !swept.more {
+            break;
+        }
+    }
+    writeln!(out, "{count} dead letters")?;
+    Ok(())
+}
+
+fn told(record: &Record, out: &mut impl Write) -> Result<()> {
+    writeln!(out, "message {} is {}", record.id, record.status)?;
+    Ok(())
+}
+
+fn time(millis: Option<i64>) -> String {
+    millis.map_or_else(
+        || "-".to_owned(),
+        |millis| AlarmTime::from_unix_millis(millis).to_string(),
+    )
+}
+
+/// Texts come from clients; a control character must not reach a terminal.
+fn plain(text: &str) -> String {
+    text.escape_debug().to_string()
+}

@@ -1,0 +1,7 @@
+//! The ready-made outboxes of `abide serve`, and `abide outbox`, which looks into them and mends them.
+
+mod command;
+mod settings;
+
+pub(crate) use command::{Command, run};
+pub(crate) use settings::Settings;

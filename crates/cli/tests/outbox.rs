@@ -1,0 +1,222 @@
+//! `abide serve` as an outbox, from outside: its API, its receivers, `kill -9`, and `abide outbox`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{path::Path, process::Command, time::Duration};
+
+use abide_harness::{Answer, Client, Program, Receiver, ReceiverAct, Server};
+use http::{Method, Request, StatusCode};
+use serde_json::{Value, json};
+
+const MESSAGES: &str = "/outbox/orders/messages";
+
+fn program(data: &Path) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_abide"), data)
+        .env("ABIDE__OUTBOUND__ALLOW_PRIVATE", "127.0.0.1")
+        .env("ABIDE__OUTBOX__RETRY_BASE", "10ms")
+        .env("ABIDE__OUTBOX__MAX_ATTEMPTS", "3")
+}
+
+fn request(url: &str, order: u32) -> Value {
+    json!({ "kind": "http", "payload": { "url": url, "body": { "json": { "order": order } } } })
+}
+
+async fn enqueue(client: &Client, key: &str, message: &Value) -> Answer {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(client.url(MESSAGES))
+        .header("idempotency-key", key)
+        .body(message.to_string().into_bytes().into());
+    client.send(request.unwrap()).await.unwrap()
+}
+
+async fn until(client: &Client, id: i64, status: &str) -> Value {
+    let path = format!("{MESSAGES}/{id}");
+    let waits = async {
+        loop {
+            let shown = client.get(&path).await;
+            assert_eq!(shown.status, StatusCode::OK, "{shown:?}");
+            if shown.body["status"] == status {
+                return shown.body;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waits)
+        .await
+        .unwrap_or_else(|_| panic!("message {id} does not become {status}"))
+}
+
+/// What the command prints, or says if it fails.
+async fn abide(server: &Server, args: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+    command.arg("outbox").args(args);
+    command.args(["--url", &format!("http://{}", server.address())]);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = output.await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_was_taken_is_delivered_whatever_happens_to_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let receiver = Receiver::start().await;
+    receiver.script([
+        ReceiverAct::status(503).retry_after(0),
+        // The answer never comes: the server is killed meanwhile.
+        ReceiverAct::hang(),
+    ]);
+    let server = program(&data).start();
+    let message = request(&receiver.url("/orders"), 4711);
+    let taken = enqueue(&server.client(), "order 4711", &message).await;
+    assert_eq!(
+        (taken.status, &taken.body["id"]),
+        (StatusCode::ACCEPTED, &json!(1))
+    );
+    receiver.wait_for(2).await;
+    server.kill();
+
+    let server = program(&data).start();
+    let client = server.client();
+    let again = enqueue(&client, "order 4711", &message).await;
+    assert_eq!((again.status, &again.body), (taken.status, &taken.body));
+    let other = enqueue(&client, "order 4711", &request(&receiver.url("/"), 1)).await;
+    assert_eq!(
+        (other.status, other.code()),
+        (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused")
+    );
+    let sent = until(&client, 1, "sent").await;
+    let lost = sent["history"].as_array().unwrap().iter();
+    assert_eq!(
+        lost.filter(|change| change["event"] == "unknown").count(),
+        1,
+        "{sent}"
+    );
+    let requests = receiver.wait_for(3).await;
+    assert_eq!(requests.len(), 3, "refused, lost, taken");
+    for request in &requests {
+        assert_eq!(request.path(), "/orders");
+        assert_eq!(request.key(), sent["idempotency_key"].as_str().unwrap());
+    }
+    let listed = client.get(MESSAGES).await.body;
+    assert_eq!(listed["messages"].as_array().unwrap().len(), 1);
+    assert!(server.stop().success(), "a clean stop");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_input_has_a_clear_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    let client = server.client();
+    let refused = async |message: Value, status: u16, code: &str, says: &str| {
+        let answer = client.post(MESSAGES, &message).await;
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (status, code),
+            "{answer:?}"
+        );
+        let told = answer.body["error"]["message"].as_str().unwrap();
+        assert!(told.contains(says), "{told}");
+    };
+    let fax = json!({ "kind": "fax", "payload": {} });
+    refused(fax, 400, "unknown_kind", "`http`").await;
+    refused(request("not a url", 1), 400, "invalid_message", "URL").await;
+    refused(
+        request("ftp://example.com/", 1),
+        400,
+        "invalid_message",
+        "http",
+    )
+    .await;
+    let text = "x".repeat(1 << 20);
+    let large = json!({ "kind": "http", "payload": { "url": "http://a.example/", "body": { "text": text } } });
+    refused(large, 413, "payload_too_large", "1048576").await;
+
+    // Which addresses are forbidden is known when one is connected to: the message is taken, and becomes a dead letter.
+    let forbidden = request("http://169.254.169.254/latest/meta-data", 1);
+    let taken = client.post(MESSAGES, &forbidden).await;
+    assert_eq!(taken.status, StatusCode::ACCEPTED);
+    let failed = until(&client, taken.body["id"].as_i64().unwrap(), "failed").await;
+    let told = failed["last_error"].as_str().unwrap();
+    assert!(
+        told.contains("link-local") && told.contains("outbound.allow_private"),
+        "{told}"
+    );
+    assert_eq!(failed["attempts"], 1, "it is not tried again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_looks_into_an_outbox_and_mends_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start().await;
+    receiver.script([404, 404, 404].map(ReceiverAct::status));
+    let server = program(&dir.path().join("data")).start();
+    let client = server.client();
+    for order in 1..=3 {
+        client
+            .post(MESSAGES, &request(&receiver.url("/orders"), order))
+            .await;
+        until(&client, i64::from(order), "failed").await;
+    }
+    let mut later = request(&receiver.url("/orders"), 4);
+    later["delay"] = json!(3_600_000);
+    client.post(MESSAGES, &later).await;
+
+    let listed = abide(&server, &["list", "orders"]).await.unwrap();
+    assert!(
+        listed.starts_with("ID\tSTATUS") && listed.contains("\n4\tqueued\t0\t"),
+        "{listed}"
+    );
+    let failed = abide(
+        &server,
+        &["list", "orders", "--status", "failed", "--limit", "2"],
+    )
+    .await;
+    let failed = failed.unwrap();
+    assert_eq!(failed.lines().count(), 3, "{failed}");
+    assert!(failed.contains("404"), "{failed}");
+    let shown = abide(&server, &["show", "orders", "1"]).await.unwrap();
+    assert!(
+        shown.contains("payload\t{") && shown.contains("sending"),
+        "{shown}"
+    );
+    let status = abide(&server, &["status", "orders"]).await.unwrap();
+    assert!(
+        status.contains("queued\t1\n") && status.contains("failed\t3\n"),
+        "{status}"
+    );
+
+    let said = |text: &str| Ok(format!("{text}\n"));
+    assert_eq!(
+        abide(&server, &["cancel", "orders", "4"]).await,
+        said("message 4 is canceled")
+    );
+    let refused = abide(&server, &["cancel", "orders", "1"])
+        .await
+        .unwrap_err();
+    assert!(refused.contains("dead letter"), "{refused}");
+    let refused = abide(&server, &["discard", "orders", "4"])
+        .await
+        .unwrap_err();
+    assert!(refused.contains("only a dead letter"), "{refused}");
+    assert_eq!(
+        abide(&server, &["redrive", "orders", "1"]).await,
+        said("message 1 is queued")
+    );
+    until(&client, 1, "sent").await;
+    assert_eq!(
+        abide(&server, &["discard", "orders", "2"]).await,
+        said("message 2 is discarded")
+    );
+    let all = ["redrive", "orders", "--all", "--kind", "http"];
+    assert_eq!(abide(&server, &all).await, said("1 dead letters"));
+    until(&client, 3, "sent").await;
+    let none = abide(&server, &["show", "orders", "9"]).await.unwrap_err();
+    assert!(none.contains("There is no message 9"), "{none}");
+}

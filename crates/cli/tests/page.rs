@@ -1,0 +1,42 @@
+//! The page of an outbox in a real browser.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use abide_harness::{Browser, Program, Receiver, ReceiverAct};
+use http::StatusCode;
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_page_shows_messages_as_they_change_while_their_outbox_leaves_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start().await;
+    receiver.script([ReceiverAct::status(404)]);
+    let server = Program::new(env!("CARGO_BIN_EXE_abide"), dir.path().join("data"))
+        .env("ABIDE__OUTBOUND__ALLOW_PRIVATE", "127.0.0.1")
+        .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "50ms")
+        .start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/outbox/orders/page")).await;
+    page.until("document.querySelector('abide-live').dataset.state === 'open'")
+        .await;
+    page.eval("window.same = true").await;
+    for (id, status) in [(1, "failed"), (2, "sent")] {
+        let message = json!({ "kind": "http", "payload": { "url": receiver.url("/orders") } });
+        let taken = client.post("/outbox/orders/messages", &message).await;
+        assert_eq!(taken.status, StatusCode::ACCEPTED, "{taken:?}");
+        let count = format!(
+            "document.querySelector('#outbox-head').innerText.replace(/\\s+/g, ' ').includes('1 {status}')"
+        );
+        page.until(&count).await;
+        if status == "sent" {
+            page.until(&format!(
+                "document.querySelector('#message-{id}')?.dataset.status === 'sent'"
+            ))
+            .await;
+        }
+    }
+    assert_eq!(page.eval("window.same").await, json!(true), "no reload");
+    assert!(server.stop().success(), "a clean stop");
+}
