@@ -1,0 +1,81 @@
+//! The mails in JSON.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `POST /api/mails` of `{"to":["…"],"subject":"…","text":"…"}` | 202 and `{"mail":1}`, or `{"list":1}` if there are several recipients. With an `Idempotency-Key` it is taken once |
+//! | `GET /api/mails?status=&before=&limit=` | 200 and `{"records":[…],"next":…}`, newest first |
+//! | `GET /api/mails/{id}` | 200 and `{"record":{…},"email":{…},"history":[…]}` |
+//! | `POST /api/mails/{id}/redrive` | 200 and the mail's record: it was given up, and is queued again |
+//! | `DELETE /api/mails/{id}` | 200 and the mail's record: it is canceled, or discarded if it was given up |
+//! | `GET /api/overview` | 200: counts, destinations in trouble, the newest lists |
+
+use abide::{
+    Env,
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
+};
+use abide_patterns::outbox::{Page, Record};
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    routing::{get, post},
+};
+
+use crate::{
+    Composed, Draft, Mail, Overview,
+    http::{ById, Wanted, mails, told},
+};
+
+pub(crate) fn router() -> Router<Env> {
+    Router::new()
+        .route("/mails", post(compose).get(list))
+        .route("/mails/{id}", get(show).delete(drop_one))
+        .route("/mails/{id}/redrive", post(redrive))
+        .route("/overview", get(overview))
+}
+
+async fn compose(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(draft): JsonBody<Draft>,
+) -> Result<(StatusCode, Json<Composed>), ApiError> {
+    let mails = mails(&env);
+    let mails = match key {
+        Some(key) => mails.with_idempotency_key(key),
+        None => mails,
+    };
+    let composed = mails.compose(draft).await?.map_err(told)?;
+    Ok((StatusCode::ACCEPTED, Json(composed)))
+}
+
+async fn list(
+    State(env): State<Env>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Json<Page>, ApiError> {
+    Ok(Json(mails(&env).list(wanted.filter()).await??))
+}
+
+async fn show(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<Mail>, ApiError> {
+    Ok(Json(mails(&env).show(id).await?.map_err(told)?))
+}
+
+async fn redrive(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<Record>, ApiError> {
+    Ok(Json(mails(&env).redrive(id).await?.map_err(told)?))
+}
+
+async fn drop_one(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<Record>, ApiError> {
+    Ok(Json(mails(&env).give_up(id).await?.map_err(told)?))
+}
+
+async fn overview(State(env): State<Env>) -> Result<Json<Overview>, ApiError> {
+    Ok(Json(mails(&env).overview().await??))
+}

@@ -1,0 +1,299 @@
+//! The edge.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `GET /`, `GET /failed`, `GET /compose`, `GET /mails/{id}`, `GET /mails/{id}/edit` | pages |
+//! | `POST` of their forms | 303 to a page; 422 and the form if what it says cannot be sent |
+//! | `GET /live`, a WebSocket or server-sent events | what changes: see [`abide_patterns::outbox::live`] |
+//! | `GET /assets/{name}` | scripts and styles |
+//! | `/api/…` | the same in JSON: see [`api`](crate::api) |
+
+use abide::{
+    Env, Request, Response, Stub,
+    server::{ApiError, UrlPath, UrlQuery},
+};
+use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, limits};
+use axum::{
+    Router,
+    extract::{Form, State},
+    http::{HeaderValue, StatusCode, header},
+    middleware,
+    response::{Html, IntoResponse, Redirect, Response as Answer},
+    routing::{get, post},
+};
+use maud::Markup;
+use serde::Deserialize;
+
+use crate::{Composed, Draft, Mails, OBJECT, api, assets, origin, pages};
+
+/// Mails on one page.
+pub(crate) const PAGE: usize = 50;
+
+/// The pages load their own files and ask their own server. Turbo brings a style for its progress bar.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Everything that the program answers.
+pub fn router(env: Env) -> Router {
+    let pages = Router::new()
+        .route("/", get(queue))
+        .route("/failed", get(failed))
+        .route("/failed/redrive", post(redrive_all))
+        .route("/failed/discard", post(discard_all))
+        .route("/compose", get(blank))
+        .route("/mails", post(compose))
+        .route("/mails/{id}", get(show))
+        .route("/mails/{id}/edit", get(edit).post(save))
+        .route("/mails/{id}/redrive", post(redrive))
+        .route("/mails/{id}/drop", post(drop_one))
+        .route("/lists/{id}/cancel", post(cancel_list))
+        .layer(middleware::map_response(with_policy));
+    Router::new()
+        .merge(pages)
+        .nest("/api", api::router())
+        .route("/live", get(live))
+        .route("/assets/{name}", get(assets::asset))
+        .layer(middleware::from_fn(origin::guard))
+        .with_state(env)
+}
+
+/// An error as a page.
+pub(crate) struct Failed(ApiError);
+
+impl<E: Into<ApiError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Answer {
+        let status = self.0.status();
+        (status, page(pages::error(status, self.0.message()))).into_response()
+    }
+}
+
+/// Where a form's button goes back to.
+#[derive(Deserialize)]
+struct Back {
+    #[serde(default)]
+    back: Whence,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Whence {
+    #[default]
+    Mail,
+    Failed,
+}
+
+impl Whence {
+    fn after(self, id: i64) -> Redirect {
+        match self {
+            Self::Mail => Redirect::to(&format!("/mails/{id}")),
+            Self::Failed => Redirect::to("/failed"),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+pub(crate) struct ById {
+    pub(crate) id: i64,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Wanted {
+    pub(crate) status: Option<Status>,
+    pub(crate) before: Option<i64>,
+    pub(crate) limit: Option<usize>,
+}
+
+impl Wanted {
+    pub(crate) fn filter(&self) -> Filter {
+        Filter {
+            status: self.status,
+            before: self.before,
+            limit: self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE),
+        }
+    }
+}
+
+/// What somebody has typed; what is missing is complained of as if it were empty.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Typed {
+    to: String,
+    subject: String,
+    text: String,
+}
+
+fn page(markup: Markup) -> Html<String> {
+    Html(markup.into_string())
+}
+
+async fn with_policy(mut answer: Answer) -> Answer {
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+async fn queue(
+    State(env): State<Env>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Html<String>, Failed> {
+    let mails = mails(&env);
+    let overview = mails.overview();
+    let list: Page = mails.list(wanted.filter()).await??;
+    let overview = overview.await??;
+    Ok(page(pages::queue(&overview, &list, &wanted)))
+}
+
+async fn failed(
+    State(env): State<Env>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Html<String>, Failed> {
+    let mails = mails(&env);
+    let overview = mails.overview();
+    let filter = DeadLetterFilter {
+        before: wanted.before,
+        limit: PAGE,
+        ..DeadLetterFilter::default()
+    };
+    let list = mails.failed(filter).await??;
+    let overview = overview.await??;
+    Ok(page(pages::failed(&overview, &list, &wanted)))
+}
+
+async fn blank() -> Html<String> {
+    page(pages::compose(&Draft::default(), None))
+}
+
+async fn compose(State(env): State<Env>, Form(typed): Form<Typed>) -> Result<Answer, Failed> {
+    let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
+    match mails(&env).compose(draft.clone()).await? {
+        Ok(Composed::Mail(_) | Composed::List(_)) => Ok(Redirect::to("/").into_response()),
+        Err(OutboxError::Invalid(why)) => {
+            let form = page(pages::compose(&draft, Some(&why)));
+            Ok((StatusCode::UNPROCESSABLE_ENTITY, form).into_response())
+        }
+        Err(error) => Err(told(error).into()),
+    }
+}
+
+async fn show(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Html<String>, Failed> {
+    let mail = mails(&env).show(id).await?.map_err(told)?;
+    Ok(page(pages::mail(&mail)))
+}
+
+async fn edit(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Html<String>, Failed> {
+    let mail = mails(&env).show(id).await?.map_err(told)?;
+    let draft = Draft {
+        to: mail.email.to,
+        subject: mail.email.subject,
+        text: mail.email.text.unwrap_or_default(),
+    };
+    Ok(page(pages::edit(id, &draft, None)))
+}
+
+async fn save(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+    Form(typed): Form<Typed>,
+) -> Result<Answer, Failed> {
+    let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
+    match mails(&env).edit(id, draft.clone()).await? {
+        Ok(_) => Ok(Whence::Mail.after(id).into_response()),
+        Err(OutboxError::Invalid(why)) => {
+            let form = page(pages::edit(id, &draft, Some(&why)));
+            Ok((StatusCode::UNPROCESSABLE_ENTITY, form).into_response())
+        }
+        Err(error) => Err(told(error).into()),
+    }
+}
+
+async fn redrive(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+    Form(Back { back }): Form<Back>,
+) -> Result<Redirect, Failed> {
+    mails(&env).redrive(id).await?.map_err(told)?;
+    Ok(back.after(id))
+}
+
+async fn drop_one(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+    Form(Back { back }): Form<Back>,
+) -> Result<Redirect, Failed> {
+    mails(&env).give_up(id).await?.map_err(told)?;
+    Ok(back.after(id))
+}
+
+async fn redrive_all(State(env): State<Env>) -> Result<Redirect, Failed> {
+    while mails(&env).redrive_all().await?.map_err(told)?.more {}
+    Ok(Redirect::to("/failed"))
+}
+
+async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
+    while mails(&env).discard_all().await?.map_err(told)?.more {}
+    Ok(Redirect::to("/failed"))
+}
+
+async fn cancel_list(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Redirect, Failed> {
+    mails(&env).cancel_list(id).await?.map_err(told)?;
+    Ok(Redirect::to("/"))
+}
+
+async fn live(State(env): State<Env>, request: Request) -> Result<Response, ApiError> {
+    Ok(mails(&env).fetch(request).await?)
+}
+
+pub(crate) fn mails(env: &Env) -> Stub<Mails> {
+    env.object::<Mails>().get_by_name(OBJECT)
+}
+
+/// What a client is told of an outbox that did not do what it was asked.
+pub(crate) fn told(error: OutboxError) -> ApiError {
+    let text = sentence(&error.to_string());
+    match error {
+        OutboxError::Invalid(_) => {
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_mail", text)
+        }
+        OutboxError::Full { .. } => {
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "outbox_full", text).retry_soon()
+        }
+        OutboxError::KeyReused { .. } => ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "idempotency_key_reused",
+            text,
+        ),
+        OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
+        OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
+        OutboxError::Object(error) => error.into(),
+    }
+}
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    let end = if text.ends_with('.') { "" } else { "." };
+    format!("{}{}{end}", first.unwrap_or_default(), letters.as_str())
+}

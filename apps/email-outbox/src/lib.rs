@@ -1,0 +1,29 @@
+//! A durable outbox of e-mails, with a page.
+//!
+//! One object ([`Mails`]) holds the queue. Composing a mail enqueues it in the transaction that answers the browser; a
+//! list of recipients is kept first and becomes mails a batch at a time. The outbox sends them, through Azure
+//! Communication Services or a mail server, and the pages show it as it happens: every change is pushed to them as
+//! HTML, also while the object sleeps between two attempts.
+#![forbid(unsafe_code)]
+
+mod api;
+mod assets;
+mod draft;
+mod http;
+mod list;
+mod mails;
+mod origin;
+mod pages;
+mod sender;
+
+pub use draft::{Draft, Invalid, MAX_RECIPIENTS};
+pub use http::router;
+pub use list::{Lists, Mailing, Progress};
+pub use mails::{Composed, Mail, Mails, Overview};
+pub use sender::{Author, Sender, registry};
+
+/// The name under which the class is registered.
+pub const BINDING: &str = "MAILS";
+
+/// The name of the one object.
+pub(crate) const OBJECT: &str = "outbox";

@@ -1,0 +1,163 @@
+//! The program: `email-outbox serve`, and `email-outbox fake-acs` to try it with.
+#![forbid(unsafe_code)]
+
+use abide::{
+    Host,
+    http::Uri,
+    server::{AllowPrivate, ServeArgs},
+};
+use abide_harness::{AcsMischief, AcsOptions, AcsServer};
+use abide_patterns::outbox::{Options, Pace, class_options};
+use anyhow::Context;
+use clap::{Args, Parser};
+use email_outbox::{Author, BINDING, Mails, Sender, registry, router};
+
+/// Where the key is looked for that `--acs-key` does not give.
+const KEY_VARIABLE: &str = "EMAIL_OUTBOX_ACS_KEY";
+
+/// A durable outbox of e-mails
+#[derive(Parser)]
+#[command(version)]
+enum Command {
+    /// Serve the pages and send the mails
+    Serve {
+        #[command(flatten)]
+        serve: ServeArgs,
+
+        #[command(flatten)]
+        service: Service,
+
+        /// The address that mails come from
+        #[arg(
+            long,
+            value_name = "ADDRESS",
+            default_value = "Outbox <outbox@example.com>"
+        )]
+        from: String,
+
+        /// Send 15 mails and ask about 20 every 10 seconds, instead of each mail at once
+        #[arg(long)]
+        classic: bool,
+    },
+    /// Pretend to be Azure Communication Services on a bad day: no mail leaves this machine
+    FakeAcs {
+        /// Address to listen on
+        #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8090")]
+        listen: String,
+
+        /// The same seed and the same requests give the same mischief
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// Endpoint of Azure Communication Services
+    #[arg(long, value_name = "URL")]
+    acs: Option<String>,
+
+    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST`
+    #[arg(long, value_name = "URL")]
+    smtp: Option<String>,
+}
+
+#[derive(Args)]
+struct Service {
+    #[command(flatten)]
+    which: Which,
+
+    /// Its access key, in base64 [default: what `EMAIL_OUTBOX_ACS_KEY` says]
+    #[arg(long, value_name = "KEY", requires = "acs")]
+    acs_key: Option<String>,
+}
+
+impl Service {
+    fn sender(self) -> anyhow::Result<Sender> {
+        match (self.which.acs, self.which.smtp) {
+            (Some(endpoint), _) => {
+                let key = self.acs_key.or_else(|| std::env::var(KEY_VARIABLE).ok());
+                let key = key.with_context(|| format!("give --acs-key, or set {KEY_VARIABLE}"))?;
+                Ok(Sender::Acs { endpoint, key })
+            }
+            (None, url) => Ok(Sender::Smtp {
+                url: url.context("give --acs or --smtp")?,
+            }),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Command::parse() {
+        Command::Serve {
+            serve,
+            service,
+            from,
+            classic,
+        } => {
+            let sender = service.sender()?;
+            let author = Author::parse(&from).context("--from")?;
+            let mut options = Options::default();
+            if classic {
+                options.pace = Pace::CLASSIC;
+            }
+            serve_mails(serve, &sender, author, options).await
+        }
+        Command::FakeAcs { listen, seed } => fake_acs(listen, seed).await,
+    }
+}
+
+async fn serve_mails(
+    serve: ServeArgs,
+    sender: &Sender,
+    author: Author,
+    options: Options,
+) -> anyhow::Result<()> {
+    let mut config = serve.load()?;
+    // Whoever names the service wants it to be reached: nothing else is ever asked for.
+    if let Sender::Acs { endpoint, .. } = sender
+        && config.outbound.allow_private == AllowPrivate::None
+        && let Some(address) = literal_address(endpoint)
+    {
+        config.outbound.allow_private = address;
+    }
+    let mut class = class_options();
+    class.idle_timeout = config.objects.idle_timeout;
+    Host::from_config(config)
+        .object_with::<Mails>(BINDING, class)
+        .with(registry(sender)?)
+        .with(options)
+        .with(author)
+        .router(router)
+        .serve()
+        .await?;
+    Ok(())
+}
+
+/// The address in a URL that has one instead of a name.
+fn literal_address(url: &str) -> Option<AllowPrivate> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?.trim_matches(['[', ']']);
+    host.parse().ok()
+}
+
+async fn fake_acs(listen: String, seed: u64) -> anyhow::Result<()> {
+    let options = AcsOptions {
+        listen,
+        poll_after: Some(2),
+        mischief: AcsMischief::lively(seed),
+        ..AcsOptions::default()
+    };
+    let double = AcsServer::start(options).await;
+    println!("a double of the mail service; use it with");
+    println!(
+        "email-outbox serve --acs {} --acs-key {}",
+        double.endpoint(),
+        double.access_key()
+    );
+    tokio::signal::ctrl_c().await?;
+    println!("{} mails were taken", double.mails().len());
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! A mail in a table.
+
+use abide::http::Uri;
+use abide_patterns::outbox::{Record, Status, live::row_id};
+use maud::{Markup, html};
+
+/// A mail's row.
+pub(super) fn row(record: &Record) -> Markup {
+    let (subject, to) = subject_and_recipient(&record.summary);
+    html! {
+        tr id=(row_id(record.id)) data-status=(record.status) {
+            td.what { a href={ "/mails/" (record.id) } { (subject) } span.soft { (to) } }
+            td { (pill(record)) }
+            td.progress { (progress(record)) }
+            td.when { (time(record.created_at, "clock")) }
+            td.actions {
+                @if record.status == Status::Failed {
+                    (button(record.id, "redrive", "Redrive", "do"))
+                    a.plain href={ "/mails/" (record.id) "/edit" } { "Edit" }
+                    (button(record.id, "drop", "Discard", "plain bad"))
+                }
+            }
+        }
+    }
+}
+
+fn button(id: i64, verb: &str, label: &str, class: &str) -> Markup {
+    html! {
+        form method="post" action={ "/mails/" (id) "/" (verb) } {
+            input type="hidden" name="back" value="failed";
+            button class=(class) { (label) }
+        }
+    }
+}
+
+/// A mail's handler writes its line as `SUBJECT to ADDRESS`.
+fn subject_and_recipient(summary: &str) -> (&str, &str) {
+    summary.rsplit_once(" to ").unwrap_or((summary, ""))
+}
+
+/// A mail's status.
+pub(super) fn pill(record: &Record) -> Markup {
+    let word = match record.status {
+        Status::Queued if record.blocked => "waiting",
+        Status::Queued if record.unknown => "unknown",
+        Status::Queued if record.attempts > 0 => "retrying",
+        Status::Sending if record.operation.is_some() => "accepted",
+        other => other.as_str(),
+    };
+    html! { span.pill data-status=(record.status) { (word) } }
+}
+
+/// What a person would like to know of a mail on its way.
+fn progress(record: &Record) -> Markup {
+    let error = html! {
+        @if let Some(error) = &record.last_error { span.error title=(error) { (error) } }
+    };
+    html! {
+        @match record.status {
+            Status::Queued => {
+                @if record.attempts > 0 {
+                    span { "Attempt " (record.attempts + 1) " " @if let Some(at) = record.next_at { (time(at, "until")) } }
+                } @else if let Some(at) = record.not_before {
+                    span { "Not before " (time(at, "clock")) }
+                }
+                (error)
+            }
+            Status::Sending => {
+                @if let Some(operation) = &record.operation {
+                    span { "Operation " code title=(operation) { (short(operation)) } }
+                    span.soft {
+                        @match record.polls { 0 => "not asked yet", 1 => "asked once", times => { "asked " (times) " times" } }
+                        @if let Some(at) = record.next_at { ", again " (time(at, "until")) }
+                    }
+                } @else {
+                    span { "Attempt " (record.attempts) }
+                }
+            }
+            Status::Sent => {
+                span {
+                    @if let Some(at) = record.finished_at { (time(at, "clock")) }
+                    @if record.attempts > 1 { ", attempt " (record.attempts) }
+                }
+            }
+            Status::Failed => {
+                (error)
+                span.soft { (record.attempts) @if record.attempts == 1 { " attempt" } @else { " attempts" } }
+            }
+            Status::Canceled | Status::Discarded => {}
+        }
+    }
+}
+
+/// The last part of an operation's address, cut.
+fn short(operation: &str) -> String {
+    let uri: Option<Uri> = operation.parse().ok();
+    let path = uri.as_ref().map_or(operation, Uri::path);
+    let last = path.rsplit('/').next().unwrap_or_default();
+    last.chars().take(8).collect()
+}
+
+/// A time, in UTC until the page's script shows it in the reader's zone.
+pub(super) fn time(unix_millis: i64, form: &str) -> Markup {
+    let at = abide_patterns::outbox::live::utc(unix_millis);
+    html! { time datetime=(at) data-form=(form) { (at) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_shown_by_the_beginning_of_its_id() {
+        let url = "http://127.0.0.1:1/emails/operations/0a1b2c3d-4e5f?api-version=2023-03-31";
+        assert_eq!(short(url), "0a1b2c3d");
+        assert_eq!(short("not an address"), "not an a");
+    }
+
+    #[test]
+    fn what_a_mail_says_is_escaped() {
+        let (subject, to) = subject_and_recipient("<b>from us to you</b> to ada@example.com");
+        assert_eq!((subject, to), ("<b>from us to you</b>", "ada@example.com"));
+        assert_eq!(
+            html! { (subject) }.into_string(),
+            "&lt;b&gt;from us to you&lt;/b&gt;"
+        );
+    }
+}

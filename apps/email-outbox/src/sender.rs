@@ -1,0 +1,56 @@
+//! Through whom mails are sent.
+
+use abide::{Error, ErrorKind, Result};
+use abide_patterns::{
+    deliver::{AcsDelivery, Email, SmtpDelivery},
+    outbox::Registry,
+};
+
+use crate::Mailing;
+
+/// The service that takes the mails.
+#[derive(Clone, Debug)]
+pub enum Sender {
+    /// Azure Communication Services.
+    Acs {
+        /// `https://NAME.communication.azure.com`.
+        endpoint: String,
+        /// Its access key, in base64.
+        key: String,
+    },
+    /// A mail server.
+    Smtp {
+        /// `smtp://` or `smtps://`, with credentials if it wants some.
+        url: String,
+    },
+}
+
+/// The address that mails come from.
+#[derive(Clone, Debug)]
+pub struct Author(String);
+
+impl Author {
+    /// Takes an address as a mail can have it: `Outbox <outbox@example.com>`.
+    pub fn parse(address: &str) -> Result<Self> {
+        let mail = Email::new(address, "subject")
+            .to("ada@example.com")
+            .text("text");
+        match mail.check() {
+            Ok(()) => Ok(Self(address.to_owned())),
+            Err(why) => Err(Error::with_kind(ErrorKind::Input, why)),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The handlers of the program: mails through this service, and lists that become mails.
+pub fn registry(sender: &Sender) -> Result<Registry> {
+    let registry = Registry::new().with_fan_out(Mailing);
+    Ok(match sender {
+        Sender::Acs { endpoint, key } => registry.with(AcsDelivery::new(endpoint, key)?),
+        Sender::Smtp { url } => registry.with(SmtpDelivery::new(url)?),
+    })
+}

@@ -1,0 +1,181 @@
+//! The pages in a real browser, which is told of every change and never asks.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod support;
+
+use std::path::Path;
+
+use abide_harness::{AcsCourse, AcsEnd, AcsOptions, AcsSend, AcsServer, Browser, Page};
+use support::{double, enqueue, figure, program, until};
+
+async fn live(page: &Page) {
+    page.until("document.querySelector('abide-live')?.dataset.state === 'open'")
+        .await;
+    // A page that is loaded anew forgets this.
+    page.eval("window.same = true").await;
+}
+
+async fn compose(page: &Page, to: &str, subject: &str) {
+    page.click(".top a.do").await;
+    page.until("document.querySelector('form.letter [name=to]')")
+        .await;
+    page.fill("form.letter [name=to]", to).await;
+    page.fill("form.letter [name=subject]", subject).await;
+    page.fill("form.letter [name=text]", "Dear reader,\n\nall is well.")
+        .await;
+    page.click("form.letter .do").await;
+}
+
+/// Waits until the row of a mail shows this word.
+async fn shows(page: &Page, subject: &str, word: &str) {
+    let (subject, word) = (json(subject), json(word));
+    page.until(&format!(
+        "[...document.querySelectorAll('.mails tbody tr')].some(row => \
+         row.querySelector('.what a').textContent === {subject} && row.querySelector('.pill').textContent === {word})"
+    ))
+    .await;
+}
+
+fn json(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+async fn picture(page: &Page, name: &str) {
+    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
+        page.screenshot(&Path::new(&pictures).join(format!("email-outbox-{name}.png")))
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_mail_is_seen_to_go_from_queued_to_sent_on_a_page_that_nobody_reloads() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    // It is told to wait first, then taken, and long at work.
+    double.script_sends([AcsSend::Refuse(429, Some(2))]);
+    double.script_courses([AcsCourse {
+        running: 2,
+        end: AcsEnd::Succeeded,
+    }]);
+    let server = program(&dir.path().join("data"), &double).start();
+    let browser = Browser::start().await;
+    let page = browser.open(&server.client().url("/")).await;
+    picture(&page, "empty").await;
+    compose(&page, "ada@example.com", "Your seat").await;
+    live(&page).await;
+    shows(&page, "Your seat", "retrying").await;
+    picture(&page, "throttled").await;
+    shows(&page, "Your seat", "accepted").await;
+    picture(&page, "accepted").await;
+    shows(&page, "Your seat", "sent").await;
+    page.until("document.querySelector('.tabs [data-tab=sent] b').textContent === '1'")
+        .await;
+    assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
+
+    page.click(".mails .what a").await;
+    page.until("document.querySelector('.history [data-event=sent]')")
+        .await;
+    picture(&page, "mail").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_failed_mail_is_redriven_from_a_page_that_stayed_open_while_the_object_slept() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let reason = "The recipient is on the suppression list.";
+    double.script_courses([AcsCourse {
+        running: 1,
+        end: AcsEnd::Failed {
+            code: "EmailDroppedAllRecipientsSuppressed".to_owned(),
+            message: reason.to_owned(),
+        },
+    }]);
+    let server = program(&dir.path().join("data"), &double)
+        .env("ABIDE__OBJECTS__IDLE_TIMEOUT", "200ms")
+        .start();
+    let (client, admin) = (server.client(), server.admin_client());
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/failed")).await;
+    live(&page).await;
+    enqueue(&client, "grace@example.com", "Your invoice").await;
+    shows(&page, "Your invoice", "failed").await;
+    let shown = page
+        .eval("document.querySelector('.mails .error').textContent")
+        .await;
+    assert!(shown.as_str().unwrap().contains(reason), "{shown}");
+    picture(&page, "failed").await;
+
+    until("the object to leave memory", async || {
+        (figure(&admin, "abide_objects_resident").await == 0).then_some(())
+    })
+    .await;
+    assert_eq!(
+        page.eval("document.querySelector('abide-live')?.dataset.state")
+            .await,
+        "open",
+        "the line stays open while the object sleeps"
+    );
+    // Another page redrives it: this one is told.
+    let other = browser.open(&client.url("/failed")).await;
+    live(&other).await;
+    other.click(".mails .actions .do").await;
+    shows(&page, "Your invoice", "sent").await;
+    assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_page_catches_up_when_the_server_was_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let double = double().await;
+    let server = program(&data, &double).start();
+    let (address, client) = (server.address().to_owned(), server.client());
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    live(&page).await;
+    server.kill();
+    page.until("document.querySelector('abide-live')?.dataset.state === 'waiting'")
+        .await;
+    let server = program(&data, &double).listen(&address).start();
+    // Before the page is back.
+    enqueue(&server.client(), "ada@example.com", "Meanwhile").await;
+    shows(&page, "Meanwhile", "sent").await;
+    assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = AcsServer::start(AcsOptions {
+        poll_after: Some(1),
+        mischief: abide_harness::AcsMischief::lively(7),
+        ..AcsOptions::default()
+    })
+    .await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    let to: Vec<String> = (1..=300)
+        .map(|number| format!("member{number}@example.com"))
+        .collect();
+    compose(&page, &to.join("\n"), "News of November").await;
+    live(&page).await;
+    page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 20")
+        .await;
+    picture(&page, "list").await;
+    page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 60")
+        .await;
+    let rows = page
+        .eval("document.querySelectorAll('.mails tbody tr').length")
+        .await;
+    assert_eq!(rows, 50, "a page is a page");
+    page.go(&client.url("/failed")).await;
+    live(&page).await;
+    picture(&page, "failures").await;
+    assert_eq!(page.eval("window.same").await, true);
+}

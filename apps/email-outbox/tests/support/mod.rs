@@ -1,0 +1,79 @@
+//! The real binary, and a double of the service that it sends through.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::{future::Future, path::Path, time::Duration};
+
+use abide_harness::{AcsOptions, AcsServer, Client, Program};
+use serde_json::{Value, json};
+
+/// What has not come after this time never will.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// `email-outbox serve`, sending through a double.
+pub(crate) fn program(data: &Path, double: &AcsServer) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_email-outbox"), data)
+        .arg("--acs")
+        .arg(&double.endpoint())
+        .arg("--acs-key")
+        .arg(double.access_key())
+}
+
+/// A double that wants to be asked again after a second.
+pub(crate) async fn double() -> AcsServer {
+    AcsServer::start(AcsOptions {
+        poll_after: Some(1),
+        ..AcsOptions::default()
+    })
+    .await
+}
+
+/// Enqueues a mail to one; its id.
+pub(crate) async fn enqueue(client: &Client, to: &str, subject: &str) -> i64 {
+    let draft = json!({ "to": [to], "subject": subject, "text": "Hello." });
+    let answer = client.post("/api/mails", &draft).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    answer.body["mail"].as_i64().expect("an id")
+}
+
+/// All that is known of a mail.
+pub(crate) async fn show(client: &Client, id: i64) -> Value {
+    let answer = client.get(&format!("/api/mails/{id}")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.body
+}
+
+/// Waits until a mail has this status.
+pub(crate) async fn becomes(client: &Client, id: i64, status: &str) -> Value {
+    until(&format!("mail {id} to be {status}"), async || {
+        let mail = show(client, id).await;
+        (mail["record"]["status"] == status).then_some(mail)
+    })
+    .await
+}
+
+/// Asks until there is an answer.
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> T {
+    let asks = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asks)
+        .await
+        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+/// A figure of the admin listener.
+pub(crate) async fn figure(admin: &Client, name: &str) -> u64 {
+    let answer = admin.get("/metrics").await;
+    let text = answer.body.as_str().expect("text").to_owned();
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        .unwrap_or(0)
+}
