@@ -1,0 +1,246 @@
+//! Posts and comments, and what is wrong with those that are not taken.
+
+use abide_patterns::deliver::Email;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Characters of a name, at most.
+pub const MAX_NAME: usize = 60;
+
+/// Bytes of an address, at most (RFC 5321, 4.5.3.1.3, less its brackets).
+pub const MAX_EMAIL: usize = 254;
+
+/// Characters of a comment or a post, at most.
+pub const MAX_TEXT: usize = 10_000;
+
+/// Characters of a post's title, at most.
+pub const MAX_TITLE: usize = 200;
+
+/// Bytes of a post's name in its address, at most.
+pub const MAX_SLUG: usize = 80;
+
+/// Bytes of the mark by which a comment that comes again is known, at most.
+pub const MAX_MARK: usize = 64;
+
+/// A comment as its author sends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewComment {
+    /// The author's name.
+    pub name: String,
+    /// The author's address. It is shown to nobody.
+    pub email: String,
+    /// What they say.
+    pub text: String,
+    /// Sent again with the same mark, it is the same comment.
+    #[serde(default)]
+    pub mark: String,
+}
+
+/// A post as its author sends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPost {
+    /// One line.
+    pub title: String,
+    /// Paragraphs, with an empty line between them.
+    pub text: String,
+}
+
+/// A post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Post {
+    /// Rises with each post.
+    pub id: i64,
+    /// Its name in its address.
+    pub slug: String,
+    /// One line.
+    pub title: String,
+    /// Paragraphs, with an empty line between them.
+    pub text: String,
+    /// When it was written, in milliseconds since 1970.
+    pub at: i64,
+    /// Comments on it.
+    pub comments: i64,
+}
+
+/// A comment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comment {
+    /// Rises with each comment of the blog.
+    pub id: i64,
+    /// Who says it.
+    pub name: String,
+    /// What they say.
+    pub text: String,
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+}
+
+/// A post and a page of its comments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// The post.
+    pub post: Post,
+    /// The newest comments, or those before an older one; oldest first.
+    pub comments: Vec<Comment>,
+    /// Where the page before this one ends, if there is one.
+    pub older: Option<i64>,
+}
+
+/// Why something was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Invalid {
+    /// A name without a visible character, or a long one, or one with control characters.
+    #[error("A name has 1 to {MAX_NAME} characters in one line.")]
+    Name,
+    /// No address.
+    #[error("An address looks like ada@example.org and has {MAX_EMAIL} bytes at most.")]
+    Email,
+    /// An empty or a long text.
+    #[error("A text has 1 to {MAX_TEXT} characters.")]
+    Text,
+    /// An empty or a long mark.
+    #[error("A mark (or an Idempotency-Key) has 1 to {MAX_MARK} bytes.")]
+    Mark,
+    /// An empty or a long title.
+    #[error("A title has 1 to {MAX_TITLE} characters in one line.")]
+    Title,
+    /// A name in an address with other characters.
+    #[error("A post's address has 1 to {MAX_SLUG} of the characters a-z, 0-9 and -.")]
+    Slug,
+    /// A form without its fields.
+    #[error("The form cannot be read: {0}.")]
+    Form(String),
+}
+
+impl NewComment {
+    /// Trims and checks it.
+    pub fn checked(self) -> Result<Self, Invalid> {
+        let name = one_line(&self.name, MAX_NAME).ok_or(Invalid::Name)?;
+        let email = self.email.trim().to_owned();
+        if !is_address(&email) {
+            return Err(Invalid::Email);
+        }
+        if !(1..=MAX_MARK).contains(&self.mark.len()) {
+            return Err(Invalid::Mark);
+        }
+        Ok(Self {
+            name,
+            email,
+            text: paragraphs(&self.text)?,
+            mark: self.mark,
+        })
+    }
+}
+
+impl NewPost {
+    /// Trims and checks it.
+    pub fn checked(self) -> Result<Self, Invalid> {
+        Ok(Self {
+            title: one_line(&self.title, MAX_TITLE).ok_or(Invalid::Title)?,
+            text: paragraphs(&self.text)?,
+        })
+    }
+}
+
+/// Checks a post's name in its address.
+pub(crate) fn slug(text: &str) -> Result<String, Invalid> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if (1..=MAX_SLUG).contains(&text.len()) && text.chars().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err(Invalid::Slug)
+    }
+}
+
+fn one_line(text: &str, most: usize) -> Option<String> {
+    let text = text.trim();
+    let fits = (1..=most).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    fits.then(|| text.to_owned())
+}
+
+/// Browsers end lines with CRLF; only line feeds and tabs are kept of all control characters.
+fn paragraphs(text: &str) -> Result<String, Invalid> {
+    let kept = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let text: String = text.chars().filter(kept).collect();
+    let text = text.trim();
+    if text.is_empty() || text.chars().count() > MAX_TEXT {
+        return Err(Invalid::Text);
+    }
+    Ok(text.to_owned())
+}
+
+/// A bare address that a mail can be sent to.
+fn is_address(text: &str) -> bool {
+    let bare = text.len() <= MAX_EMAIL && !text.contains(['<', '>', '"', ' ']);
+    bare && Email::new(text, "-").to(text).text("-").check().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comment() -> NewComment {
+        NewComment {
+            name: " Ada ".to_owned(),
+            email: " ada@example.org ".to_owned(),
+            text: "Hello\r\n\r\nthere\u{0}\n".to_owned(),
+            mark: "1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_comment_is_trimmed() {
+        let checked = comment().checked().unwrap();
+        assert_eq!(
+            (&*checked.name, &*checked.email, &*checked.text),
+            ("Ada", "ada@example.org", "Hello\n\nthere")
+        );
+    }
+
+    #[test]
+    fn what_makes_no_comment_is_refused() {
+        let refused = |change: &dyn Fn(&mut NewComment)| {
+            let mut comment = comment();
+            change(&mut comment);
+            comment.checked().unwrap_err()
+        };
+        for name in ["", " ", "a\nb", &"x".repeat(MAX_NAME + 1)] {
+            assert_eq!(
+                refused(&|comment| name.clone_into(&mut comment.name)),
+                Invalid::Name
+            );
+        }
+        let long = format!("{}@example.org", "x".repeat(MAX_EMAIL));
+        for email in [
+            "",
+            "ada",
+            "a@b\r\nBcc: x@y.z",
+            "Ada <ada@example.org>",
+            &long,
+        ] {
+            assert_eq!(
+                refused(&|comment| email.clone_into(&mut comment.email)),
+                Invalid::Email
+            );
+        }
+        assert_eq!(
+            refused(&|comment| comment.text = "\u{0} \r\n".to_owned()),
+            Invalid::Text
+        );
+        assert_eq!(
+            refused(&|comment| comment.text = "é".repeat(MAX_TEXT + 1)),
+            Invalid::Text
+        );
+        assert_eq!(refused(&|comment| comment.mark.clear()), Invalid::Mark);
+    }
+
+    #[test]
+    fn a_slug_is_plain() {
+        assert!(slug("hello-2026").is_ok());
+        for bad in ["", "Hello", "a b", "a/b", "é", &"x".repeat(MAX_SLUG + 1)] {
+            assert_eq!(slug(bad), Err(Invalid::Slug), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The comments of a blog, with the transactional outbox: a comment, its author's subscription to the post, and the
+//! mails that it is to cause are one transaction.
+//!
+//! One object ([`Blog`]) holds the posts, the members, who is subscribed to what, and the outbox. Whoever comments is told
+//! about later comments on that post, and whoever comments for the first time is thanked. Because the mails are rows of
+//! the same transaction, there is no moment at which a comment is there and its mails are not; because each mail has a
+//! `Message-ID` that stays, a mail that is sent twice (its server took it and the answer was lost) can be told.
+//!
+//! It does not know whether an address belongs to the person who types it; a blog in the open would ask for that first.
+#![forbid(unsafe_code)]
+
+mod blog;
+mod comment;
+mod http;
+mod mails;
+mod page;
+mod token;
+
+pub use blog::{Blog, BlogError, MailDetails, Mailbox, Posted};
+pub use comment::{
+    Comment, Invalid, MAX_EMAIL, MAX_MARK, MAX_NAME, MAX_SLUG, MAX_TEXT, MAX_TITLE, NewComment,
+    NewPost, Post, Thread,
+};
+pub use http::router;
+pub use mails::{AT_ONCE, Answer, Answers, Letter, Letters, Notice, Thanks, registry};
+
+use std::time::Duration;
+
+use abide_patterns::{
+    deliver::Email,
+    outbox::{Options, RetryPolicy},
+};
+
+/// The name under which the class is registered.
+pub const BINDING: &str = "BLOG";
+
+/// The name of the one blog that the program serves.
+pub const NAME: &str = "blog";
+
+/// What the program was told about the blog.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// What it is called.
+    pub title: String,
+    /// Where readers find it, without a slash at the end: links in mails begin with it.
+    pub url: String,
+    /// Whose mails they are, such as `Blog <blog@example.com>`.
+    pub from: String,
+    /// Who knows it may write posts and see mails; nobody may if there is none.
+    pub owner_token: Option<String>,
+}
+
+impl Site {
+    /// Refuses what no mail could be made with; the text says what would do.
+    pub fn checked(self) -> Result<Self, String> {
+        if !self.url.starts_with("http://") && !self.url.starts_with("https://") {
+            return Err(format!(
+                "`{}` is no address of a blog such as https://blog.example.com",
+                self.url
+            ));
+        }
+        let mail = Email::new(&self.from, &self.title)
+            .to(&self.from)
+            .text("-")
+            .header("List-Unsubscribe", &self.url);
+        mail.check()?;
+        Ok(self)
+    }
+}
+
+/// How mails are delivered: tried again after so long at first, for about two hours in all.
+pub fn options(first_retry: Duration) -> Options {
+    Options {
+        retry: RetryPolicy::Exponential {
+            base: first_retry,
+            max: Duration::from_hours(1),
+            max_attempts: 12,
+        },
+        ..Options::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_blog_that_could_send_no_mail_does_not_start() {
+        let site = Site {
+            title: "Blog".to_owned(),
+            url: "https://blog.test".to_owned(),
+            from: "Blog <blog@blog.test>".to_owned(),
+            owner_token: None,
+        };
+        assert!(site.clone().checked().is_ok());
+        for wrong in [
+            Site {
+                from: "nobody".to_owned(),
+                ..site.clone()
+            },
+            Site {
+                url: "blog.test".to_owned(),
+                ..site.clone()
+            },
+            Site {
+                url: "https://blog.test/\r\nX: y".to_owned(),
+                ..site
+            },
+        ] {
+            assert!(wrong.clone().checked().is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The pages. Whatever people wrote is escaped by the templates; no page has a script.
+
+use axum::{
+    http::header,
+    response::{Html, IntoResponse, Response},
+};
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::{Comment, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, Thread};
+
+const STYLE: &str = include_str!("../assets/style.css");
+
+const MARK: &str = include_str!("../assets/mark.svg");
+
+/// Pages load nothing and send forms to their own server only.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; \
+                      base-uri 'none'; frame-ancestors 'none'";
+
+/// A page of HTML.
+pub(crate) struct Page(Markup);
+
+impl IntoResponse for Page {
+    fn into_response(self) -> Response {
+        let headers = [
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            // Links from mails have tokens in them.
+            (header::REFERRER_POLICY, "no-referrer"),
+        ];
+        (headers, Html(self.0.into_string())).into_response()
+    }
+}
+
+/// The list of posts.
+pub(crate) fn front(site: &Site, posts: &[Post]) -> Page {
+    let main = html! {
+        ol.posts {
+            @for post in posts {
+                li {
+                    article.card {
+                        (date(post.at))
+                        h2 { a href={ "/posts/" (post.slug) } { (post.title) } }
+                        p.teaser { (teaser(&post.text)) }
+                        p.soft { (comments(post.comments)) }
+                    }
+                }
+            }
+        }
+    };
+    layout(&site.title, &site.title, &main)
+}
+
+/// A post, its comments and the form; with what was wrong with the comment that was sent.
+pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Option<&str>) -> Page {
+    let Thread {
+        post,
+        comments: shown,
+        older,
+    } = thread;
+    let main = html! {
+        article.post {
+            (date(post.at))
+            h1 { (post.title) }
+            @for paragraph in paragraphs(&post.text) { p { (paragraph) } }
+        }
+        section.talk aria-labelledby="talk" {
+            h2 #talk { (comments(post.comments)) }
+            @if let Some(older) = older {
+                p { a.older href={ "/posts/" (post.slug) "?before=" (older) "#talk" } { "Older comments" } }
+            }
+            @if shown.is_empty() { p.soft { "Nobody has said anything yet. Be the first." } }
+            ol.comments { @for comment in shown { (said(comment)) } }
+        }
+        section.card aria-labelledby="say" {
+            h2 #say { "Say something" }
+            @if let Some(wrong) = wrong { p.note.bad role="alert" { (wrong) } }
+            form method="post" action={ "/posts/" (post.slug) "/comments#say" } {
+                input type="hidden" name="mark" value=(form.mark);
+                div.pair {
+                    label { "Name" input name="name" required maxlength=(MAX_NAME) autocomplete="name" value=(form.name); }
+                    label { "E-mail" input name="email" type="email" required maxlength=(MAX_EMAIL) autocomplete="email" value=(form.email); }
+                }
+                label { "Comment" textarea name="text" rows="5" required maxlength=(MAX_TEXT) { (form.text) } }
+                div.acts {
+                    p.soft { "Your address is shown to nobody. You get a mail when somebody answers; each has a link that ends that." }
+                    button { "Post comment" }
+                }
+            }
+        }
+    };
+    layout(
+        &site.title,
+        &format!("{} – {}", post.title, site.title),
+        &main,
+    )
+}
+
+/// Asks whether to end a subscription: programs that look at links in mails must not end it.
+pub(crate) fn unsubscribe(site: &Site, post: &Post, token: &str) -> Page {
+    let main = html! {
+        section.card.alone {
+            h1 { "No more mails?" }
+            p { "You will not be told about new comments on “" (post.title) "” any more." }
+            form method="post" action={ "/unsubscribe?token=" (token) } { button { "Unsubscribe" } }
+        }
+    };
+    layout(&site.title, "Unsubscribe", &main)
+}
+
+/// A subscription has ended.
+pub(crate) fn unsubscribed(site: &Site, post: &Post) -> Page {
+    let main = html! {
+        section.card.alone {
+            h1 { "Unsubscribed" }
+            p { "You will not be told about new comments on “" (post.title) "” any more, unless you comment on it again." }
+            p { a href={ "/posts/" (post.slug) } { "Back to the post" } }
+        }
+    };
+    layout(&site.title, "Unsubscribed", &main)
+}
+
+/// Something went wrong.
+pub(crate) fn trouble(message: &str) -> Page {
+    let main = html! {
+        section.card.alone {
+            h1 { "That did not work" }
+            p { (message) }
+            p { a href="/" { "To the first page" } }
+        }
+    };
+    layout("Blog", "That did not work", &main)
+}
+
+fn layout(site: &str, title: &str, main: &Markup) -> Page {
+    Page(html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                div.page {
+                    header.bar { a href="/" { (PreEscaped(MARK)) (site) } }
+                    main { (main) }
+                }
+            }
+        }
+    })
+}
+
+fn said(comment: &Comment) -> Markup {
+    let initial: String = comment
+        .name
+        .chars()
+        .take(1)
+        .flat_map(char::to_uppercase)
+        .collect();
+    // The same person has the same colour, and similar names have different ones.
+    let hue = comment
+        .name
+        .bytes()
+        .fold(0_u32, |hue, byte| (hue + u32::from(byte)) * 137 % 360);
+    html! {
+        li #{ "comment-" (comment.id) } {
+            span.face aria-hidden="true" style={ "--hue:" (hue) } { (initial) }
+            div.said {
+                p.by { b { (comment.name) } " " (date(comment.at)) }
+                @for paragraph in paragraphs(&comment.text) { p { (paragraph) } }
+            }
+        }
+    }
+}
+
+fn comments(count: i64) -> String {
+    match count {
+        0 => "No comments yet".to_owned(),
+        1 => "1 comment".to_owned(),
+        many => format!("{many} comments"),
+    }
+}
+
+fn date(at: i64) -> Markup {
+    let Ok(at) = Timestamp::from_millisecond(at) else {
+        return html! {};
+    };
+    html! { time datetime=(at) { (at.strftime("%-d %B %Y, %H:%M")) " UTC" } }
+}
+
+fn paragraphs(text: &str) -> impl Iterator<Item = &str> {
+    text.split("\n\n")
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
+}
+
+fn teaser(text: &str) -> &str {
+    paragraphs(text).next().unwrap_or_default()
+}

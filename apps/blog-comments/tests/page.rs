@@ -1,0 +1,106 @@
+//! The pages in a real browser.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod support;
+
+use std::path::Path;
+
+use abide_harness::{Browser, Page, SmtpServer};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use support::{program, until_sent};
+
+async fn say(page: &Page, name: &str, text: &str) {
+    page.fill("[name=name]", name).await;
+    page.fill("[name=email]", &format!("{name}@readers.test"))
+        .await;
+    page.fill("textarea", text).await;
+    page.click("form button").await;
+    let shown = serde_json::Value::from(text);
+    page.until(&format!(
+        "[...document.querySelectorAll('.comments p')].some(p => p.textContent === {shown})"
+    ))
+    .await;
+}
+
+/// A picture for people to look at, if they ask for it.
+async fn picture(page: &Page, name: &str) {
+    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
+        page.screenshot(&Path::new(&pictures).join(name)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn readers_comment_get_mails_and_end_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let smtp = SmtpServer::start().await;
+    let server = program(&dir.path().join("data"), &smtp.url()).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    picture(&page, "blog-front.png").await;
+    page.click(".posts a").await;
+    page.until("document.querySelector('form')").await;
+    say(
+        &page,
+        "Ada",
+        "One transaction for all of it: that is how it should be.",
+    )
+    .await;
+    say(&page, "Grace", "And what if the mail server <is> down?").await;
+    say(&page, "Ada", "Then it is told later. Nothing is lost.").await;
+    page.until("location.hash === '#comment-3'").await;
+    page.until("document.querySelector('#talk')?.textContent === '3 comments'")
+        .await;
+    page.until(
+        "document.querySelector('#comment-3').getBoundingClientRect().bottom <= innerHeight",
+    )
+    .await;
+    picture(&page, "blog-comments.png").await;
+
+    page.eval("document.querySelector('form').noValidate = true")
+        .await;
+    page.fill("[name=name]", "Grace").await;
+    page.fill("[name=email]", "nobody").await;
+    page.fill("textarea", "typed with care").await;
+    page.click("form button").await;
+    page.until("document.querySelector('.note.bad')").await;
+    page.until("document.querySelector('textarea')?.value === 'typed with care'")
+        .await;
+    picture(&page, "blog-refused.png").await;
+
+    until_sent(&client, 4).await;
+    let mails = smtp.received();
+    let notice = mails
+        .iter()
+        .find(|mail| mail.subject().starts_with("Grace commented"))
+        .unwrap();
+    let text = notice.parse().body_text(0).unwrap().into_owned();
+    let (_, link) = text.split_once("http://blog.test/unsubscribe").unwrap();
+    let link = client.url(&format!("/unsubscribe{}", link.trim()));
+    page.go(&link).await;
+    picture(&page, "blog-unsubscribe.png").await;
+    page.click("form button").await;
+    page.until("document.querySelector('h1')?.textContent === 'Unsubscribed'")
+        .await;
+
+    // The mail itself, as a mail program shows it, with the picture that is a part of it.
+    let message = notice.parse();
+    let picture_part = message.parts.last().unwrap();
+    let inline = format!(
+        "data:image/png;base64,{}",
+        STANDARD.encode(picture_part.contents())
+    );
+    let shown = message.body_html(0).unwrap().replace("cid:mark", &inline);
+    page.go("about:blank#mail").await;
+    page.eval(&format!(
+        "document.write({})",
+        serde_json::Value::from(shown)
+    ))
+    .await;
+    page.until("document.querySelector('blockquote')?.textContent.includes('<is>')")
+        .await;
+    page.until("document.querySelector('img').naturalWidth === 96")
+        .await;
+    picture(&page, "blog-mail.png").await;
+}

@@ -1,0 +1,121 @@
+//! The real binary, and how tests talk to it.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::{path::Path, time::Duration};
+
+use abide_harness::{Answer, Broken, Client, Program};
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+/// What has not come after this time never will.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const TOKEN: &str = "owner";
+
+/// `blog-comments serve` on a data directory.
+pub(crate) fn program(data: &Path, smtp: &str) -> Program {
+    Program::new(env!("CARGO_BIN_EXE_blog-comments"), data)
+        .arg(&format!("--smtp={smtp}"))
+        .arg("--url=http://blog.test")
+        .arg(&format!("--owner-token={TOKEN}"))
+        .arg("--retry-ms=50")
+}
+
+/// A comment on the first post.
+pub(crate) fn comment(name: &str, text: &str) -> Value {
+    json!({ "name": name, "email": format!("{name}@readers.test"), "text": text })
+}
+
+/// Posts a comment on the first post under a key; the answer may get lost.
+pub(crate) async fn try_say(client: &Client, comment: &Value, key: &str) -> Result<Answer, Broken> {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(client.url("/api/posts/hello/comments"))
+        .header("idempotency-key", key)
+        .body(comment.to_string().into())?;
+    client.send(request).await
+}
+
+/// Posts a comment on the first post; its id.
+pub(crate) async fn say(client: &Client, name: &str, text: &str) -> i64 {
+    let path = "/api/posts/hello/comments";
+    let answer = client.post(path, &comment(name, text)).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.body["id"].as_i64().expect("an id")
+}
+
+/// All comments on the first post, oldest first.
+pub(crate) async fn comments(client: &Client) -> Vec<Value> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut query = String::new();
+    loop {
+        let answer = client.get(&format!("/api/posts/hello{query}")).await;
+        let older = answer.body["comments"].as_array().expect("comments");
+        all.splice(0..0, older.iter().cloned());
+        match answer.body["older"].as_i64() {
+            Some(older) => query = format!("?before={older}"),
+            None => return all,
+        }
+    }
+}
+
+/// A request as the owner.
+pub(crate) async fn owner(client: &Client, method: Method, path: &str, body: &str) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(client.url(path))
+        .header("authorization", format!("Bearer {TOKEN}"))
+        .body(body.to_owned().into())
+        .expect("a request");
+    client.send(request).await.expect("the server answers")
+}
+
+/// The mails of the outbox, all of them, newest first.
+pub(crate) async fn mails(client: &Client) -> Vec<Value> {
+    let mut all = Vec::new();
+    let mut query = String::new();
+    loop {
+        let answer = owner(client, Method::GET, &format!("/api/mails{query}"), "").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        all.extend(answer.body["mails"].as_array().expect("mails").clone());
+        match answer.body["next"].as_i64() {
+            Some(next) => query = format!("?before={next}"),
+            None => return all,
+        }
+    }
+}
+
+/// Waits until there are so many mails and all are sent; returns them.
+pub(crate) async fn until_sent(client: &Client, count: usize) -> Vec<Value> {
+    until(client, count, |mail| mail["status"] == "sent").await
+}
+
+/// Waits until there are so many mails, and this is true of each.
+pub(crate) async fn until(
+    client: &Client,
+    count: usize,
+    so: impl Fn(&Value) -> bool,
+) -> Vec<Value> {
+    let waits = async {
+        loop {
+            let mails = mails(client).await;
+            if mails.len() == count && mails.iter().all(&so) {
+                return mails;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if let Ok(mails) = tokio::time::timeout(PATIENCE, waits).await {
+        return mails;
+    }
+    let not_so: Vec<_> = mails(client)
+        .await
+        .into_iter()
+        .filter(|mail| !so(mail))
+        .collect();
+    let newest = owner(client, Method::GET, "/api/mails", "").await.body;
+    panic!(
+        "not {count} such mails, but {}, to {}: {not_so:#?}",
+        newest["counts"], newest["destinations"]
+    )
+}
