@@ -7,6 +7,8 @@ pub(crate) mod commits;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod n_plus_one;
+pub(crate) mod outbox;
+pub(crate) mod outbox_scale;
 pub(crate) mod recovery;
 pub(crate) mod rpc;
 pub(crate) mod sockets;

@@ -14,6 +14,7 @@ mod ours;
 mod peers;
 mod probe;
 mod process;
+mod receiver;
 mod report;
 mod sockets;
 mod workload;
@@ -53,6 +54,10 @@ enum Bench {
     Archive(benches::archive::Options),
     /// (j) `WebSockets`: memory of idle ones, broadcast, echo; beside workerd.
     Sockets(benches::sockets::Options),
+    /// (k) The durable outbox: enqueued, delivered, on the way; beside a queue in `PostgreSQL`.
+    Outbox(benches::outbox::Options),
+    /// (l) Single acts of an outbox beside very many rows.
+    OutboxScale(benches::outbox_scale::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -75,6 +80,8 @@ fn main() -> Result<()> {
         Bench::Alarms(options) => benches::alarms::run(&context, &options),
         Bench::Archive(options) => benches::archive::run(&context, &options),
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
+        Bench::Outbox(options) => benches::outbox::run(&context, &options),
+        Bench::OutboxScale(options) => benches::outbox_scale::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }
 }

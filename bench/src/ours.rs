@@ -1,7 +1,9 @@
 //! Our side of the benches.
 
 pub(crate) mod alarms;
+pub(crate) mod backlog;
 pub(crate) mod child;
 pub(crate) mod commits;
 pub(crate) mod node;
 pub(crate) mod objects;
+pub(crate) mod outbox;

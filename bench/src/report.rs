@@ -13,6 +13,7 @@ pub(crate) enum Unit {
     RequestsPerSecond,
     CallsPerSecond,
     AlarmsPerSecond,
+    MessagesPerSecond,
     Seconds,
     Microseconds,
     CpuMicroseconds,
@@ -31,6 +32,7 @@ impl Unit {
             Self::RequestsPerSecond => "requests/s",
             Self::CallsPerSecond => "calls/s",
             Self::AlarmsPerSecond => "alarms/s",
+            Self::MessagesPerSecond => "messages/s",
             Self::Seconds => "s",
             Self::Microseconds => "us",
             Self::CpuMicroseconds => "us of CPU",
@@ -50,6 +52,7 @@ impl Unit {
                 | Self::RequestsPerSecond
                 | Self::CallsPerSecond
                 | Self::AlarmsPerSecond
+                | Self::MessagesPerSecond
                 | Self::FramesPerSecond
                 | Self::RoundTripsPerSecond
         )

@@ -38,7 +38,7 @@ fn bench(arguments: &[&str]) -> Vec<Value> {
     measurements
 }
 
-fn without_workerd(arguments: &[&str]) -> Vec<Value> {
+fn without_peers(arguments: &[&str]) -> Vec<Value> {
     bench(&[arguments, &["--side", "ours"]].concat())
 }
 
@@ -54,12 +54,12 @@ fn commits_are_measured_beside_a_file_per_object() {
 
 #[test]
 fn http_counters_answer_every_increment_once() {
-    without_workerd(&["http", "--objects", "1,5", "--connections", "1,4"]);
+    without_peers(&["http", "--objects", "1,5", "--connections", "1,4"]);
 }
 
 #[test]
 fn rpc_is_measured_without_a_write_and_with_one() {
-    let lines = without_workerd(&["rpc", "--batch", "3", "--callers", "2"]);
+    let lines = without_peers(&["rpc", "--batch", "3", "--callers", "2"]);
     for name in ["rpc/read", "rpc/write"] {
         assert!(lines.iter().any(|line| line["name"] == name));
     }
@@ -72,12 +72,12 @@ fn cold_start_is_measured_for_new_and_for_existing_objects() {
 
 #[test]
 fn memory_is_measured_for_each_touched_object() {
-    without_workerd(&["memory", "--objects", "20"]);
+    without_peers(&["memory", "--objects", "20"]);
 }
 
 #[test]
 fn sockets_are_measured_idle_echoing_and_in_a_broadcast() {
-    let lines = without_workerd(&[
+    let lines = without_peers(&[
         "sockets",
         "--idle",
         "20",
@@ -99,7 +99,7 @@ fn sockets_are_measured_idle_echoing_and_in_a_broadcast() {
 
 #[test]
 fn recovery_is_measured_after_the_writer_was_killed() {
-    without_workerd(&["recovery", "--megabytes", "1", "--objects", "3"]);
+    without_peers(&["recovery", "--megabytes", "1", "--objects", "3"]);
 }
 
 #[test]
@@ -116,8 +116,35 @@ fn children_are_fetched_one_by_one_and_with_a_join() {
 }
 
 #[test]
+fn an_outbox_delivers_every_message_once() {
+    let lines = without_peers(&[
+        "outbox",
+        "--outboxes",
+        "1,3",
+        "--messages",
+        "30",
+        "--singles",
+        "3",
+    ]);
+    for name in ["enqueue", "deliver", "on-the-way"] {
+        let name = format!("outbox/{name}/outboxes=3");
+        let printed = |line: &Value| line["name"].as_str().unwrap().starts_with(&name);
+        assert!(lines.iter().any(printed), "{lines:?}");
+    }
+}
+
+#[test]
+fn an_outbox_is_measured_beside_many_rows() {
+    let lines = without_peers(&["outbox-scale", "--rows", "50"]);
+    for name in ["enqueue", "attempt", "redrive-1000", "deliver-one-key"] {
+        let name = format!("outbox-scale/{name}/rows=50");
+        assert!(lines.iter().any(|line| line["name"] == name), "{lines:?}");
+    }
+}
+
+#[test]
 fn alarms_are_measured_set_pending_late_and_overdue() {
-    let lines = without_workerd(&[
+    let lines = without_peers(&[
         "alarms", "--alarms", "200", "--fired", "200", "--rate", "20",
     ]);
     for name in ["set", "start", "lateness-p50", "lateness-p99", "overdue"] {
@@ -128,7 +155,7 @@ fn alarms_are_measured_set_pending_late_and_overdue() {
 
 #[test]
 fn the_archive_is_measured_and_a_restore_is_right() {
-    let lines = without_workerd(&["archive", "--objects", "5", "--megabytes", "2"]);
+    let lines = without_peers(&["archive", "--objects", "5", "--megabytes", "2"]);
     for name in ["commits", "commits/p99", "bytes", "restore"] {
         let name = format!("archive/{name}");
         assert!(lines.iter().any(|line| line["name"] == name), "{name}");

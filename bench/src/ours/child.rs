@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::{
     benches::{alarms, memory, recovery},
     ours::node,
+    receiver,
 };
 
 /// What the child does.
@@ -24,6 +25,8 @@ pub(crate) enum Role {
     Memory,
     /// Spins at the lowest priority.
     Awake,
+    /// Receives deliveries; the line is the address.
+    Receiver,
     /// Serves rooms of sockets; the line is its two addresses.
     Sockets,
     /// Fills the log and dies without warning.
@@ -48,6 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Role::Alarms => alarms::set_and_tell(&options.data, options.objects),
         Role::Counter => node::serve_counter(&options.data),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
+        Role::Receiver => receiver::serve(),
         Role::Sockets => node::serve_rooms(&options.data),
         Role::Awake => spin(),
         Role::Recovery => {

@@ -1,0 +1,226 @@
+//! A node whose objects hold outboxes, and what delivers their messages over HTTP.
+
+use std::{path::Path, time::Duration};
+
+use abide::{
+    prelude::*,
+    server::{AllowPrivate, Host, LocalHost},
+};
+use abide_patterns::outbox::{
+    self, Counts, Deliver, Delivery, Failure, Message, Options, Outbox, Pace, Registry, Submitted,
+};
+use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use crate::receiver::Stamp;
+
+/// A message of the bench.
+#[derive(Serialize, Deserialize)]
+struct Post {
+    url: String,
+    text: String,
+}
+
+/// Sends posts.
+struct Poster;
+
+impl Deliver for Poster {
+    type Payload = Post;
+    const KIND: &'static str = "post";
+
+    fn destination(&self, post: &Post) -> String {
+        post.url.clone()
+    }
+
+    async fn submit(&self, delivery: &Delivery, post: &Post) -> Result<Submitted, Failure> {
+        let request = abide::http::Request::post(&post.url)
+            .header("idempotency-key", delivery.idempotency_key())
+            .body(Body::from(post.text.clone()))
+            .map_err(|error| Failure::permanent(error.to_string()))?;
+        match delivery.fetch(request).await {
+            Ok(answer) if answer.status().is_success() => Ok(Submitted::Done),
+            Ok(answer) => Err(Failure::refused(answer.status().to_string())),
+            Err(error) => Err(Failure::unknown(error.to_string())),
+        }
+    }
+}
+
+/// How many attempts of one outbox are on their way at a time, as the objects find it.
+struct Concurrency(u32);
+
+#[durable_object]
+pub(crate) struct Sender {
+    outbox: Outbox,
+}
+
+impl DurableObject for Sender {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let options = Options {
+            pace: Pace::unlimited(env.require::<Concurrency>()?.0),
+            ..Options::default()
+        };
+        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        Ok(Self { outbox })
+    }
+
+    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        self.outbox.alarm()
+    }
+}
+
+/// Messages to be enqueued in one transaction.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) url: String,
+    /// The number of the first; the others follow.
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    /// In milliseconds since 1970.
+    pub(crate) not_before: Option<i64>,
+}
+
+#[rpc]
+impl Sender {
+    pub(crate) async fn enqueue(&self, order: Order) -> Result<(), String> {
+        for number in order.first..order.first + order.count {
+            let post = Post {
+                url: order.url.clone(),
+                text: Stamp::now(number).text(),
+            };
+            let enqueue = || -> Result<(), outbox::OutboxError> {
+                let message = Message {
+                    not_before: order.not_before,
+                    ..Poster::message(&post)?
+                };
+                self.outbox.enqueue(&message)?;
+                Ok(())
+            };
+            enqueue().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn counts(&self) -> Result<Counts, String> {
+        self.outbox.counts().map_err(|error| error.to_string())
+    }
+}
+
+/// The outboxes whose messages are delivered.
+pub(crate) const SENDERS: &str = "sender";
+
+/// A host of senders in this process, without listeners.
+pub(crate) struct Senders {
+    pub(crate) runtime: Runtime,
+    host: LocalHost,
+    outboxes: usize,
+}
+
+impl Senders {
+    pub(crate) fn start(dir: &Path, outboxes: usize, in_flight: usize) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let each = in_flight.div_ceil(outboxes);
+        let host = Host::builder(dir)
+            .with(Registry::new().with(Poster))
+            .with(Concurrency(u32::try_from(each)?))
+            .object_with::<Sender>(
+                "SENDER",
+                ClassOptions {
+                    idle_timeout: Duration::from_hours(24),
+                    ..outbox::class_options()
+                },
+            )
+            .configure(|config| {
+                config.outbound.allow_private = AllowPrivate::All;
+                config.outbound.max_queued = 65_536;
+                config.outbound.max_in_flight = in_flight;
+            });
+        let host = runtime
+            .block_on(host.start_local())
+            .context("cannot start the host")?;
+        Ok(Self {
+            runtime,
+            host,
+            outboxes,
+        })
+    }
+
+    fn sender(&self, group: &str, number: u64) -> Stub<Sender> {
+        let number = number % self.outboxes as u64;
+        let senders = self.host.env().object::<Sender>();
+        senders.get_by_name(&format!("{group}-{number}"))
+    }
+
+    /// Enqueues messages in a group of outboxes, each in a transaction of its own, so many at a time.
+    pub(crate) fn enqueue_each(
+        &self,
+        group: &str,
+        order: &Order,
+        at_once: u64,
+    ) -> anyhow::Result<()> {
+        self.runtime.block_on(async {
+            let lanes = (0..at_once).map(|lane| async move {
+                for number in (order.first..order.first + order.count)
+                    .skip(lane as usize)
+                    .step_by(at_once as usize)
+                {
+                    let one = Order {
+                        first: number,
+                        count: 1,
+                        ..order.clone()
+                    };
+                    enqueue(&self.sender(group, number), one).await?;
+                }
+                Ok(())
+            });
+            futures_util::future::try_join_all(lanes).await.map(drop)
+        })
+    }
+
+    /// Enqueues messages in one transaction of each of the [`SENDERS`].
+    pub(crate) fn fill(&self, order: &Order) -> anyhow::Result<()> {
+        self.runtime.block_on(async {
+            let outboxes = self.outboxes as u64;
+            let share = order.count / outboxes;
+            let calls = (0..outboxes).map(|outbox| async move {
+                let part = Order {
+                    first: order.first + outbox * share,
+                    count: share,
+                    ..order.clone()
+                };
+                enqueue(&self.sender(SENDERS, outbox), part).await
+            });
+            futures_util::future::try_join_all(calls).await.map(drop)
+        })
+    }
+
+    /// Returns when every message of the [`SENDERS`] is recorded as sent.
+    pub(crate) fn settled(&self) -> anyhow::Result<()> {
+        self.runtime.block_on(async {
+            for outbox in 0..self.outboxes as u64 {
+                loop {
+                    let counts = self.sender(SENDERS, outbox).counts().await?;
+                    let counts = counts.map_err(anyhow::Error::msg)?;
+                    ensure!(counts.failed == 0, "messages have failed: {counts:?}");
+                    if counts.sending + counts.queued == 0 {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    pub(crate) fn shutdown(self) -> anyhow::Result<()> {
+        let ended = self.runtime.block_on(self.host.shutdown());
+        ended.context("the host did not end in good order")
+    }
+}
+
+async fn enqueue(sender: &Stub<Sender>, order: Order) -> anyhow::Result<()> {
+    let enqueued = sender.enqueue(order).await?;
+    enqueued.map_err(anyhow::Error::msg)
+}
