@@ -93,6 +93,13 @@ impl State {
             .doom(Error::with_kind(ErrorKind::Reset, reason.into()));
     }
 
+    /// Has the call that is in its method in this poll not remembered under its idempotency key: the same call with the same
+    /// key runs the method again. It is for a refusal that may not hold another time, such as "full", of a method that
+    /// has changed nothing. A call without a key is not remembered anyway.
+    pub fn forget_call(&self) {
+        self.object().forget_call();
+    }
+
     /// Takes a WebSocket: from now on its messages and its end are events of this object. It may have up to 10 tags of
     /// at most 256 bytes each, by which [`get_websockets`](Self::get_websockets) finds it; a tag given twice counts once.
     ///

@@ -45,6 +45,17 @@ impl Account {
         Ok(self.add(-amount).await.unwrap())
     }
 
+    /// Refuses for as long as there is nothing in it, which may change.
+    pub async fn close(&self) -> Result<i64, PayError> {
+        tokio::task::yield_now().await;
+        let balance = self.add(0).await.unwrap();
+        if balance == 0 {
+            self.state.forget_call();
+            return Err(PayError::TooMuch { balance });
+        }
+        Ok(self.add(-balance).await.unwrap())
+    }
+
     /// Adds now and, when it is given leave, once more.
     pub async fn add_twice(&self, amount: i64) -> Result<i64> {
         self.add(amount).await?;
@@ -109,6 +120,21 @@ fn a_method_s_own_error_is_remembered_as_its_result() {
         assert_eq!(keyed.pay(5).await.unwrap(), refused);
         account(&world).add(100).await.unwrap().unwrap();
         assert_eq!(keyed.pay(5).await.unwrap(), refused);
+    });
+}
+
+#[test]
+fn a_refusal_that_the_method_will_not_have_remembered_is_asked_for_again() {
+    run(async {
+        let world = world();
+        let once = account(&world).with_idempotency_key("close");
+        let empty = Err(PayError::TooMuch { balance: 0 });
+        assert_eq!(once.close().await.unwrap(), empty);
+        account(&world).add(5).await.unwrap().unwrap();
+        assert_eq!(once.close().await.unwrap(), Ok(0));
+        account(&world).add(7).await.unwrap().unwrap();
+        assert_eq!(once.close().await.unwrap(), Ok(0), "that is remembered");
+        assert_eq!(balance(&world).await, 7);
     });
 }
 

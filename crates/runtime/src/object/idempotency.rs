@@ -4,7 +4,7 @@
 //! transaction of its last writes: a crash leaves both or neither. A method that writes, waits and writes again is
 //! begun anew if the object was reset between; what it wrote before it waited was committed by then.
 
-use std::rc::Rc;
+use std::{cell::Cell, future::poll_fn, rc::Rc};
 
 use abide_storage::{KeyedCall, Remembered};
 use sha2::{Digest, Sha256};
@@ -40,12 +40,30 @@ impl Object {
             Err(error) => return Box::pin(std::future::ready(Err(error.of_call()))),
         }
         let call = Entered(call);
-        let delivered = instance.deliver(event);
+        let mut delivered = instance.deliver(event);
         Box::pin(async move {
-            let result = delivered.await;
-            call.0.leave(&result);
+            let forget = Rc::new(Cell::new(false));
+            let result = poll_fn(|cx| {
+                // Polls of an object's tasks do not nest.
+                let polled = &call.0.object.keyed_poll;
+                polled.replace(Some(Rc::clone(&forget)));
+                let result = delivered.as_mut().poll(cx);
+                polled.replace(None);
+                result
+            })
+            .await;
+            if !forget.get() {
+                call.0.leave(&result);
+            }
             result
         })
+    }
+
+    /// Has the call of the current poll not remembered, if it has a key.
+    pub(crate) fn forget_call(&self) {
+        if let Some(forget) = &*self.keyed_poll.borrow() {
+            forget.set(true);
+        }
     }
 }
 

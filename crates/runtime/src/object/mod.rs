@@ -117,6 +117,8 @@ pub(crate) struct Object {
     rings: RefCell<Vec<Cause>>,
     /// The calls with an idempotency key that run now, and what tells each from another with its key.
     keyed: RefCell<HashMap<String, [u8; 32]>>,
+    /// The one of them that is polled; true in it: do not remember it.
+    keyed_poll: RefCell<Option<Rc<Cell<bool>>>>,
     /// A task that starts waiting events is on its way.
     pump_scheduled: Cell<bool>,
 
@@ -175,6 +177,7 @@ impl Object {
             held: Cell::new(false),
             rings: RefCell::default(),
             keyed: RefCell::default(),
+            keyed_poll: RefCell::default(),
             pump_scheduled: Cell::new(false),
             turn_of: Cell::new(Token(0)),
             turns: Cell::new(0),

@@ -187,7 +187,20 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
     })?;
     File::from_str(&text, FileFormat::Toml)
         .collect()
-        .map_err(|error| ConfigError(format!("{} is not valid TOML: {error}", path.display())))
+        .map_err(|error| {
+            let why = without_lines(&error.to_string());
+            ConfigError(format!("{} is not valid TOML: {why}", path.display()))
+        })
+}
+
+/// What a TOML error says, without the lines of the file that it shows (`2 | password = …`): they may be secrets.
+fn without_lines(error: &str) -> String {
+    let is_shown = |line: &str| {
+        let digit_or_space = |letter: char| letter.is_ascii_digit() || letter == ' ';
+        line.trim_start_matches(digit_or_space).starts_with('|')
+    };
+    let said = error.lines().filter(|line| !is_shown(line));
+    said.collect::<Vec<_>>().join("; ")
 }
 
 fn read_variables(variables: HashMap<String, String>) -> Result<Map<String, Value>, ConfigError> {
@@ -458,6 +471,19 @@ mod tests {
         assert!(
             from_variable("ABIDE__MAIL__RETRIES", "3").is_err(),
             "without the section"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_toml_is_refused_without_its_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.toml");
+        std::fs::write(&path, "[mail]\npassword = \"hunter2\n").unwrap();
+        let refused = gather::<Mail>(Some(&path), HashMap::new(), &Sources::default());
+        let told = refused.map(drop).unwrap_err().to_string();
+        assert!(
+            told.contains("line 2") && !told.contains("hunter2"),
+            "{told}"
         );
     }
 
