@@ -65,6 +65,15 @@ impl Client {
         }
     }
 
+    /// A figure of an admin listener's metrics, or 0.
+    pub async fn figure(&self, name: &str) -> u64 {
+        let answer = self.get("/metrics").await;
+        let text = answer.body.as_str().expect("metrics are text");
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            .unwrap_or(0)
+    }
+
     /// GET.
     pub async fn get(&self, path: &str) -> Answer {
         self.ask(Method::GET, path, "").await

@@ -17,6 +17,8 @@ struct Caller {
     client: Client,
     host: String,
     key: Vec<u8>,
+    /// When it says that requests were sent first, if it does.
+    first_sent: Option<&'static str>,
 }
 
 impl Caller {
@@ -30,6 +32,7 @@ impl Caller {
             client: Client::new(&host, Version::Http1),
             host,
             key: BASE64_STANDARD.decode(server.access_key()).unwrap(),
+            first_sent: None,
         }
     }
 
@@ -38,7 +41,11 @@ impl Caller {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).unwrap();
         mac.update(format!("{method}\n{path}\n{DATE};{};{hash}", self.host).as_bytes());
         let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
-        let request = Request::builder()
+        let mut request = Request::builder();
+        if let Some(first) = self.first_sent {
+            request = request.header("repeatability-first-sent", first);
+        }
+        let request = request
             .method(method)
             .uri(self.client.url(path))
             .header("x-ms-date", DATE)
@@ -134,6 +141,23 @@ async fn a_wrong_signature_is_denied() {
     caller.key.push(1);
     assert_eq!(caller.send("a", "1").await.unwrap().code(), "Denied");
     assert!(server.mails().is_empty());
+}
+
+#[tokio::test]
+async fn a_repeatable_request_is_refused_after_five_minutes_and_an_operation_s_id_alone_is_not() {
+    let server = AcsServer::start(AcsOptions::default()).await;
+    let mut caller = Caller::of(&server);
+    caller.first_sent = Some("Thu, 01 Jan 1970 00:00:00 GMT");
+    let old = caller.send("a", "1").await.unwrap();
+    assert_eq!(
+        (old.status.as_u16(), old.code()),
+        (412, "PreconditionFailed")
+    );
+    caller.first_sent = Some(DATE);
+    assert_eq!(caller.send("a", "1").await.unwrap().status, 202);
+    caller.first_sent = None;
+    assert_eq!(caller.send("b", "1").await.unwrap().status, 202);
+    assert_eq!(server.mails().len(), 2);
 }
 
 #[tokio::test]
