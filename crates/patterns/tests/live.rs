@@ -234,7 +234,7 @@ async fn turbo_watchers_refresh_first_and_then_get_escaped_rows_and_the_head() {
     assert_eq!(all.matches(new).count(), 1, "it is new once: {all}");
     for part in [
         "<turbo-stream action=\"prepend\" target=\"outbox-dead-letters\">".to_owned(),
-        "<turbo-stream action=\"replace\" target=\"outbox-head\">".to_owned(),
+        "<turbo-stream action=\"replace\" method=\"morph\" target=\"outbox-head\">".to_owned(),
         format!("<tr id=\"message-{id}\" data-status=\"failed\">"),
     ] {
         assert!(all.contains(&part), "{part}: {all}");
@@ -363,4 +363,29 @@ async fn requests_that_make_no_sense_are_refused_and_ping_is_answered() {
     told(&mut socket).await;
     socket.send(Frame::text("ping")).await.unwrap();
     assert_eq!(text(&mut socket).await, "pong");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_again_is_told_of_a_message_that_failed_meanwhile() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut first = world.watch("format=json").await;
+    told(&mut first).await;
+    let id = world.note(&["bad"]).await;
+    becomes(&mut first, "bad", "failed").await;
+    let mut again = world.watch("format=json").await;
+    let snapshot = told(&mut again).await;
+    assert_eq!(snapshot["counts"]["failed"], 1);
+    assert_eq!(snapshot["messages"][0]["id"], id, "{snapshot}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_loaded_again_shows_a_message_that_failed() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut socket = world.watch("format=json").await;
+    told(&mut socket).await;
+    let id = world.note(&["bad"]).await;
+    becomes(&mut socket, "bad", "failed").await;
+    let page = world.client().get("/shop/page").await;
+    let page = page.body.as_str().unwrap();
+    assert!(page.contains(&format!("id=\"message-{id}\"")), "{page}");
 }

@@ -4,7 +4,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide::{Host, server::LocalHost};
+use abide::{
+    Host,
+    server::{HostBuilder, LocalHost},
+};
 use abide_patterns::{
     outbox::{Deliver, Delivery, Failure, Options, Registry, Submitted, limits},
     service,
@@ -66,8 +69,12 @@ impl Answer {
 
 impl Api {
     async fn start(options: Options) -> Self {
+        Self::start_with(options, |host| host).await
+    }
+
+    async fn start_with(options: Options, with: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
         let registry = Registry::new().with(Note);
-        let host = service::install(Host::open_in_memory(), registry, options)
+        let host = with(service::install(Host::open_in_memory(), registry, options))
             .router(service::router)
             .start_local()
             .await
@@ -269,6 +276,19 @@ async fn a_request_with_an_idempotency_key_is_applied_once() {
         (again.status, &again.body, &again.headers[header::LOCATION]),
         (first.status, &first.body, &first.headers[header::LOCATION])
     );
+    // Without the key, and with another, it is another request: the answers above came from the key.
+    let next = [("idempotency-key", "\"order 4712\"")];
+    for (headers, id) in [(&[][..], 2), (&next[..], 3)] {
+        let another = api
+            .send(Method::POST, path, headers, &body.to_string())
+            .await;
+        assert_eq!(another.body["id"], id);
+    }
+    let elsewhere = "/outbox/other/messages";
+    let another = api
+        .send(Method::POST, elsewhere, &key, &body.to_string())
+        .await;
+    assert_eq!(another.status, StatusCode::ACCEPTED, "a key is an outbox's");
     let other = api
         .send(Method::POST, path, &key, &note(true).to_string())
         .await;
@@ -277,11 +297,11 @@ async fn a_request_with_an_idempotency_key_is_applied_once() {
         (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused")
     );
     let listed = api.get(path).await.body;
-    assert_eq!(listed["messages"].as_array().unwrap().len(), 1);
-    let record = &listed["messages"][0];
+    assert_eq!(listed["messages"].as_array().unwrap().len(), 3);
+    let record = &listed["messages"][2];
     let wait = record["not_before"].as_i64().unwrap() - record["created_at"].as_i64().unwrap();
     assert!(
-        (1..=60_000).contains(&wait),
+        (30_000..=60_000).contains(&wait),
         "from when it was enqueued: {record}"
     );
     api.stop().await;
@@ -308,6 +328,56 @@ async fn a_full_outbox_says_so_and_remembers_no_refusal() {
     assert_eq!(canceled.body["status"], "canceled");
     let taken = api.send(Method::POST, path, &key, &later.to_string()).await;
     assert_eq!(taken.status, StatusCode::ACCEPTED, "{taken:?}");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_was_taken_is_answered_again_when_the_outbox_is_full() {
+    let options = Options {
+        max_queued: 1,
+        ..Options::default()
+    };
+    let api = Api::start(options).await;
+    let path = "/outbox/box/messages";
+    let later = json!({ "kind": "note", "payload": { "good": true }, "delay": 3_600_000 });
+    let key = [("idempotency-key", "first")];
+    let taken = api.send(Method::POST, path, &key, &later.to_string()).await;
+    assert_eq!(taken.status, StatusCode::ACCEPTED);
+    let again = api.send(Method::POST, path, &key, &later.to_string()).await;
+    assert_eq!((again.status, &again.body), (taken.status, &taken.body));
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_there_under_its_dedup_key_is_no_new_one_when_the_outbox_is_full() {
+    let options = Options {
+        max_queued: 1,
+        ..Options::default()
+    };
+    let api = Api::start(options).await;
+    let path = "/outbox/box/messages";
+    let later = json!({
+        "kind": "note", "payload": { "good": true }, "delay": 3_600_000, "dedup_key": "one",
+    });
+    assert_eq!(api.post(path, &later).await.status, StatusCode::ACCEPTED);
+    let again = api.post(path, &later).await;
+    assert_eq!(again.body, json!({ "id": 1, "duplicate": true }));
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_was_edited_keeps_its_dedup_key_for_what_it_was() {
+    let api = Api::start(Options::default()).await;
+    let path = "/outbox/box/messages";
+    let bad = json!({ "kind": "note", "payload": { "good": false }, "dedup_key": "one" });
+    api.post(path, &bad).await;
+    api.until(1, "failed").await;
+    let good = json!({ "good": true }).to_string();
+    api.ask(Method::PUT, "/outbox/box/messages/1/payload", &good)
+        .await;
+    // Its producer had no answer, and asks again.
+    let again = api.post(path, &bad).await;
+    assert_eq!(again.body, json!({ "id": 1, "duplicate": true }));
     api.stop().await;
 }
 
@@ -364,10 +434,10 @@ async fn a_dead_letter_is_edited_and_redriven_or_discarded() {
     let swept = api
         .post("/outbox/box/redrive", &json!({ "kind": "note" }))
         .await;
-    assert_eq!(swept.body, json!({ "count": 1, "more": false }));
+    assert_eq!(swept.body, json!({ "count": 1, "more": false, "last": 3 }));
     api.until(3, "failed").await;
     let swept = api.post("/outbox/box/discard", &json!({})).await;
-    assert_eq!(swept.body, json!({ "count": 1, "more": false }));
+    assert_eq!(swept.body, json!({ "count": 1, "more": false, "last": 3 }));
     let counts = &api.get("/outbox/box").await.body["counts"];
     assert_eq!(
         (&counts["failed"], &counts["discarded"]),
@@ -591,6 +661,69 @@ async fn a_web_page_of_another_origin_is_refused() {
             .await;
         assert_eq!(answer.status, status, "{origin}");
     }
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_that_a_stranger_could_have_is_refused_unless_it_is_an_own_one() {
+    let own = Api::start_with(Options::default(), |host| {
+        host.with(service::Hosts(vec!["outbox.example.com".to_owned()]))
+    });
+    let (api, own) = (Api::start(Options::default()).await, own.await);
+    for (api, host, status) in [
+        (&api, "127.0.0.1:8080", StatusCode::OK),
+        (&api, "abide:8080", StatusCode::OK),
+        (&api, "outbox.example.com:8080", StatusCode::FORBIDDEN),
+        (&own, "outbox.example.com:8080", StatusCode::OK),
+        (&own, "evil.example:8080", StatusCode::FORBIDDEN),
+    ] {
+        let answer = api
+            .send(Method::GET, "/outbox/box", &[("host", host)], "")
+            .await;
+        assert_eq!(answer.status, status, "{host}: {answer:?}");
+        if status == StatusCode::FORBIDDEN {
+            assert_eq!(answer.code(), "unknown_host");
+        }
+    }
+    api.stop().await;
+    own.stop().await;
+}
+
+#[tokio::test]
+async fn a_destination_that_rests_is_sent_to_again_if_it_is_known() {
+    let api = Api::start(Options::default()).await;
+    let path = "/outbox/box/destinations/resume";
+    let unknown = api.post(path, &json!({ "destination": "none" })).await;
+    assert_eq!(
+        (unknown.status, unknown.code()),
+        (StatusCode::NOT_FOUND, "no_such_destination")
+    );
+    let later = json!({ "kind": "note", "payload": { "good": true }, "delay": 3_600_000 });
+    api.post("/outbox/box/messages", &later).await;
+    let overview = api.get("/outbox/box").await.body;
+    let destination = &overview["destinations"][0]["destination"];
+    let known = api.post(path, &json!({ "destination": destination })).await;
+    assert_eq!(known.status, StatusCode::NO_CONTENT, "{known:?}");
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn an_outbox_that_is_not_there_reads_as_an_empty_one() {
+    let api = Api::start(Options::default()).await;
+    for (path, status) in [
+        ("/outbox/box", StatusCode::OK),
+        ("/outbox/box/messages", StatusCode::OK),
+        ("/outbox/box/dead-letters", StatusCode::OK),
+        ("/outbox/box/messages/1", StatusCode::NOT_FOUND),
+        ("/outbox/box/page", StatusCode::OK),
+        ("/outbox/box/live", StatusCode::UPGRADE_REQUIRED),
+    ] {
+        assert_eq!(api.get(path).await.status, status, "{path}");
+    }
+    let swept = api.post("/outbox/box/redrive", &json!({})).await;
+    assert_eq!(swept.body["count"], 0, "{swept:?}");
+    let none = api.ask(Method::DELETE, "/outbox/box/messages/1", "").await;
+    assert_eq!(none.code(), "no_such_message");
     api.stop().await;
 }
 

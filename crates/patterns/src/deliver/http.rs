@@ -297,7 +297,7 @@ impl Deliver for HttpDelivery {
 }
 
 /// Headers that a connection makes itself, and the one that the handler makes.
-static FORBIDDEN: [HeaderName; 12] = [
+static FORBIDDEN: [HeaderName; 13] = [
     header::HOST,
     header::CONTENT_LENGTH,
     header::CONNECTION,
@@ -309,6 +309,8 @@ static FORBIDDEN: [HeaderName; 12] = [
     header::PROXY_AUTHORIZATION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
+    // What allows a change at a node's admin listener: a message must not make one.
+    HeaderName::from_static("x-abide-admin"),
     IDEMPOTENCY_KEY,
 ];
 
@@ -337,9 +339,7 @@ fn headers(given: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVa
             .parse()
             .map_err(|_| format!("`{name}` is no name of a header"))?;
         if FORBIDDEN.contains(&parsed) {
-            return Err(format!(
-                "header `{name}` cannot be set: it is made for each attempt"
-            ));
+            return Err(format!("header `{name}` cannot be set by a message"));
         }
         let mut value: HeaderValue = value.parse().map_err(|_| {
             format!("the value of header `{name}` has characters that cannot be sent")

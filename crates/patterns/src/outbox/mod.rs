@@ -155,10 +155,14 @@ impl Outbox {
 
     /// Goes on with what is due. Call it from the object's [`alarm`](abide::DurableObject::alarm), whatever else that does.
     pub fn alarm(&self) -> Result<()> {
-        if self.0.has_work()? {
-            self.0.arm(self.0.guard(self.0.now()))?;
+        let inner = &self.0;
+        if inner.has_work()? {
+            let now = inner.now();
+            let own = inner.rows.own_alarm()?.filter(|at| *at > now);
+            let guard = inner.guard(now);
+            inner.arm(own.map_or(guard, |own| own.min(guard)))?;
         }
-        self.0.kick();
+        inner.kick();
         Ok(())
     }
 

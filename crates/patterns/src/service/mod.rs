@@ -24,11 +24,13 @@
 //! | `GET /outbox/{name}/dead-letters?kind=&destination=&before=&limit=` | 200, newest first |
 //! | `POST /outbox/{name}/redrive`, `POST /outbox/{name}/discard` | 200: the same for many dead letters |
 //! | `GET /outbox/{name}` | 200: messages counted, destinations |
+//! | `POST /outbox/{name}/destinations/resume` | 204: the rest of a destination ends |
 //! | `GET /outbox/{name}/live` | every change, as it happens: see [`live`](crate::outbox::live) |
 //! | `GET /outbox/{name}/page` | the newest messages, on a page that keeps itself up to date |
 //! | `GET /outbox/openapi.json` | all of this, for programs |
 //!
-//! A request that a web page of another origin makes is refused with 403 `cross_origin`.
+//! A request that a web page of another origin makes is refused with 403 `cross_origin`, and one under a name with a dot
+//! that is not one of the [`Hosts`] with 403 `unknown_host`: a stranger's domain can lead to a private address.
 
 mod error;
 mod object;
@@ -41,7 +43,7 @@ use crate::outbox::{self, Options, Registry};
 
 pub use object::{Outbox, OutboxStub};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
-pub use router::{OPENAPI, router};
+pub use router::{Hosts, OPENAPI, router};
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "OUTBOX";

@@ -1,6 +1,6 @@
 //! The class: an outbox under a name.
 
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
 
 use abide::prelude::*;
 
@@ -13,135 +13,177 @@ use crate::outbox::{
 
 /// An outbox and nothing else. Its program has shared a [`Registry`] and, if they are not the default, [`Options`]:
 /// see [`install`](super::install).
+///
+/// What is only read leaves nothing behind: the first message makes the outbox, or the first who watches.
 #[durable_object]
 pub struct Outbox {
     state: State,
-    inner: outbox::Outbox,
+    registry: Arc<Registry>,
+    options: Options,
+    opened: OnceCell<Opened>,
+}
+
+struct Opened {
+    outbox: outbox::Outbox,
     live: Live,
-    max_queued: i64,
 }
 
 impl DurableObject for Outbox {
     fn new(state: State, env: Env) -> Result<Self> {
-        let registry: Arc<Registry> = env.require()?;
-        let options = env
-            .get::<Options>()
-            .map_or_else(Options::default, |options| (*options).clone());
-        let max_queued = options.max_queued;
-        // `room` is asked before: what a call with an idempotency key answers is remembered, and "full" must not be.
-        let options = Options {
-            max_queued: i64::MAX,
-            ..options
-        };
-        let inner = outbox::Outbox::open(&state, registry, options)?;
-        let live = Live::open(&state, &inner, Table)?;
-        Ok(Self {
+        let this = Self {
+            registry: env.require()?,
+            options: env
+                .get::<Options>()
+                .map_or_else(Options::default, |options| (*options).clone()),
+            opened: OnceCell::new(),
             state,
-            inner,
-            live,
-            max_queued,
-        })
+        };
+        if outbox::Outbox::exists(&this.state)? {
+            this.open()?;
+        }
+        Ok(this)
     }
 
     /// Lets a client watch.
     async fn fetch(&self, request: Request) -> Result<Response> {
-        self.live.accept(&request)
+        match Live::refusal(&request) {
+            Some(refused) => Ok(refused),
+            None => self.open()?.live.accept(&request),
+        }
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.inner.alarm()
+        self.there().map_or(Ok(()), outbox::Outbox::alarm)
+    }
+}
+
+impl Outbox {
+    /// The outbox, made if it is not there.
+    fn open(&self) -> Result<&Opened> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let outbox = outbox::Outbox::open(
+            &self.state,
+            Arc::clone(&self.registry),
+            self.options.clone(),
+        )?;
+        let live = Live::open(&self.state, &outbox, Table)?;
+        Ok(self.opened.get_or_init(|| Opened { outbox, live }))
+    }
+
+    /// The outbox, if it is there.
+    fn there(&self) -> Option<&outbox::Outbox> {
+        self.opened.get().map(|opened| &opened.outbox)
+    }
+
+    /// What is known of the outbox: nothing, if it is not there.
+    fn read<T: Default, E>(
+        &self,
+        read: impl FnOnce(&outbox::Outbox) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.there().map_or_else(|| Ok(T::default()), read)
+    }
+
+    /// The outbox that has a message.
+    fn of(&self, id: i64) -> Result<&outbox::Outbox, OutboxError> {
+        self.there().ok_or(OutboxError::NotFound { id })
     }
 }
 
 #[rpc]
 impl Outbox {
-    /// Refuses if so many more messages are too many.
-    pub async fn room(&self, messages: i64) -> Result<(), OutboxError> {
-        let queued = self.inner.counts()?.queued;
-        if queued.saturating_add(messages) > self.max_queued {
-            return Err(OutboxError::Full {
-                max: self.max_queued,
-            });
-        }
-        Ok(())
-    }
-
     /// Enqueues all, or none.
     pub async fn enqueue(&self, messages: Vec<Delayed>) -> Result<Vec<Enqueued>, Refused> {
         let now = self.state.env().clock().unix_millis();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
-        self.state.storage().transaction_sync(|| {
+        let outbox = &self.open()?.outbox;
+        let enqueued = self.state.storage().transaction_sync(|| {
             let enqueue = |(index, delayed): (usize, &Delayed)| {
                 delayed
                     .at(now)
-                    .and_then(|message| self.inner.enqueue(&message))
+                    .and_then(|message| outbox.enqueue(&message))
                     .map_err(|error| Refused { index, error })
             };
             messages.iter().enumerate().map(enqueue).collect()
-        })
+        });
+        if let Err(Refused {
+            error: OutboxError::Full { .. },
+            ..
+        }) = enqueued
+        {
+            // There may be room the next time.
+            self.state.forget_call();
+        }
+        enqueued
     }
 
     /// All of a message.
     pub async fn show(&self, id: i64) -> Result<Shown, OutboxError> {
-        let record = self.inner.get(id)?.ok_or(OutboxError::NotFound { id })?;
-        let payload = self
-            .inner
-            .payload(id)?
-            .ok_or(OutboxError::NotFound { id })?;
+        let outbox = self.of(id)?;
         Ok(Shown {
-            record,
-            payload,
-            history: self.inner.history(id)?,
+            record: outbox.get(id)?.ok_or(OutboxError::NotFound { id })?,
+            payload: outbox.payload(id)?.ok_or(OutboxError::NotFound { id })?,
+            history: outbox.history(id)?,
         })
     }
 
     /// Messages, newest first.
     pub async fn list(&self, filter: Filter) -> Result<Page> {
-        self.inner.list(&filter)
+        self.read(|outbox| outbox.list(&filter))
     }
 
     /// Dead letters, newest first.
     pub async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Page> {
-        self.inner.dead_letters(&filter)
+        self.read(|outbox| outbox.dead_letters(&filter))
     }
 
     /// Messages counted, and the destinations, those with trouble first.
     pub async fn overview(&self) -> Result<(Counts, Vec<Destination>)> {
-        let destinations = self.inner.destinations(limits::MAX_PAGE)?;
-        Ok((self.inner.counts()?, destinations))
+        self.read(|outbox| Ok((outbox.counts()?, outbox.destinations(limits::MAX_PAGE)?)))
     }
 
     /// A page that shows the newest messages and keeps itself up to date.
     pub async fn page(&self, title: String) -> Result<String> {
-        Table.page(&title, &self.inner, "live?format=turbo", "assets")
+        let (live, assets) = ("live?format=turbo", "assets");
+        match self.there() {
+            Some(outbox) => Table.page(&title, outbox, live, assets),
+            None => Ok(Table::empty_page(&title, live, assets)),
+        }
     }
 
     /// Cancels a queued message, or discards a dead letter.
     pub async fn remove(&self, id: i64) -> Result<Record, OutboxError> {
-        match self.inner.get(id)? {
-            Some(record) if record.status == Status::Failed => self.inner.discard(id),
-            _ => self.inner.cancel(id),
+        let outbox = self.of(id)?;
+        match outbox.get(id)? {
+            Some(record) if record.status == Status::Failed => outbox.discard(id),
+            _ => outbox.cancel(id),
         }
     }
 
     /// Changes what a dead letter says.
     pub async fn edit(&self, id: i64, payload: String) -> Result<Record, OutboxError> {
-        self.inner.edit(id, &payload)
+        self.of(id)?.edit(id, &payload)
     }
 
     /// Queues a dead letter again.
     pub async fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
-        self.inner.redrive(id)
+        self.of(id)?.redrive(id)
     }
 
     /// Queues dead letters again.
     pub async fn redrive_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
-        self.inner.redrive_all(&filter)
+        self.read(|outbox| outbox.redrive_all(&filter))
     }
 
     /// Discards dead letters.
     pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
-        self.inner.discard_all(&filter)
+        self.read(|outbox| outbox.discard_all(&filter))
+    }
+
+    /// Ends the rest of a destination. True if the destination is known.
+    pub async fn resume(&self, destination: String) -> Result<bool> {
+        self.read(|outbox| outbox.resume(&destination))
     }
 }
 

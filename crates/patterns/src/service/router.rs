@@ -1,5 +1,7 @@
 //! The HTTP form of the objects.
 
+use std::net::Ipv4Addr;
+
 use abide::{
     Env, Stub,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
@@ -59,11 +61,17 @@ fn routes() -> Vec<(&'static str, MethodRouter<Env>)> {
         ("/outbox/{name}/dead-letters", get(dead_letters)),
         ("/outbox/{name}/redrive", post(redrive_all)),
         ("/outbox/{name}/discard", post(discard_all)),
+        ("/outbox/{name}/destinations/resume", post(resume)),
         ("/outbox/{name}/live", get(live)),
         ("/outbox/{name}/page", get(page)),
         ("/outbox/{name}/assets/{file}", get(asset)),
     ]
 }
+
+/// Names with a dot under which clients ask for the outboxes, without ports. A host that is asked under one shares it with
+/// [`HostBuilder::with`](abide::server::HostBuilder::with).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts(pub Vec<String>);
 
 /// The HTTP API of the outboxes of a host.
 pub fn router(env: Env) -> Router {
@@ -72,7 +80,7 @@ pub fn router(env: Env) -> Router {
         router = router.route(path, methods);
     }
     router
-        .layer(middleware::from_fn(same_origin))
+        .layer(middleware::from_fn_with_state(env.clone(), same_origin))
         .with_state(env)
 }
 
@@ -113,6 +121,13 @@ struct Which {
     kind: Option<String>,
     destination: Option<String>,
     after: Option<i64>,
+}
+
+/// Which destination.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resumed {
+    destination: String,
 }
 
 #[derive(Serialize)]
@@ -156,8 +171,6 @@ async fn enqueue(
     for message in &messages {
         check(&registry, &message.message.kind, &message.message.payload)?;
     }
-    let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    outbox.room(count).await?.map_err(refused)?;
     let outbox = match key {
         Some(key) => outbox.with_idempotency_key(key),
         None => outbox,
@@ -316,6 +329,20 @@ async fn discard_all(
     swept.map(Json).map_err(refused)
 }
 
+async fn resume(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    JsonBody(which): JsonBody<Resumed>,
+) -> Result<StatusCode, ApiError> {
+    if object(&env, &name)?.resume(which.destination).await?? {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(ApiError::not_found(
+        "no_such_destination",
+        "This outbox has no messages to this destination.",
+    ))
+}
+
 async fn live(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
@@ -377,8 +404,22 @@ fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
 }
 
 /// Refuses what a web page of another origin makes a browser send: there is no login that it would lack.
-async fn same_origin(request: Request, next: Next) -> Result<Response, ApiError> {
-    if is_foreign(request.headers(), request.uri()) {
+async fn same_origin(
+    Shared(env): Shared<Env>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let (headers, uri) = (request.headers(), request.uri());
+    let host = host_of(headers, uri);
+    let hosts = env.get::<Hosts>();
+    if !host.is_none_or(|host| is_own(host, hosts.as_deref().map_or(&[], |hosts| &hosts.0))) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "unknown_host",
+            "A name with a dot under which this server is asked must be one of its own: set `outbox.hosts`.",
+        ));
+    }
+    if is_foreign(headers, host) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "cross_origin",
@@ -388,14 +429,31 @@ async fn same_origin(request: Request, next: Next) -> Result<Response, ApiError>
     Ok(next.run(request).await)
 }
 
-fn is_foreign(headers: &HeaderMap, uri: &Uri) -> bool {
+/// Under which name and port the server was asked.
+fn host_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    match headers.get(header::HOST) {
+        // What is no text is no name.
+        Some(host) => Some(host.to_str().unwrap_or("?.")),
+        None => uri.authority().map(axum::http::uri::Authority::as_str),
+    }
+}
+
+/// False for a name that a stranger could have: who owns a domain can have it lead to a private address, and browsers then
+/// take this server for the stranger's own. Addresses, and names without a dot, are nobody's domain.
+fn is_own(host: &str, hosts: &[String]) -> bool {
+    if host.starts_with('[') {
+        return true;
+    }
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    !name.contains('.')
+        || name.parse::<Ipv4Addr>().is_ok()
+        || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+fn is_foreign(headers: &HeaderMap, host: Option<&str>) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return false;
     };
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok())
-        .or_else(|| uri.authority().map(axum::http::uri::Authority::as_str));
     let own = origin
         .to_str()
         .ok()
@@ -421,6 +479,30 @@ mod tests {
     }
 
     #[test]
+    fn only_a_name_that_no_stranger_can_have_is_an_own_one() {
+        let own = ["Outbox.example.com".to_owned()];
+        for host in [
+            "127.0.0.1:8080",
+            "10.0.0.1",
+            "[::1]:8080",
+            "localhost:8080",
+            "abide",
+            "outbox.example.com:80",
+        ] {
+            assert!(is_own(host, &own), "{host}");
+        }
+        for host in [
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+            "example.com",
+            "localhost.",
+            "?.",
+        ] {
+            assert!(!is_own(host, &own), "{host}");
+        }
+    }
+
+    #[test]
     fn only_the_own_origin_is_not_foreign() {
         let foreign = |origin: Option<&str>, host: Option<&str>, uri: &str| {
             let mut headers = HeaderMap::new();
@@ -429,7 +511,7 @@ mod tests {
                     headers.insert(name, value.parse().unwrap());
                 }
             }
-            is_foreign(&headers, &uri.parse().unwrap())
+            is_foreign(&headers, host_of(&headers, &uri.parse().unwrap()))
         };
         assert!(!foreign(None, Some("a:1"), "/"), "no web page");
         assert!(!foreign(Some("http://a:1"), Some("a:1"), "/"));

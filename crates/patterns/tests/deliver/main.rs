@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod acs;
+mod aiosmtpd;
 mod call;
 mod exactly_once;
 mod http;

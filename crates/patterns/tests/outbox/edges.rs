@@ -206,6 +206,28 @@ fn the_objects_own_alarm_outlives_a_delivery() {
 }
 
 #[test]
+fn the_objects_own_alarm_goes_off_in_time_while_something_is_on_its_way() {
+    run(async {
+        let world = World::new(plain());
+        world.script.say("slow", [Act::Hang]);
+        world.enqueue(note("bob", "slow")).await;
+        // The outbox wakes its object every 5 s meanwhile.
+        let at = world.clock.unix_millis() + 6_000;
+        world
+            .sender()
+            .set_own_alarm(at.cast_signed())
+            .await
+            .unwrap()
+            .unwrap();
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(world.sender().rang().await.unwrap().unwrap(), None);
+        world.pass(Duration::from_secs(2)).await;
+        assert_eq!(world.sender().rang().await.unwrap().unwrap(), Some(at));
+        assert_eq!(world.counts().await.sending, 1);
+    });
+}
+
+#[test]
 fn an_alarm_that_the_object_sets_does_not_keep_the_outbox_from_its_retries() {
     run(async {
         let world = World::new(plain());

@@ -337,6 +337,10 @@ impl DurableObject for Sender {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        if self.outbox.take_alarm()? {
+            let now = self.state.env().clock().unix_millis();
+            self.state.storage().put("rang", &now)?;
+        }
         self.outbox.alarm()
     }
 }
@@ -436,6 +440,11 @@ impl Sender {
     /// Sets the alarm, as an object does that has times of its own.
     pub async fn set_own_alarm(&self, at: i64) -> Result<()> {
         self.outbox.set_alarm(Some(at))
+    }
+
+    /// When the object's own alarm went off.
+    pub async fn rang(&self) -> Result<Option<u64>> {
+        self.state.storage().get("rang")
     }
 
     pub async fn alarm_time(&self) -> Result<Option<i64>> {

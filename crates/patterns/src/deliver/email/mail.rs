@@ -232,14 +232,20 @@ impl Email {
         self.to.iter().chain(&self.cc).chain(&self.bcc)
     }
 
-    /// A line for people.
+    /// A line for people, `ADDRESS: SUBJECT`: whoever cuts it knows still who gets the mail.
     pub(super) fn summary(&self) -> String {
-        let first = self.recipients().next().map_or("", String::as_str);
+        let first = self.recipients().next().map_or("", |first| bare(first));
         match self.recipients().count() {
-            0 | 1 => format!("{} to {first}", self.subject),
-            many => format!("{} to {first} and {} more", self.subject, many - 1),
+            0 | 1 => format!("{first}: {}", self.subject),
+            many => format!("{first} and {} more: {}", many - 1, self.subject),
         }
     }
+}
+
+/// An address without the name before it.
+fn bare(mailbox: &str) -> &str {
+    let address = mailbox.rsplit_once('<').map(|(_, address)| address.trim());
+    address.map_or(mailbox.trim(), |address| address.trim_end_matches('>'))
 }
 
 /// Headers that are made from a mail's parts, and those that servers on its way make.

@@ -1,6 +1,6 @@
 //! Live progress: every change of a message, told to whoever watches.
 //!
-//! Contract: what changes in a poll is told in that poll, so nobody hears of it before it is on disk. Who connects, for
+//! Contract: what changes in a poll is told soon after it, and nobody hears of it before it is on disk. Who connects, for
 //! the first time or again, is told first how things stand, so nothing is missed in between. A watcher that does not keep
 //! up is cut off and comes back. WebSockets stay open while the object sleeps between two attempts.
 //!
@@ -67,13 +67,13 @@ use abide::{
 use serde::Serialize;
 
 pub use assets::{Asset, LIVE, TURBO};
-pub use render::{DEAD_LETTERS, HEAD, NEWEST, Render, Table, row_id, utc};
+pub use render::{DEAD_LETTERS, HEAD, NEWEST, ONLY, Render, Table, newest_of, row_id, utc};
 pub use sse::MAX_READERS;
 pub use stream::{Action, refresh, remove, stream};
 
 use watch::{Format, Watch, Watcher};
 
-use super::{Counts, DeadLetterFilter, Filter, Outbox, Record, Status};
+use super::{Counts, Filter, Outbox, Record, Status};
 
 /// Messages in a snapshot.
 const SNAPSHOT: usize = 50;
@@ -151,20 +151,12 @@ impl Live {
     /// 400 if the query makes no sense, 426 if the request asks for neither, 503 if there are too many readers of
     /// server-sent events.
     pub fn accept(&self, request: &Request) -> Result<Response> {
-        let watch = match Watch::of(request.uri().query().unwrap_or_default()) {
-            Ok(watch) => watch,
-            Err(why) => return Ok(refused(StatusCode::BAD_REQUEST, "invalid_query", why)),
-        };
-        let says = |name: header::HeaderName, what: &str| {
-            let values = request.headers().get_all(name);
-            values.into_iter().any(|value| {
-                value
-                    .to_str()
-                    .is_ok_and(|value| value.to_ascii_lowercase().contains(what))
-            })
+        let (line, watch) = match asked(request) {
+            Ok(asked) => asked,
+            Err(refusal) => return Ok(refusal.response()),
         };
         let inner = &self.0;
-        if says(header::UPGRADE, "websocket") {
+        if line == Line::WebSocket {
             let pair = WebSocketPair::new();
             let socket = inner.state.accept_websocket(pair.server, &[TAG])?;
             socket.serialize_attachment(&Watcher {
@@ -174,23 +166,21 @@ impl Live {
             socket.send(inner.first(watch)?)?;
             return Ok(websocket_response(pair.client));
         }
-        if says(header::ACCEPT, "text/event-stream") {
-            let clock = inner.state.env().clock();
-            let first = inner.first(watch)?;
-            let added = inner.readers.add(watch, clock.clone(), &first);
-            return Ok(added.unwrap_or_else(|| {
-                refused(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "too_many_readers",
-                    "Too many clients read events of this outbox. Come back later, or use a WebSocket.",
-                )
-            }));
-        }
-        Ok(refused(
-            StatusCode::UPGRADE_REQUIRED,
-            "not_a_stream",
-            "Ask with a WebSocket, or with `Accept: text/event-stream`.",
-        ))
+        let clock = inner.state.env().clock();
+        let first = inner.first(watch)?;
+        let added = inner.readers.add(watch, clock.clone(), &first);
+        Ok(added.unwrap_or_else(|| {
+            refused(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too_many_readers",
+                "Too many clients read events of this outbox. Come back later, or use a WebSocket.",
+            )
+        }))
+    }
+
+    /// What [`accept`](Self::accept) answers to a request that asks for nothing that it could give.
+    pub(crate) fn refusal(request: &Request) -> Option<Response> {
+        asked(request).err().map(|refusal| refusal.response())
     }
 
     /// Lets all Turbo pages refresh: something has changed that is no message.
@@ -303,16 +293,21 @@ impl Inner {
             if record.id > self.newest.get() {
                 streams += &stream(Action::Prepend, NEWEST, &row);
             } else {
-                streams += &stream(Action::Replace, &row_id(record.id), &row);
+                streams += &stream(Action::Morph, &row_id(record.id), &row);
             }
             if record.status == Status::Failed {
                 streams += &stream(Action::Prepend, DEAD_LETTERS, &row);
             }
+            let others = format!("[{ONLY}]:not([{ONLY}={}])", record.status);
+            streams += &remove(&format!("{others} > #{}", row_id(record.id)));
+            // A question about an operation changes nothing of where the message is.
+            if record.status != Status::Sending || record.operation.is_none() {
+                streams += &stream(Action::Prepend, &newest_of(record.status), &row);
+            }
         }
-        for list in [NEWEST, DEAD_LETTERS] {
-            streams += &remove(&format!("#{list} > :nth-child(n+{})", render.rows() + 1));
-        }
-        streams += &stream(Action::Replace, HEAD, &render.head(&self.outbox)?);
+        let lists = format!(":is(#{NEWEST}, #{DEAD_LETTERS}, [{ONLY}])");
+        streams += &remove(&format!("{lists} > :nth-child(n+{})", render.rows() + 1));
+        streams += &stream(Action::Morph, HEAD, &render.head(&self.outbox)?);
         Ok(streams)
     }
 
@@ -345,16 +340,11 @@ fn cut_off(socket: &WebSocket, error: &Error) {
 
 /// The newest message that there is. Ids rise.
 fn newest(outbox: &Outbox) -> Result<i64> {
-    let live = outbox.list(&Filter {
+    let newest = outbox.list(&Filter {
         limit: 1,
         ..Filter::default()
     })?;
-    let dead = outbox.dead_letters(&DeadLetterFilter {
-        limit: 1,
-        ..DeadLetterFilter::default()
-    })?;
-    let all = live.records.iter().chain(&dead.records);
-    Ok(all.map(|record| record.id).max().unwrap_or(0))
+    Ok(newest.records.first().map_or(0, |record| record.id))
 }
 
 fn changes(counts: Counts, records: &[&Record]) -> Result<Vec<Message>> {
@@ -366,6 +356,54 @@ fn changes(counts: Counts, records: &[&Record]) -> Result<Vec<Message>> {
 
 fn json(told: &Told<'_>) -> Result<String> {
     serde_json::to_string(told).map_err(Error::from_std)
+}
+
+/// How a watcher is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    WebSocket,
+    Events,
+}
+
+/// Why a request does not ask for a stream.
+struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    why: &'static str,
+}
+
+impl Refusal {
+    fn response(&self) -> Response {
+        refused(self.status, self.code, self.why)
+    }
+}
+
+/// What a request wants to watch, and how.
+fn asked(request: &Request) -> std::result::Result<(Line, Watch), Refusal> {
+    let watch = Watch::of(request.uri().query().unwrap_or_default()).map_err(|why| Refusal {
+        status: StatusCode::BAD_REQUEST,
+        code: "invalid_query",
+        why,
+    })?;
+    let says = |name: header::HeaderName, what: &str| {
+        let values = request.headers().get_all(name);
+        values.into_iter().any(|value| {
+            value
+                .to_str()
+                .is_ok_and(|value| value.to_ascii_lowercase().contains(what))
+        })
+    };
+    if says(header::UPGRADE, "websocket") {
+        Ok((Line::WebSocket, watch))
+    } else if says(header::ACCEPT, "text/event-stream") {
+        Ok((Line::Events, watch))
+    } else {
+        Err(Refusal {
+            status: StatusCode::UPGRADE_REQUIRED,
+            code: "not_a_stream",
+            why: "Ask with a WebSocket, or with `Accept: text/event-stream`.",
+        })
+    }
 }
 
 /// An error as the edge shows errors.

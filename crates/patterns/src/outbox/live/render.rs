@@ -29,6 +29,15 @@ pub const NEWEST: &str = "outbox-newest";
 /// The id of the element whose children are rows, on a page with the dead letters: what fails comes first there.
 pub const DEAD_LETTERS: &str = "outbox-dead-letters";
 
+/// An attribute of an element whose children are rows, on a page with the messages of one status, which is its value: a row
+/// of another status is removed from there.
+pub const ONLY: &str = "data-only";
+
+/// The id of such an element with the newest messages of its status: what takes on that status comes first there.
+pub fn newest_of(status: Status) -> String {
+    format!("outbox-{status}")
+}
+
 /// The id of a message's row.
 pub fn row_id(id: i64) -> String {
     format!("message-{id}")
@@ -57,36 +66,47 @@ impl Table {
             limit: self.rows(),
             ..Filter::default()
         })?;
-        let page = html! {
-            (PreEscaped("<!doctype html>"))
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    meta name="turbo-refresh-method" content="morph";
-                    meta name="turbo-refresh-scroll" content="preserve";
-                    title { (title) }
-                    style { (PreEscaped(STYLE)) }
-                    script defer src={ (assets) "/" (super::TURBO.name) } {}
-                    script defer src={ (assets) "/" (super::LIVE.name) } {}
-                }
-                body {
-                    abide-live id="live" data-turbo-permanent src=(live) {}
-                    h1 { (title) }
-                    (PreEscaped(self.head(outbox)?))
-                    table {
-                        thead { tr { th { "Id" } th { "Kind" } th { "Message" } th { "Status" } th { "Attempts" }
-                            th { "Next" } th { "Last error" } } }
-                        tbody id=(NEWEST) {
-                            @for record in &newest.records { (row(record)) }
-                        }
+        let head = self.head(outbox)?;
+        Ok(page(title, &head, &newest.records, live, assets))
+    }
+
+    /// The page of an outbox that is not there yet.
+    pub(crate) fn empty_page(title: &str, live: &str, assets: &str) -> String {
+        let head = head(&Counts::default(), &[]).into_string();
+        page(title, &head, &[], live, assets)
+    }
+}
+
+fn page(title: &str, head: &str, newest: &[Record], live: &str, assets: &str) -> String {
+    let page = html! {
+        (PreEscaped("<!doctype html>"))
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta name="turbo-refresh-method" content="morph";
+                meta name="turbo-refresh-scroll" content="preserve";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+                script defer src={ (assets) "/" (super::TURBO.name) } {}
+                script defer src={ (assets) "/" (super::LIVE.name) } {}
+            }
+            body {
+                abide-live id="live" data-turbo-permanent src=(live) {}
+                h1 { (title) }
+                (PreEscaped(head))
+                table {
+                    thead { tr { th { "Id" } th { "Kind" } th { "Message" } th { "Status" } th { "Attempts" }
+                        th { "Next" } th { "Last error" } } }
+                    tbody id=(NEWEST) {
+                        @for record in newest { (row(record)) }
                     }
                 }
             }
-        };
-        Ok(page.into_string())
-    }
+        }
+    };
+    page.into_string()
 }
 
 const STYLE: &str = "\

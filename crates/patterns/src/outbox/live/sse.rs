@@ -4,7 +4,14 @@
 //! Contract: a reader that does not keep up is ended, and so are all when the object leaves memory or is reset. They
 //! come back by themselves, and are told how things stand.
 
-use std::{cell::RefCell, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use abide::{
     Body, Error, Message, Response,
@@ -19,8 +26,11 @@ use super::Watch;
 /// Readers of one outbox: each keeps a task, and all together the object, in memory.
 pub const MAX_READERS: usize = 256;
 
-/// Messages that may wait for a reader.
+/// Events that may wait for a reader.
 const BUFFER: usize = 64;
+
+/// Bytes that may wait for a reader, all events together; a longer one may, alone.
+const BUFFER_BYTES: usize = 256 << 10;
 
 /// The time between two signs of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -35,6 +45,16 @@ pub(super) struct Readers(RefCell<Vec<Reader>>);
 struct Reader {
     watch: Watch,
     events: mpsc::Sender<String>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+impl Reader {
+    /// False if the reader does not keep up, or is gone.
+    fn send(&self, event: String) -> bool {
+        let bytes = event.len();
+        let waiting = self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        (waiting == 0 || waiting + bytes <= BUFFER_BYTES) && self.events.try_send(event).is_ok()
+    }
 }
 
 impl Readers {
@@ -47,9 +67,14 @@ impl Readers {
         }
         let (events, waiting) = mpsc::channel(BUFFER);
         let intro = format!("retry: {RETRY_MILLIS}\n\n{}", event(first, &*clock));
-        let _ = events.try_send(intro);
-        readers.push(Reader { watch, events });
-        let mut response = Response::new(body(waiting, clock));
+        let reader = Reader {
+            watch,
+            events,
+            waiting_bytes: Arc::default(),
+        };
+        reader.send(intro);
+        let mut response = Response::new(body(waiting, reader.waiting_bytes.clone(), clock));
+        readers.push(reader);
         let headers = response.headers_mut();
         for (name, value) in [
             (header::CONTENT_TYPE, "text/event-stream"),
@@ -73,7 +98,7 @@ impl Readers {
             texts
                 .iter()
                 .filter_map(Message::as_text)
-                .all(|text| reader.events.try_send(event(text, clock)).is_ok())
+                .all(|text| reader.send(event(text, clock)))
         });
     }
 }
@@ -81,7 +106,8 @@ impl Readers {
 /// One event. Its id is the time, so that a reader can tell in which order it heard things from several connections.
 fn event(text: &str, clock: &dyn Clock) -> String {
     let mut event = format!("id: {}\n", clock.unix_millis());
-    for line in text.lines() {
+    // A line ends at each of these for a reader.
+    for line in text.lines().flat_map(|line| line.split('\r')) {
         event.push_str("data: ");
         event.push_str(line);
         event.push('\n');
@@ -90,12 +116,21 @@ fn event(text: &str, clock: &dyn Clock) -> String {
     event
 }
 
-fn body(waiting: mpsc::Receiver<String>, clock: Arc<dyn Clock>) -> Body {
+fn body(
+    waiting: mpsc::Receiver<String>,
+    waiting_bytes: Arc<AtomicUsize>,
+    clock: Arc<dyn Clock>,
+) -> Body {
     Body::from_stream(stream::unfold(waiting, move |mut waiting| {
         let quiet = clock.sleep_until(clock.now() + KEEP_ALIVE);
+        let waiting_bytes = waiting_bytes.clone();
         async move {
             let text = tokio::select! {
-                text = waiting.recv() => text?,
+                text = waiting.recv() => {
+                    let text = text?;
+                    waiting_bytes.fetch_sub(text.len(), Ordering::Relaxed);
+                    text
+                }
                 () = quiet => ":\n\n".to_owned(),
             };
             Some((Ok::<_, Error>(text), waiting))
@@ -117,6 +152,32 @@ mod tests {
             event("a\nb", &clock),
             format!("id: {id}\ndata: a\ndata: b\n\n")
         );
+    }
+
+    #[test]
+    fn what_waits_for_a_reader_is_bounded_in_bytes() {
+        let clock = TestClock::new();
+        let readers = Readers::default();
+        let watch = Watch {
+            format: Format::Json,
+            message: None,
+        };
+        let response = readers.add(watch, Arc::new(clock.clone()), "first");
+        assert!(response.is_some());
+        // A text of 100 messages whose errors and operations are as long as they may be.
+        let text = "x".repeat(100 * 3_500);
+        for _ in 1..BUFFER {
+            readers.send(&clock, |_| vec![Message::from(&*text)]);
+        }
+        assert!(readers.is_empty(), "22 MB wait for one reader of 256");
+    }
+
+    #[test]
+    fn a_carriage_return_does_not_end_a_line_of_data() {
+        // A reader takes it for the end of a line, as the standard says.
+        let clock = TestClock::new();
+        let event = event("a\rid: 7", &clock);
+        assert!(!event.contains('\r'), "{event:?}");
     }
 
     #[test]

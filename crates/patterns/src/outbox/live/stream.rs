@@ -1,35 +1,38 @@
 //! Turbo Streams: what a page is to do, as Turbo's own script understands it
 //! (<https://turbo.hotwired.dev/reference/streams>).
 
-use maud::{Markup, PreEscaped, html};
+use maud::{PreEscaped, html};
 
 /// What a page does with the content of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Puts it first into the target, and takes away what has the same id there.
     Prepend,
-    /// Puts it in the target's place.
-    Replace,
+    /// Turns the target into it: what has not changed stays, and keeps the focus.
+    Morph,
 }
 
 impl Action {
     fn as_str(self) -> &'static str {
         match self {
             Self::Prepend => "prepend",
-            Self::Replace => "replace",
+            Self::Morph => "replace",
         }
+    }
+
+    fn method(self) -> Option<&'static str> {
+        (self == Self::Morph).then_some("morph")
     }
 }
 
 /// HTML for the element with this id. A page without such an element does nothing.
 pub fn stream(action: Action, target: &str, content: &str) -> String {
-    markup(action.as_str(), target, content).into_string()
-}
-
-fn markup(action: &str, target: &str, content: &str) -> Markup {
     html! {
-        turbo-stream action=(action) target=(target) { template { (PreEscaped(content)) } }
+        turbo-stream action=(action.as_str()) method=[action.method()] target=(target) {
+            template { (PreEscaped(content)) }
+        }
     }
+    .into_string()
 }
 
 /// Removes every element that a CSS selector finds.
@@ -49,8 +52,8 @@ mod tests {
     #[test]
     fn what_names_a_target_is_escaped_and_html_is_not() {
         assert_eq!(
-            stream(Action::Replace, "a\"b", "<i>&amp;</i>"),
-            "<turbo-stream action=\"replace\" target=\"a&quot;b\"><template><i>&amp;</i></template></turbo-stream>"
+            stream(Action::Morph, "a\"b", "<i>&amp;</i>"),
+            "<turbo-stream action=\"replace\" method=\"morph\" target=\"a&quot;b\"><template><i>&amp;</i></template></turbo-stream>"
         );
         assert_eq!(
             remove("#rows > :nth-child(n+3)"),

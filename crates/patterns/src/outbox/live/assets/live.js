@@ -1,24 +1,39 @@
 // <abide-live src="/path/live?format=turbo">: keeps a page up to date over a WebSocket, with Turbo.
 //
 // The server says `refresh` on each new connection, so what happened before it, or while there was none, is not missed.
+// What it says while Turbo loads a page is said again when the page is there: its answer may be older, and Turbo does not
+// refresh while it loads.
 // Its `data-state` is `open` while the line works, and `waiting` while it does not.
+
+// What is too much is fetched as it is then.
+const keep = (list, streams) => {
+  list.push(streams);
+  if (list.length > 500) list.splice(0, list.length, '<turbo-stream action="refresh"></turbo-stream>');
+};
+
 class AbideLive extends HTMLElement {
   #socket = null;
   #waiting = [];
+  #late = [];
   #frame = 0;
   #attempt = 0;
   #timer = 0;
   #heard = 0;
 
   connectedCallback() {
+    document.addEventListener("turbo:load", this.#loaded);
     this.#open();
   }
 
   disconnectedCallback() {
+    document.removeEventListener("turbo:load", this.#loaded);
     clearTimeout(this.#timer);
     clearInterval(this.#heard);
     cancelAnimationFrame(this.#frame);
+    // It is carried to the next page, and goes on there.
+    this.#frame = 0;
     this.#waiting = [];
+    this.#late = [];
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
@@ -61,10 +76,19 @@ class AbideLive extends HTMLElement {
     this.#timer = setTimeout(() => this.#open(), wait);
   }
 
-  // What comes faster than the screen shows it is applied together; what is too much is fetched as it is then.
   #take(streams) {
-    this.#waiting.push(streams);
-    if (this.#waiting.length > 500) this.#waiting = ['<turbo-stream action="refresh"></turbo-stream>'];
+    const { currentVisit, formSubmission } = Turbo.navigator;
+    if (currentVisit || formSubmission) keep(this.#late, streams);
+    this.#show(streams);
+  }
+
+  #loaded = () => {
+    if (this.#late.length) this.#show(this.#late.splice(0).join(""));
+  };
+
+  // What comes faster than the screen shows it is applied together.
+  #show(streams) {
+    keep(this.#waiting, streams);
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       Turbo.renderStreamMessage(this.#waiting.splice(0).join(""));
