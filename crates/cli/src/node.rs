@@ -4,7 +4,7 @@ use abide::server::{Config, ListenAddress};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use ureq::{Agent, Body, http::Response};
+use ureq::{Agent, Body, RequestBuilder, http::Response, typestate::WithBody};
 
 use crate::data::{Data, DataArgs};
 
@@ -105,7 +105,11 @@ fn address(listen: &str, setting: &str, option: &str) -> Result<String> {
 impl Node {
     /// A node at an address, and what to name with which option if it is not there.
     pub(crate) fn new(base: String, option: &'static str) -> Self {
-        let agent = Agent::config_builder().http_status_as_error(false).build();
+        let agent = Agent::config_builder()
+            .http_status_as_error(false)
+            // The node is on this machine or near it, and what is asked is nobody else's business.
+            .proxy(None)
+            .build();
         Self {
             base,
             agent: agent.into(),
@@ -121,17 +125,29 @@ impl Node {
 
     /// Changes something. An answer without content reads as `()`.
     pub(crate) fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
-        let request = self.agent.post(format!("{}{path}", self.base));
-        let answer = request
-            .header("x-abide-admin", "1")
-            .header("content-type", "application/json")
-            .send(serde_json::to_string(body)?);
-        self.read(answer)
+        self.send(self.agent.post(format!("{}{path}", self.base)), body)
+    }
+
+    /// Puts something in the place of another.
+    pub(crate) fn put<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
+        self.send(self.agent.put(format!("{}{path}", self.base)), body)
     }
 
     /// Removes something.
     pub(crate) fn delete<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
         let answer = self.agent.delete(format!("{}{path}", self.base)).call();
+        self.read(answer)
+    }
+
+    fn send<R: DeserializeOwned>(
+        &self,
+        request: RequestBuilder<WithBody>,
+        body: &impl Serialize,
+    ) -> Result<R> {
+        let answer = request
+            .header("x-abide-admin", "1")
+            .header("content-type", "application/json")
+            .send(serde_json::to_string(body)?);
         self.read(answer)
     }
 

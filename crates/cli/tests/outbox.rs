@@ -52,6 +52,8 @@ async fn abide(server: &Server, args: &[&str]) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
     command.arg("outbox").args(args);
     command.args(["--url", &format!("http://{}", server.address())]);
+    // A proxy that is not there, and that the command must not ask.
+    command.env("http_proxy", "http://127.0.0.1:1");
     let output = tokio::task::spawn_blocking(move || command.output().unwrap());
     let output = output.await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -205,11 +207,22 @@ async fn the_command_looks_into_an_outbox_and_mends_it() {
         .await
         .unwrap_err();
     assert!(refused.contains("only a dead letter"), "{refused}");
+    let changed = request(&receiver.url("/mended"), 1)["payload"].to_string();
+    assert_eq!(
+        abide(&server, &["edit", "orders", "1", &changed]).await,
+        said("message 1 is changed: redrive it")
+    );
+    let refused = abide(&server, &["edit", "orders", "1", "{"])
+        .await
+        .unwrap_err();
+    assert!(refused.contains("not JSON"), "{refused}");
     assert_eq!(
         abide(&server, &["redrive", "orders", "1"]).await,
         said("message 1 is queued")
     );
     until(&client, 1, "sent").await;
+    let requests = receiver.wait_for(4).await;
+    assert_eq!(requests.last().unwrap().path(), "/mended");
     assert_eq!(
         abide(&server, &["discard", "orders", "2"]).await,
         said("message 2 is discarded")
@@ -219,4 +232,56 @@ async fn the_command_looks_into_an_outbox_and_mends_it() {
     until(&client, 3, "sent").await;
     let none = abide(&server, &["show", "orders", "9"]).await.unwrap_err();
     assert!(none.contains("There is no message 9"), "{none}");
+}
+
+/// Files of objects' databases.
+fn databases(dir: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return 0;
+    };
+    let count = |path: std::path::PathBuf| {
+        if path.is_dir() {
+            databases(&path)
+        } else {
+            usize::from(path.extension().is_some_and(|ending| ending == "sqlite"))
+        }
+    };
+    entries.map(|entry| count(entry.unwrap().path())).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn looking_for_an_outbox_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).start();
+    for name in 0..3 {
+        let outbox = format!("/outbox/nobody-{name}");
+        let answer = server.client().get(&format!("{outbox}/messages/1")).await;
+        assert_eq!(answer.code(), "no_such_message");
+        for read in ["", "/messages", "/dead-letters", "/page", "/live"] {
+            server.client().get(&format!("{outbox}{read}")).await;
+        }
+    }
+    assert!(server.stop().success(), "a clean stop");
+    assert_eq!(databases(&data.join("objects")), 0);
+    let server = program(&data).start();
+    let message = request("http://127.0.0.1:1/", 1);
+    server.client().post(MESSAGES, &message).await;
+    assert!(server.stop().success(), "a clean stop");
+    assert_eq!(databases(&data.join("objects")), 1, "the count is true");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_control_character_of_a_payload_reaches_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    // CSI as one character (U+009B), and a mark that turns text around: JSON needs no escapes for them.
+    let mut message = request("", 1);
+    message["payload"] =
+        json!({ "url": "http://example.com/", "body": { "text": "\u{9b}2J\u{202e}" } });
+    message["delay"] = json!(3_600_000);
+    let taken = server.client().post(MESSAGES, &message).await;
+    assert_eq!(taken.status, StatusCode::ACCEPTED, "{taken:?}");
+    let shown = abide(&server, &["show", "orders", "1"]).await.unwrap();
+    assert!(!shown.contains(['\u{9b}', '\u{202e}']), "{shown:?}");
 }

@@ -1,10 +1,13 @@
 //! `abide outbox`: the messages of a running node's outboxes, through the API that clients use.
 
-use std::io::Write;
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+};
 
 use abide::AlarmTime;
 use abide_patterns::outbox::{Change, Counts, Destination, Record, Status, Swept};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -25,8 +28,12 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Show all of a message: its payload and its history, too
     Show(OneArgs),
+    /// End the rest of a destination that has trouble: what is due is sent to it
+    Resume(ResumeArgs),
     /// Take a queued message back
     Cancel(OneArgs),
+    /// Change what a dead letter says, to be queued again then
+    Edit(EditArgs),
     /// Queue a dead letter again, or several
     Redrive(SomeArgs),
     /// Give up a dead letter for good, or several
@@ -75,6 +82,27 @@ pub(crate) struct OneArgs {
 
     /// The message
     id: i64,
+}
+
+#[derive(Args)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    outbox: OutboxArgs,
+
+    /// The destination, as `status` tells it
+    destination: String,
+}
+
+#[derive(Args)]
+pub(crate) struct EditArgs {
+    #[command(flatten)]
+    outbox: OutboxArgs,
+
+    /// The dead letter
+    id: i64,
+
+    /// What it says from now on, as JSON [default: standard input]
+    payload: Option<String>,
 }
 
 #[derive(Args)]
@@ -147,6 +175,14 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
         Command::Status(args) => status(&args.outbox.open()?, out),
         Command::List(args) => list(args, out),
         Command::Show(args) => show(args, out),
+        Command::Resume(args) => {
+            let outbox = args.outbox.open()?;
+            let path = format!("{}/destinations/resume", outbox.path);
+            let which = json!({ "destination": args.destination });
+            outbox.node.post::<()>(&path, &which)?;
+            writeln!(out, "{} is sent to again", plain(&args.destination))?;
+            Ok(())
+        }
         Command::Cancel(args) => {
             let outbox = args.outbox.open()?;
             // DELETE discards dead letters, too.
@@ -159,6 +195,7 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
             let record: Record = outbox.node.delete(&outbox.message(args.id))?;
             told(&record, out)
         }
+        Command::Edit(args) => edit(args, out),
         Command::Redrive(args) => {
             let outbox = args.outbox.open()?;
             match args.id {
@@ -281,7 +318,7 @@ fn show(args: &OneArgs, out: &mut impl Write) -> Result<()> {
     if record.unknown {
         writeln!(out, "an answer was lost: it may have had its effect")?;
     }
-    writeln!(out, "payload\t{}", whole.payload)?;
+    writeln!(out, "payload\t{}", plain_json(whole.payload.get()))?;
     for change in &whole.history {
         writeln!(
             out,
@@ -294,8 +331,22 @@ fn show(args: &OneArgs, out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
+fn edit(args: &EditArgs, out: &mut impl Write) -> Result<()> {
+    let payload = match &args.payload {
+        Some(payload) => payload.clone(),
+        None => io::read_to_string(io::stdin()).context("cannot read standard input")?,
+    };
+    let payload: Box<RawValue> =
+        serde_json::from_str(payload.trim()).context("the payload is not JSON")?;
+    let outbox = args.outbox.open()?;
+    let path = format!("{}/payload", outbox.message(args.id));
+    outbox.node.put::<Record>(&path, &payload)?;
+    writeln!(out, "message {} is changed: redrive it", args.id)?;
+    Ok(())
+}
+
 fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> Result<()> {
-    let which = json!({ "kind": args.kind, "destination": args.destination });
+    let mut which = json!({ "kind": args.kind, "destination": args.destination });
     let path = format!("{}/{verb}", outbox.path);
     let mut count = 0;
     loop {
@@ -304,6 +355,8 @@ fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> 
         if !swept.more {
             break;
         }
+        // Those that have failed again meanwhile are not taken again.
+        which["after"] = json!(swept.last);
     }
     writeln!(out, "{count} dead letters")?;
     Ok(())
@@ -324,4 +377,42 @@ fn time(millis: Option<i64>) -> String {
 /// Texts come from clients; a control character must not reach a terminal.
 fn plain(text: &str) -> String {
     text.escape_debug().to_string()
+}
+
+/// The same for a JSON text, on one line: it stays JSON and says the same, since only strings hold such characters, but
+/// for line breaks.
+fn plain_json(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, letter| {
+        if matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().len() == 1 {
+            shown.push(letter);
+        } else if letter.is_ascii_whitespace() {
+            shown.push(' ');
+        } else {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                // Writing to a string does not fail.
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_is_shown_as_json_without_control_characters() {
+        let text = "{\n\t\"ä's\": \"\u{9b}2J\u{202e}\u{e0001}\\n\\\"\"\n}";
+        let shown = plain_json(text);
+        assert!(shown.chars().all(|letter| !letter.is_control()), "{shown}");
+        assert!(
+            shown.contains("\"ä's\": \"\\u009b2J\\u202e\\udb40\\udc01\\n"),
+            "{shown}"
+        );
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert_eq!(read(&shown), read(text));
+    }
 }

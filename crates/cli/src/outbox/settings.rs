@@ -9,6 +9,7 @@ use abide_patterns::{
         WebhookDelivery,
     },
     outbox::{BehindDeadLetter, Limit, Options, Pace, Rate, Registry, RetryPolicy, limits},
+    service::Hosts,
 };
 
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -36,6 +37,7 @@ pub(crate) struct Settings {
     keep_finished: Duration,
     max_queued: usize,
     behind_dead_letter: BehindDeadLetter,
+    hosts: Hosts,
 }
 
 /// Attempts a second, and on their way at a time.
@@ -72,6 +74,7 @@ impl Default for Settings {
             keep_finished: options.keep_finished,
             max_queued: 1_000_000,
             behind_dead_letter: options.behind_dead_letter,
+            hosts: Hosts::default(),
         }
     }
 }
@@ -154,6 +157,10 @@ impl Section for Settings {
             key: "outbox.behind_dead_letter",
             set: |s, v| put(&mut s.behind_dead_letter, behind(v)),
         },
+        Setting {
+            key: "outbox.hosts",
+            set: |s, v| put(&mut s.hosts, hosts(v)),
+        },
     ];
 
     const SECRETS: &'static [&'static str] =
@@ -203,6 +210,11 @@ impl Settings {
         }
     }
 
+    /// Under which names clients ask.
+    pub(crate) fn hosts(&self) -> Hosts {
+        self.hosts.clone()
+    }
+
     /// What carries messages of each kind.
     pub(crate) fn registry(self) -> Registry {
         let mut registry = Registry::new();
@@ -242,6 +254,20 @@ fn behind(text: &str) -> Result<BehindDeadLetter, String> {
     }
 }
 
+fn hosts(text: &str) -> Result<Hosts, String> {
+    let names = unless_off(text, |text| {
+        let names: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let is_name = |name: &String| !name.contains([':', '/', '*']);
+        if names.is_empty() || !names.iter().all(is_name) {
+            return Err(
+                "\"off\", or host names without ports, such as \"outbox.example.com\"".to_owned(),
+            );
+        }
+        Ok(names)
+    })?;
+    Ok(Hosts(names.unwrap_or_default()))
+}
+
 fn smtp(text: &str) -> Result<Option<SmtpDelivery>, String> {
     unless_off(text, |url| {
         SmtpDelivery::new(url).map_err(|_| {
@@ -262,33 +288,35 @@ fn acs(text: &str) -> Result<Option<AcsDelivery>, String> {
     })
 }
 
-/// Endpoints and their secrets: `URL=whsec_NEW,whsec_OLD URL=whsec_…`.
+/// Endpoints and their secrets, at least one: `URL=whsec_NEW,whsec_OLD URL=whsec_…`.
 fn secrets(text: &str) -> Result<Option<StaticSecrets>, String> {
     unless_off(text, |text| {
-        let mut secrets = StaticSecrets::new();
-        for entry in text.split_whitespace() {
-            let of_one = entry
-                .split_once("=whsec_")
-                .and_then(|(url, first)| {
-                    let listed = format!("whsec_{first}");
-                    let parsed = listed
-                        .split(',')
-                        .map(|secret| secret.parse::<Secret>().ok());
-                    Some((url, parsed.collect::<Option<Vec<_>>>()?))
-                })
-                .filter(|(url, _)| url.starts_with("https://") || url.starts_with("http://"));
-            let Some((url, of_one)) = of_one else {
-                return Err(
-                    "\"off\", or endpoints with their secrets, the newest first, such as \
-                     \"https://a.example/hooks=whsec_NEW,whsec_OLD https://b.example/hooks=whsec_…\"; \
-                     a secret is whsec_ and 24 to 64 bytes in base64"
-                        .to_owned(),
-                );
-            };
-            secrets = secrets.with(url, of_one);
+        let endpoints: Option<Vec<_>> = text.split_whitespace().map(endpoint).collect();
+        match endpoints {
+            Some(endpoints) if !endpoints.is_empty() => Ok(endpoints
+                .into_iter()
+                .fold(StaticSecrets::new(), |all, (url, secrets)| {
+                    all.with(url, secrets)
+                })),
+            _ => Err(
+                "\"off\", or endpoints with their secrets, the newest first, such as \
+                 \"https://a.example/hooks=whsec_NEW,whsec_OLD https://b.example/hooks=whsec_…\"; \
+                 a secret is whsec_ and 24 to 64 bytes in base64"
+                    .to_owned(),
+            ),
         }
-        Ok(secrets)
     })
+}
+
+/// One of them.
+fn endpoint(text: &str) -> Option<(&str, Vec<Secret>)> {
+    let (url, first) = text.split_once("=whsec_")?;
+    let secrets: Option<Vec<Secret>> = format!("whsec_{first}")
+        .split(',')
+        .map(|secret| secret.parse().ok())
+        .collect();
+    let is_url = url.starts_with("https://") || url.starts_with("http://");
+    secrets.filter(|_| is_url).map(|secrets| (url, secrets))
 }
 
 fn unless_off<T>(
@@ -389,10 +417,27 @@ mod tests {
             ("outbox.concurrency", "1025", "from 1 to 1024"),
             ("outbox.timeout", "1h", "to 5m"),
             ("outbox.behind_dead_letter", "stop", "\"go-on\""),
+            ("outbox.hosts", "http://a.example", "without ports"),
+            ("outbox.hosts", "", "without ports"),
         ] {
             let refused = read(&[(key, text)]).map(drop).unwrap_err();
             assert!(refused.contains(told), "{key}: {refused}");
         }
+    }
+
+    #[test]
+    fn a_list_that_is_no_text_is_not_taken_for_no_endpoints() {
+        assert!(read(&[("outbox.webhook_secrets", "")]).is_err());
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("abide.toml");
+        let text = format!("[outbox]\nwebhook_secrets = [\"https://a.example={secret}\"]\n");
+        std::fs::write(&path, text).unwrap();
+        let sources = Sources {
+            file: Some(path),
+            ..Sources::default()
+        };
+        assert!(Config::load_with::<Settings>(&sources).is_err());
     }
 
     #[test]
