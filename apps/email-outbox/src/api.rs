@@ -32,6 +32,11 @@ pub(crate) fn router() -> Router<Env> {
         .route("/mails/{id}", get(show).delete(drop_one))
         .route("/mails/{id}/redrive", post(redrive))
         .route("/overview", get(overview))
+        .fallback(nowhere)
+}
+
+async fn nowhere() -> ApiError {
+    ApiError::not_found("not_found", "There is no such resource.")
 }
 
 async fn compose(

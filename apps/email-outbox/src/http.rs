@@ -6,6 +6,7 @@
 //! | `POST` of their forms | 303 to a page; 422 and the form if what it says cannot be sent |
 //! | `GET /live`, a WebSocket or server-sent events | what changes: see [`abide_patterns::outbox::live`] |
 //! | `GET /assets/{name}` | scripts and styles |
+//! | anything else | a page that says what is wrong |
 //! | `/api/…` | the same in JSON: see [`api`](crate::api) |
 
 use abide::{
@@ -15,8 +16,8 @@ use abide::{
 use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, limits};
 use axum::{
     Router,
-    extract::{Form, State},
-    http::{HeaderValue, StatusCode, header},
+    extract::{Form, FromRequestParts, State, rejection::FormRejection},
+    http::{HeaderValue, StatusCode, header, request::Parts},
     middleware,
     response::{Html, IntoResponse, Redirect, Response as Answer},
     routing::{get, post},
@@ -47,6 +48,8 @@ pub fn router(env: Env) -> Router {
         .route("/mails/{id}/redrive", post(redrive))
         .route("/mails/{id}/drop", post(drop_one))
         .route("/lists/{id}/cancel", post(cancel_list))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(not_so)
         .layer(middleware::map_response(with_policy));
     Router::new()
         .merge(pages)
@@ -71,6 +74,38 @@ impl IntoResponse for Failed {
         let status = self.0.status();
         (status, page(pages::error(status, self.0.message()))).into_response()
     }
+}
+
+/// A part of the request for a page: if it makes no sense, a page says so.
+struct InPage<T>(T);
+
+impl<S, T> FromRequestParts<S> for InPage<T>
+where
+    S: Send + Sync,
+    T: FromRequestParts<S, Rejection = ApiError>,
+{
+    type Rejection = Failed;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failed> {
+        Ok(Self(T::from_request_parts(parts, state).await?))
+    }
+}
+
+/// A form, unless it cannot be read.
+fn filled_in<T>(form: Result<Form<T>, FormRejection>) -> Result<T, Failed> {
+    match form {
+        Ok(Form(form)) => Ok(form),
+        Err(why) => Err(ApiError::new(why.status(), "invalid_form", why.body_text()).into()),
+    }
+}
+
+async fn nowhere() -> Failed {
+    ApiError::not_found("not_found", "There is no such page.").into()
+}
+
+async fn not_so() -> Failed {
+    let text = "This address is for the buttons and forms of pages.";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text).into()
 }
 
 /// Where a form's button goes back to.
@@ -147,7 +182,7 @@ async fn with_policy(mut answer: Answer) -> Answer {
 
 async fn queue(
     State(env): State<Env>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
+    InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Html<String>, Failed> {
     let mails = mails(&env);
     let overview = mails.overview();
@@ -158,7 +193,7 @@ async fn queue(
 
 async fn failed(
     State(env): State<Env>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
+    InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Html<String>, Failed> {
     let mails = mails(&env);
     let overview = mails.overview();
@@ -176,7 +211,11 @@ async fn blank() -> Html<String> {
     page(pages::compose(&Draft::default(), None))
 }
 
-async fn compose(State(env): State<Env>, Form(typed): Form<Typed>) -> Result<Answer, Failed> {
+async fn compose(
+    State(env): State<Env>,
+    typed: Result<Form<Typed>, FormRejection>,
+) -> Result<Answer, Failed> {
+    let typed = filled_in(typed)?;
     let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
     match mails(&env).compose(draft.clone()).await? {
         Ok(Composed::Mail(_) | Composed::List(_)) => Ok(Redirect::to("/").into_response()),
@@ -190,7 +229,7 @@ async fn compose(State(env): State<Env>, Form(typed): Form<Typed>) -> Result<Ans
 
 async fn show(
     State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
+    InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Html<String>, Failed> {
     let mail = mails(&env).show(id).await?.map_err(told)?;
     Ok(page(pages::mail(&mail)))
@@ -198,7 +237,7 @@ async fn show(
 
 async fn edit(
     State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
+    InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Html<String>, Failed> {
     let mail = mails(&env).show(id).await?.map_err(told)?;
     let draft = Draft {
@@ -211,9 +250,10 @@ async fn edit(
 
 async fn save(
     State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-    Form(typed): Form<Typed>,
+    InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
+    typed: Result<Form<Typed>, FormRejection>,
 ) -> Result<Answer, Failed> {
+    let typed = filled_in(typed)?;
     let draft = Draft::parse(&typed.to, &typed.subject, &typed.text);
     match mails(&env).edit(id, draft.clone()).await? {
         Ok(_) => Ok(Whence::Mail.after(id).into_response()),
@@ -227,18 +267,20 @@ async fn save(
 
 async fn redrive(
     State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-    Form(Back { back }): Form<Back>,
+    InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
+    back: Result<Form<Back>, FormRejection>,
 ) -> Result<Redirect, Failed> {
+    let Back { back } = filled_in(back)?;
     mails(&env).redrive(id).await?.map_err(told)?;
     Ok(back.after(id))
 }
 
 async fn drop_one(
     State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
-    Form(Back { back }): Form<Back>,
+    InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
+    back: Result<Form<Back>, FormRejection>,
 ) -> Result<Redirect, Failed> {
+    let Back { back } = filled_in(back)?;
     mails(&env).give_up(id).await?.map_err(told)?;
     Ok(back.after(id))
 }
@@ -255,7 +297,7 @@ async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
 
 async fn cancel_list(
     State(env): State<Env>,
-    UrlPath(ById { id }): UrlPath<ById>,
+    InPage(UrlPath(ById { id })): InPage<UrlPath<ById>>,
 ) -> Result<Redirect, Failed> {
     mails(&env).cancel_list(id).await?.map_err(told)?;
     Ok(Redirect::to("/"))

@@ -1,7 +1,8 @@
 //! Mails to lists: one command, a mail for each recipient.
 //!
 //! Contract: a list is stored with its recipients in the transaction that answers. From then on its mails are made a batch
-//! at a time, each once, also if the process ends in between.
+//! at a time, each once, also if the process ends in between. A list that somebody stops or dismisses is forgotten with the
+//! recipients that are left.
 
 use abide::{Error, Result, Sql, Storage};
 use abide_patterns::{
@@ -129,6 +130,17 @@ impl Lists {
             });
         }
         Ok(all)
+    }
+
+    /// Forgets a list that has ended, and its recipients.
+    pub(crate) fn forget(&self, fan_out: i64) -> Result<()> {
+        let sql = self.sql();
+        sql.exec(
+            "DELETE FROM recipients WHERE list IN (SELECT id FROM lists WHERE fan_out = ?1)",
+            (fan_out,),
+        )?;
+        sql.exec("DELETE FROM lists WHERE fan_out = ?1", (fan_out,))?;
+        Ok(())
     }
 
     fn sql(&self) -> Sql {

@@ -116,26 +116,7 @@ impl Mails {
 
     /// Mails, newest first: of one status, or all, those that were given up included.
     pub async fn list(&self, filter: Filter) -> Result<Page> {
-        let live = self.outbox.list(&filter)?;
-        if filter.status.is_some() {
-            return Ok(live);
-        }
-        let dead = self.outbox.dead_letters(&DeadLetterFilter {
-            before: filter.before,
-            limit: filter.limit,
-            ..DeadLetterFilter::default()
-        })?;
-        let more = live.next.is_some() || dead.next.is_some();
-        let mut records = live.records;
-        records.extend(dead.records);
-        records.sort_by_key(|record| std::cmp::Reverse(record.id));
-        let more = more || records.len() > filter.limit;
-        records.truncate(filter.limit);
-        let last = records.last().map(|record| record.id);
-        Ok(Page {
-            next: last.filter(|_| more),
-            records,
-        })
+        self.outbox.list(&filter)
     }
 
     /// Mails that were given up, newest first.
@@ -196,9 +177,10 @@ impl Mails {
         self.outbox.discard_all(&DeadLetterFilter::default())
     }
 
-    /// Makes no more mails of a list.
+    /// Makes no more mails of a list, and forgets who was to get them.
     pub async fn cancel_list(&self, id: i64) -> Result<(), OutboxError> {
         self.outbox.cancel_fan_out(id)?;
+        self.lists.forget(id)?;
         self.live.refresh();
         Ok(())
     }

@@ -12,8 +12,11 @@ use anyhow::Context;
 use clap::{Args, Parser};
 use email_outbox::{Author, BINDING, Mails, Sender, registry, router};
 
-/// Where the key is looked for that `--acs-key` does not give.
+/// Where the key is looked for that `--acs-key` does not give. Others can see a program's arguments.
 const KEY_VARIABLE: &str = "EMAIL_OUTBOX_ACS_KEY";
+
+/// Where the mail server is looked for that `--smtp` does not give: its address may hold a password.
+const SMTP_VARIABLE: &str = "EMAIL_OUTBOX_SMTP";
 
 /// A durable outbox of e-mails
 #[derive(Parser)]
@@ -52,13 +55,13 @@ enum Command {
 }
 
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 struct Which {
     /// Endpoint of Azure Communication Services
     #[arg(long, value_name = "URL")]
     acs: Option<String>,
 
-    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST`
+    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST` [default: what `EMAIL_OUTBOX_SMTP` says]
     #[arg(long, value_name = "URL")]
     smtp: Option<String>,
 }
@@ -81,9 +84,13 @@ impl Service {
                 let key = key.with_context(|| format!("give --acs-key, or set {KEY_VARIABLE}"))?;
                 Ok(Sender::Acs { endpoint, key })
             }
-            (None, url) => Ok(Sender::Smtp {
-                url: url.context("give --acs or --smtp")?,
-            }),
+            (None, url) => {
+                let url = url.or_else(|| std::env::var(SMTP_VARIABLE).ok());
+                let url = url.with_context(|| {
+                    format!("give --acs <URL>|--smtp <URL>, or set {SMTP_VARIABLE}")
+                })?;
+                Ok(Sender::Smtp { url })
+            }
         }
     }
 }
@@ -144,6 +151,7 @@ fn literal_address(url: &str) -> Option<AllowPrivate> {
 }
 
 async fn fake_acs(listen: String, seed: u64) -> anyhow::Result<()> {
+    std::net::TcpListener::bind(&listen).with_context(|| format!("--listen {listen}"))?;
     let options = AcsOptions {
         listen,
         poll_after: Some(2),
@@ -151,12 +159,14 @@ async fn fake_acs(listen: String, seed: u64) -> anyhow::Result<()> {
         ..AcsOptions::default()
     };
     let double = AcsServer::start(options).await;
-    println!("a double of the mail service; use it with");
+    println!("a double of the mail service; in another terminal:");
     println!(
-        "email-outbox serve --acs {} --acs-key {}",
+        "cargo run --release -p email-outbox -- serve --acs {} --acs-key {}",
         double.endpoint(),
         double.access_key()
     );
+    println!("then open http://127.0.0.1:8080/");
+    println!("ABIDE__ADMIN__LISTEN=127.0.0.1:0 lets it run beside another program of this kind");
     tokio::signal::ctrl_c().await?;
     println!("{} mails were taken", double.mails().len());
     Ok(())

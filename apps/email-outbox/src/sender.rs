@@ -1,5 +1,7 @@
 //! Through whom mails are sent.
 
+use std::fmt;
+
 use abide::{Error, ErrorKind, Result};
 use abide_patterns::{
     deliver::{AcsDelivery, Email, SmtpDelivery},
@@ -9,7 +11,7 @@ use abide_patterns::{
 use crate::Mailing;
 
 /// The service that takes the mails.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Sender {
     /// Azure Communication Services.
     Acs {
@@ -23,6 +25,16 @@ pub enum Sender {
         /// `smtp://` or `smtps://`, with credentials if it wants some.
         url: String,
     },
+}
+
+impl fmt::Debug for Sender {
+    /// Without what others must not know: a URL may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acs { endpoint, .. } => write!(f, "Acs({endpoint})"),
+            Self::Smtp { .. } => write!(f, "Smtp"),
+        }
+    }
 }
 
 /// The address that mails come from.

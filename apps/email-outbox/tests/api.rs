@@ -270,3 +270,70 @@ async fn a_program_that_could_send_nothing_does_not_start() {
     assert!(!status.success());
     assert!(said.contains("--acs <URL>|--smtp <URL>"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_shows_who_gets_the_mail_whatever_its_subject_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    for subject in ["How to come to us ".repeat(11), "s".repeat(200)] {
+        enqueue(&client, "ada@example.com", subject.trim()).await;
+        let page = client.get("/").await;
+        let page = page.body.as_str().unwrap();
+        let row = page.split("<tr id=").nth(1).unwrap();
+        assert!(row.contains(">ada@example.com</span>"), "{row}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_goes_wrong_with_a_page_is_told_as_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    for path in ["/nowhere", "/mails/x", "/?before=x", "/failed/redrive"] {
+        let answer = client.get(path).await;
+        let kind = answer.headers["content-type"].to_str().unwrap();
+        assert!(kind.starts_with("text/html"), "{path}: {kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_somebody_ends_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let to = ["ada@example.com", "grace@example.com"];
+    let draft = json!({ "to": to, "subject": "Hello", "text": "t" });
+    let list = client.post("/api/mails", &draft).await.body["list"].clone();
+    let lists = async || client.get("/api/overview").await.body["lists"].clone();
+    assert_eq!(lists().await[0]["id"], list);
+    let ended = post_form(&client, &format!("/lists/{list}/cancel"), "", &[]).await;
+    assert_eq!(ended.status, 303, "{ended:?}");
+    assert_eq!(lists().await, json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mail_server_with_its_password_may_come_from_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let smtp = SmtpServer::start().await;
+    let server = Program::new(env!("CARGO_BIN_EXE_email-outbox"), dir.path().join("data"))
+        .env("EMAIL_OUTBOX_SMTP", &smtp.url())
+        .start();
+    enqueue(&server.client(), "ada@example.com", "Hello").await;
+    assert_eq!(smtp.wait_for(1).await[0].to, ["ada@example.com"]);
+}
+
+#[test]
+fn the_double_says_which_address_it_cannot_have() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_email-outbox"));
+    command.args(["fake-acs", "--listen", &address]);
+    let (status, said) = refused(command);
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains(&address), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}

@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 
 use abide_harness::{AcsCourse, AcsEnd, AcsOptions, AcsSend, AcsServer, Browser, Page};
-use support::{double, enqueue, figure, program, until};
+use support::{double, enqueue, program, until};
 
 async fn live(page: &Page) {
     page.until("document.querySelector('abide-live')?.dataset.state === 'open'")
@@ -108,7 +108,7 @@ async fn a_failed_mail_is_redriven_from_a_page_that_stayed_open_while_the_object
     picture(&page, "failed").await;
 
     until("the object to leave memory", async || {
-        (figure(&admin, "abide_objects_resident").await == 0).then_some(())
+        (admin.figure("abide_objects_resident").await == 0).then_some(())
     })
     .await;
     assert_eq!(
@@ -178,4 +178,136 @@ async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
     live(&page).await;
     picture(&page, "failures").await;
     assert_eq!(page.eval("window.same").await, true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn what_is_told_while_a_page_refreshes_is_not_undone_by_the_older_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    live(&page).await;
+    // A slow line: the answer to a refresh, which each new connection causes, is shown later than it was made.
+    hold_next_refresh(&page).await;
+    enqueue(&client, "ada@example.com", "Told meanwhile").await;
+    shows(&page, "Told meanwhile", "sent").await;
+    page.eval("window.go()").await;
+    page.until("window.rendered").await;
+    shows(&page, "Told meanwhile", "sent").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_change_while_the_page_of_a_mail_refreshes_is_shown_in_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    double.script_courses([AcsCourse {
+        running: 3,
+        end: AcsEnd::Succeeded,
+    }]);
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let id = enqueue(&client, "ada@example.com", "Your seat").await;
+    until("the mail to be accepted", async || {
+        let mail = support::show(&client, id).await;
+        mail["record"]["operation"].is_string().then_some(())
+    })
+    .await;
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url(&format!("/mails/{id}"))).await;
+    live(&page).await;
+    hold_next_refresh(&page).await;
+    support::becomes(&client, id, "sent").await;
+    // Longer than Turbo waits for more refreshes.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    page.eval("window.go()").await;
+    page.until("document.querySelector('.history [data-event=sent]')")
+        .await;
+}
+
+/// Lets the page refresh, and keeps the answer until `window.go()`.
+async fn hold_next_refresh(page: &Page) {
+    // The refresh of the connection itself comes first.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    page.until("!Turbo.navigator.currentVisit").await;
+    page.eval(
+        "addEventListener('turbo:before-render', event => { \
+             event.preventDefault(); \
+             window.go = () => { \
+                 addEventListener('turbo:render', () => window.rendered = true, { once: true }); \
+                 event.detail.resume(); \
+             }; \
+         }, { once: true }); \
+         Turbo.renderStreamMessage('<turbo-stream action=\"refresh\"></turbo-stream>')",
+    )
+    .await;
+    page.until("window.go").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_line_that_moves_to_another_page_with_something_untold_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    live(&page).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    // Between two frames something is told, and Turbo carries the element to the next page.
+    page.eval("window.frame = requestAnimationFrame; window.requestAnimationFrame = () => { window.asked = true; return 42; }")
+        .await;
+    enqueue(&client, "ada@example.com", "First").await;
+    page.until("window.asked").await;
+    page.eval("window.requestAnimationFrame = window.frame")
+        .await;
+    page.eval(
+        "(() => { const it = document.querySelector('abide-live'), place = document.createComment(''); \
+             it.replaceWith(place); place.replaceWith(it); })()",
+    )
+    .await;
+    enqueue(&client, "ada@example.com", "Second").await;
+    shows(&page, "Second", "sent").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn whoever_uses_the_keyboard_stays_where_they_are_when_something_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    live(&page).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    page.eval("document.querySelector('.tabs [data-tab=sent]').focus()")
+        .await;
+    enqueue(&client, "ada@example.com", "News").await;
+    shows(&page, "News", "sent").await;
+    assert_eq!(
+        page.eval("document.activeElement.dataset.tab").await,
+        "sent"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_page_of_one_status_follows_its_mails() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/?status=sent")).await;
+    live(&page).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    enqueue(&client, "ada@example.com", "News").await;
+    page.until("document.querySelector('.tabs [data-tab=sent] b').textContent === '1'")
+        .await;
+    shows(&page, "News", "sent").await;
 }

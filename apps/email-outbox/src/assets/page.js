@@ -1,5 +1,5 @@
 // Times in the reader's own zone: `clock` is a time of day (with its date if it is another day), `until` counts down,
-// `full` says all.
+// `full` says all. And the tab of the page is marked as the current one.
 const forms = {
   clock: (at) =>
     at.toDateString() === new Date().toDateString()
@@ -20,8 +20,18 @@ const show = () => {
     const text = forms[time.dataset.form](new Date(time.dateTime));
     if (time.textContent !== text) time.textContent = text;
   }
+  // What is pushed is the same for all pages.
+  for (const tab of document.querySelectorAll(".tabs [data-tab]")) {
+    const current = tab.dataset.tab === document.body.dataset.tab ? "page" : null;
+    if (tab.ariaCurrent !== current) tab.ariaCurrent = current;
+  }
 };
 
 show();
 setInterval(show, 1000);
-new MutationObserver(show).observe(document.documentElement, { childList: true, subtree: true });
+new MutationObserver(show).observe(document.documentElement, {
+  childList: true,
+  characterData: true,
+  attributeFilter: ["aria-current"],
+  subtree: true,
+});

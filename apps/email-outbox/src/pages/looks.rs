@@ -57,7 +57,7 @@ pub(super) fn head(overview: &Overview) -> Markup {
     ];
     html! {
         div id=(HEAD) {
-            nav.tabs {
+            nav.tabs aria-label="Mails by status" {
                 @for (tab, name, count) in tabs {
                     a.card href=(tab.href()) data-tab=(tab.name()) data-none[count == 0] {
                         b { (grouped(count)) } span { (name) }
@@ -73,8 +73,9 @@ pub(super) fn head(overview: &Overview) -> Markup {
 fn trouble(destination: &Destination) -> Markup {
     html! {
         @if let Some(until) = destination.paused_until {
-            p.card.trouble role="status" {
-                b {
+            p.card.trouble {
+                // The time is not part of it: it counts down, and each second would be read out.
+                b role="status" {
                     (destination.destination)
                     @if destination.opened > 0 { " keeps failing. " } @else { " asks for patience. " }
                 }
@@ -90,10 +91,14 @@ fn progress(list: &Progress) -> Markup {
         @if matches!(list.status, FanOutStatus::Running | FanOutStatus::Failed) {
             div.card.list {
                 div { b { (list.subject) } span.soft { (grouped(list.made)) " of " (grouped(list.total)) " mails made" } }
-                progress max=(list.total) value=(list.made) {}
+                progress max=(list.total) value=(list.made) aria-label={ "Mails made of " (list.subject) } {}
                 @if let Some(error) = &list.error { span.error { (error) } }
-                @if list.status == FanOutStatus::Running {
-                    form method="post" action={ "/lists/" (list.id) "/cancel" } { button.plain.bad { "Stop" } }
+                form method="post" action={ "/lists/" (list.id) "/cancel" } {
+                    @if list.status == FanOutStatus::Running {
+                        button.plain.bad { "Stop" }
+                    } @else {
+                        button.plain data-turbo-confirm="Forget who has not got a mail yet?" { "Dismiss" }
+                    }
                 }
             }
         }

@@ -9,7 +9,7 @@ pub(crate) use looks::Looks;
 use abide::http::StatusCode;
 use abide_patterns::outbox::{
     Change, Page, Record, Status,
-    live::{DEAD_LETTERS, NEWEST},
+    live::{DEAD_LETTERS, NEWEST, newest_of},
 };
 use maud::{Markup, html};
 
@@ -23,13 +23,15 @@ use crate::{Draft, Mail, Overview, http::Wanted};
 /// The mails, newest first.
 pub(crate) fn queue(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup {
     let tab = wanted.status.map_or(Tab::All, Tab::Status);
-    // New mails are put on the first page of all mails, and nowhere else.
-    let newest = (wanted.status.is_none() && wanted.before.is_none()).then_some(NEWEST);
+    // New rows are put on first pages, and nowhere else.
+    let newest = wanted.status.map_or_else(|| NEWEST.to_owned(), newest_of);
+    let newest = wanted.before.is_none().then_some(newest);
     let body = html! {
+        h1.hidden { "Mails" }
         (head(overview))
         // The style sheet shows it while the table is empty.
         (nothing(tab))
-        (table(&list.records, newest))
+        (table(&list.records, newest.as_deref(), wanted.status))
         (older(tab, list.next))
     };
     frame("Queue", tab, Watch::All, &body)
@@ -39,6 +41,7 @@ pub(crate) fn queue(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup
 pub(crate) fn failed(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup {
     let newest = wanted.before.is_none().then_some(DEAD_LETTERS);
     let body = html! {
+        h1.hidden { "Failed mails" }
         (head(overview))
         div.bar {
             p.soft { "These mails were given up. Each stays here until somebody decides." }
@@ -48,19 +51,20 @@ pub(crate) fn failed(overview: &Overview, list: &Page, wanted: &Wanted) -> Marku
             }
         }
         (nothing(Tab::Status(Status::Failed)))
-        (table(&list.records, newest))
+        (table(&list.records, newest, None))
         (older(Tab::Status(Status::Failed), list.next))
     };
     frame("Failed", Tab::Status(Status::Failed), Watch::All, &body)
 }
 
-fn table(records: &[Record], id: Option<&str>) -> Markup {
+/// A table of all mails, or of those that stay in it while they have a status.
+fn table(records: &[Record], id: Option<&str>, only: Option<Status>) -> Markup {
     html! {
         table.card.mails {
             thead {
                 tr { th { "Mail" } th { "Status" } th { "Progress" } th.when { "Enqueued" } th { span.hidden { "Actions" } } }
             }
-            tbody id=[id] { @for record in records { (row(record)) } }
+            tbody id=[id] data-only=[only] { @for record in records { (row(record)) } }
         }
     }
 }
@@ -82,7 +86,7 @@ fn nothing(tab: Tab) -> Markup {
 fn older(tab: Tab, next: Option<i64>) -> Markup {
     html! {
         @if let Some(next) = next {
-            nav.older { a.plain href=(tab.before(next)) { "Older mails" } }
+            nav.older aria-label="Pages" { a.plain href=(tab.before(next)) { "Older mails" } }
         }
     }
 }
@@ -221,7 +225,8 @@ pub(crate) fn error(status: StatusCode, text: &str) -> Markup {
     let body = html! {
         div.card.empty {
             (frame::envelope())
-            p { b { (status.canonical_reason().unwrap_or("Error")) } br; span.soft { (text) } }
+            h1 { (status.canonical_reason().unwrap_or("Error")) }
+            p.soft { (text) }
             a.do href="/" { "To the queue" }
         }
     };

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 /// A mail's row.
 pub(super) fn row(record: &Record) -> Markup {
-    let (subject, to) = subject_and_recipient(&record.summary);
+    let (to, subject) = recipient_and_subject(&record.summary);
     html! {
         tr id=(row_id(record.id)) data-status=(record.status) {
             td.what { a href={ "/mails/" (record.id) } { (subject) } span.soft { (to) } }
@@ -15,27 +15,27 @@ pub(super) fn row(record: &Record) -> Markup {
             td.when { (time(record.created_at, "clock")) }
             td.actions {
                 @if record.status == Status::Failed {
-                    (button(record.id, "redrive", "Redrive", "do"))
+                    (button(record.id, "redrive", "Redrive", "do", None))
                     a.plain href={ "/mails/" (record.id) "/edit" } { "Edit" }
-                    (button(record.id, "drop", "Discard", "plain bad"))
+                    (button(record.id, "drop", "Discard", "plain bad", Some("Discard this mail for good?")))
                 }
             }
         }
     }
 }
 
-fn button(id: i64, verb: &str, label: &str, class: &str) -> Markup {
+fn button(id: i64, verb: &str, label: &str, class: &str, confirm: Option<&str>) -> Markup {
     html! {
-        form method="post" action={ "/mails/" (id) "/" (verb) } {
+        form method="post" action={ "/mails/" (id) "/" (verb) } data-turbo-confirm=[confirm] {
             input type="hidden" name="back" value="failed";
             button class=(class) { (label) }
         }
     }
 }
 
-/// A mail's handler writes its line as `SUBJECT to ADDRESS`.
-fn subject_and_recipient(summary: &str) -> (&str, &str) {
-    summary.rsplit_once(" to ").unwrap_or((summary, ""))
+/// A mail's handler writes its line as `ADDRESS: SUBJECT`, where the subject may be cut.
+fn recipient_and_subject(summary: &str) -> (&str, &str) {
+    summary.split_once(": ").unwrap_or(("", summary))
 }
 
 /// A mail's status.
@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn what_a_mail_says_is_escaped() {
-        let (subject, to) = subject_and_recipient("<b>from us to you</b> to ada@example.com");
-        assert_eq!((subject, to), ("<b>from us to you</b>", "ada@example.com"));
+        let (to, subject) = recipient_and_subject("ada@example.com: <b>to: all of you</b>");
+        assert_eq!((to, subject), ("ada@example.com", "<b>to: all of you</b>"));
         assert_eq!(
             html! { (subject) }.into_string(),
-            "&lt;b&gt;from us to you&lt;/b&gt;"
+            "&lt;b&gt;to: all of you&lt;/b&gt;"
         );
     }
 }

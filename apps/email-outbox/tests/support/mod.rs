@@ -68,12 +68,3 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
         .await
         .unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
-
-/// A figure of the admin listener.
-pub(crate) async fn figure(admin: &Client, name: &str) -> u64 {
-    let answer = admin.get("/metrics").await;
-    let text = answer.body.as_str().expect("text").to_owned();
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-        .unwrap_or(0)
-}
