@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::{
     AT_ONCE, Answer, Answers, Comment, Invalid, Letters, NewComment, NewPost, Post, Site, Thanks,
-    Thread,
+    Thread, Wanted,
     mails::{comment_url, unsubscribe_url},
     token::Subscription,
 };
@@ -184,10 +184,19 @@ impl Blog {
             .to_array()
     }
 
-    /// A post with its newest comments, or those before one.
-    pub async fn read(&self, slug: String, before: Option<i64>) -> Result<Thread, BlogError> {
+    /// A post with a page of its comments.
+    pub async fn read(&self, slug: String, wanted: Wanted) -> Result<Thread, BlogError> {
         let post = self.post(&slug)?;
         let sql = self.state.storage().sql();
+        let before = match wanted.with {
+            Some(with) => sql
+                .exec(
+                    "SELECT id FROM comments WHERE post = ? AND id > ? ORDER BY id LIMIT 1 OFFSET ?",
+                    (post.id, with, PAGE / 2),
+                )?
+                .optional()?,
+            None => wanted.before,
+        };
         let mut comments: Vec<Comment> = sql
             .exec(
                 "SELECT id, name, text, at FROM comments WHERE post = ? AND id < ? ORDER BY id DESC LIMIT ?",
@@ -200,10 +209,17 @@ impl Blog {
         }
         comments.reverse();
         let older = comments.first().filter(|_| more).map(|oldest| oldest.id);
+        let newest = sql
+            .exec(
+                "SELECT 1 FROM comments WHERE post = ? AND id >= ? LIMIT 1",
+                (post.id, before.unwrap_or(i64::MAX)),
+            )?
+            .is_empty();
         Ok(Thread {
             post,
             comments,
             older,
+            newest,
         })
     }
 

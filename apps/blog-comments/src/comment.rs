@@ -82,10 +82,21 @@ pub struct Comment {
 pub struct Thread {
     /// The post.
     pub post: Post,
-    /// The newest comments, or those before an older one; oldest first.
+    /// Oldest first.
     pub comments: Vec<Comment>,
     /// Where the page before this one ends, if there is one.
     pub older: Option<i64>,
+    /// Whether these are the newest.
+    pub newest: bool,
+}
+
+/// Which comments of a post; the newest if nothing is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Those before this one.
+    pub before: Option<i64>,
+    /// This one, and those around it.
+    pub with: Option<i64>,
 }
 
 /// Why something was not taken.

@@ -2,12 +2,12 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `GET /`, `GET /posts/{post}?before=ID` | pages |
+//! | `GET /`, `GET /posts/{post}?before=ID`, `GET /posts/{post}?with=ID` | pages |
 //! | `POST /posts/{post}/comments`, a form | 303 to the comment, or the page with what is wrong |
 //! | `GET /unsubscribe?token=…` | a page with a button |
 //! | `POST /unsubscribe?token=…` | ends the subscription; also what mail programs send ([RFC 8058](https://www.rfc-editor.org/rfc/rfc8058)) |
 //! | `GET /api/posts` | 200 and `{"posts":[…]}` |
-//! | `GET /api/posts/{post}?before=ID` | 200 and `{"post":…,"comments":[…],"older":…}` |
+//! | `GET /api/posts/{post}?before=ID`, also `?with=ID` | 200 and `{"post":…,"comments":[…],"older":…,"newest":true}` |
 //! | `POST /api/posts/{post}/comments` with `{"name":"…","email":"…","text":"…"}` | 201 and `{"id":1,"repeated":false}`; 200 if its `Idempotency-Key` came before |
 //! | `PUT /api/posts/{post}` with `{"title":"…","text":"…"}` | 201; for the owner |
 //! | `GET /api/mails?status=failed&before=ID` | 200 and `{"counts":…,"destinations":[…],"mails":[…],"next":…}`; for the owner |
@@ -23,7 +23,7 @@ use abide::{
 use abide_patterns::outbox::{OutboxError, Record, Status};
 use axum::{
     Json, Router,
-    extract::{FromRequestParts, State},
+    extract::{FromRequestParts, State, rejection::StringRejection},
     http::{HeaderMap, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
@@ -33,25 +33,30 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     BINDING, Blog, BlogError, Invalid, MailDetails, Mailbox, NAME, NewComment, NewPost, Post,
-    Posted, Site, Thread,
+    Posted, Site, Thread, Wanted,
     comment::slug,
+    mails::comment_path,
     page::{self, Page},
 };
 
 /// Everything that the program answers.
 pub fn router(env: Env) -> Router {
-    Router::new()
+    let pages = Router::new()
         .route("/", get(front))
         .route("/posts/{post}", get(show))
         .route("/posts/{post}/comments", post(submit))
         .route("/unsubscribe", get(ask_unsubscribe).post(unsubscribe))
-        .route("/api/posts", get(posts))
-        .route("/api/posts/{post}", get(read).put(publish))
-        .route("/api/posts/{post}/comments", post(comment))
-        .route("/api/mails", get(mails))
-        .route("/api/mails/{id}", get(mail).delete(discard))
-        .route("/api/mails/{id}/redrive", post(redrive))
-        .with_state(env)
+        .fallback(nowhere)
+        .method_not_allowed_fallback(not_so);
+    let api = Router::new()
+        .route("/posts", get(posts))
+        .route("/posts/{post}", get(read).put(publish))
+        .route("/posts/{post}/comments", post(comment))
+        .route("/mails", get(mails))
+        .route("/mails/{id}", get(mail).delete(discard))
+        .route("/mails/{id}/redrive", post(redrive))
+        .fallback(no_resource);
+    pages.nest("/api", api).with_state(env)
 }
 
 #[derive(Deserialize)]
@@ -65,11 +70,6 @@ struct MailPath {
 }
 
 #[derive(Deserialize)]
-struct Wanted {
-    before: Option<i64>,
-}
-
-#[derive(Deserialize)]
 struct WantedMails {
     status: Option<Status>,
     before: Option<i64>,
@@ -77,12 +77,27 @@ struct WantedMails {
 
 #[derive(Deserialize)]
 struct Link {
+    // A mail program may have cut the link.
+    #[serde(default)]
     token: String,
 }
 
 #[derive(Serialize)]
 struct Posts {
     posts: Vec<Post>,
+}
+
+async fn nowhere() -> Trouble {
+    ApiError::not_found("not_found", "There is no such page.").into()
+}
+
+async fn not_so() -> Trouble {
+    let text = "This address is for the forms of pages.";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text).into()
+}
+
+async fn no_resource() -> ApiError {
+    ApiError::not_found("not_found", "There is no such resource.")
 }
 
 async fn front(State(env): State<Env>) -> Result<Page, Trouble> {
@@ -92,10 +107,10 @@ async fn front(State(env): State<Env>) -> Result<Page, Trouble> {
 
 async fn show(
     State(env): State<Env>,
-    UrlPath(path): UrlPath<PostPath>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
+    InPage(UrlPath(path)): InPage<UrlPath<PostPath>>,
+    InPage(UrlQuery(wanted)): InPage<UrlQuery<Wanted>>,
 ) -> Result<Page, Trouble> {
-    let thread = blog(&env)?.read(path.post, wanted.before).await??;
+    let thread = blog(&env)?.read(path.post, wanted).await??;
     let form = NewComment {
         mark: new_mark()?,
         ..NewComment::default()
@@ -105,9 +120,10 @@ async fn show(
 
 async fn submit(
     State(env): State<Env>,
-    UrlPath(path): UrlPath<PostPath>,
-    body: String,
+    InPage(UrlPath(path)): InPage<UrlPath<PostPath>>,
+    body: Result<String, StringRejection>,
 ) -> Result<Response, Trouble> {
+    let body = body.map_err(|why| ApiError::new(why.status(), "invalid_form", why.body_text()))?;
     let form: NewComment = serde_urlencoded::from_str(&body)
         .map_err(|error| BlogError::Invalid(Invalid::Form(error.to_string())))?;
     let blog = blog(&env)?;
@@ -116,13 +132,10 @@ async fn submit(
         Err(invalid) => Err(invalid.into()),
     };
     match taken {
-        Ok(Posted { id, .. }) => {
-            let address = format!("/posts/{}#comment-{id}", path.post);
-            Ok(Redirect::to(&address).into_response())
-        }
+        Ok(Posted { id, .. }) => Ok(Redirect::to(&comment_path(&path.post, id)).into_response()),
         // What was typed stays on the page.
         Err(why @ (BlogError::Invalid(_) | BlogError::MarkReused)) => {
-            let thread = blog.read(path.post, None).await??;
+            let thread = blog.read(path.post, Wanted::default()).await??;
             let form = NewComment {
                 mark: new_mark()?,
                 ..form
@@ -136,7 +149,7 @@ async fn submit(
 
 async fn ask_unsubscribe(
     State(env): State<Env>,
-    UrlQuery(link): UrlQuery<Link>,
+    InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
     let post = blog(&env)?.followed(link.token.clone()).await??;
     Ok(page::unsubscribe(&*site(&env)?, &post, &link.token))
@@ -144,7 +157,7 @@ async fn ask_unsubscribe(
 
 async fn unsubscribe(
     State(env): State<Env>,
-    UrlQuery(link): UrlQuery<Link>,
+    InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
     let blog = blog(&env)?;
     let post = blog.followed(link.token.clone()).await??;
@@ -162,7 +175,7 @@ async fn read(
     UrlPath(path): UrlPath<PostPath>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Thread>, ApiError> {
-    Ok(Json(blog(&env)?.read(path.post, wanted.before).await??))
+    Ok(Json(blog(&env)?.read(path.post, wanted).await??))
 }
 
 async fn publish(
@@ -321,5 +334,20 @@ impl<E: Into<ApiError>> From<E> for Trouble {
 impl IntoResponse for Trouble {
     fn into_response(self) -> Response {
         (self.0.status(), page::trouble(self.0.message())).into_response()
+    }
+}
+
+/// A part of the request for a page: if it makes no sense, a page says so.
+struct InPage<T>(T);
+
+impl<S, T> FromRequestParts<S> for InPage<T>
+where
+    S: Send + Sync,
+    T: FromRequestParts<S, Rejection = ApiError>,
+{
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+        Ok(Self(T::from_request_parts(parts, state).await?))
     }
 }

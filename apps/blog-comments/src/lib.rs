@@ -19,12 +19,12 @@ mod token;
 pub use blog::{Blog, BlogError, MailDetails, Mailbox, Posted};
 pub use comment::{
     Comment, Invalid, MAX_EMAIL, MAX_MARK, MAX_NAME, MAX_SLUG, MAX_TEXT, MAX_TITLE, NewComment,
-    NewPost, Post, Thread,
+    NewPost, Post, Thread, Wanted,
 };
 pub use http::router;
 pub use mails::{AT_ONCE, Answer, Answers, Letter, Letters, Notice, Thanks, registry};
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use abide_patterns::{
     deliver::Email,
@@ -38,7 +38,7 @@ pub const BINDING: &str = "BLOG";
 pub const NAME: &str = "blog";
 
 /// What the program was told about the blog.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Site {
     /// What it is called.
     pub title: String,
@@ -48,6 +48,17 @@ pub struct Site {
     pub from: String,
     /// Who knows it may write posts and see mails; nobody may if there is none.
     pub owner_token: Option<String>,
+}
+
+impl fmt::Debug for Site {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site")
+            .field("title", &self.title)
+            .field("url", &self.url)
+            .field("from", &self.from)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Site {
@@ -68,7 +79,8 @@ impl Site {
     }
 }
 
-/// How mails are delivered: tried again after so long at first, for about two hours in all.
+/// How mails are delivered: tried again after so long at first, then after twice as long each time, and up to twelve times
+/// in all. With two seconds at first that takes a little more than an hour.
 pub fn options(first_retry: Duration) -> Options {
     Options {
         retry: RetryPolicy::Exponential {

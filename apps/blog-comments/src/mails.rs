@@ -360,7 +360,12 @@ impl FanOut for Answers {
 
 /// Where a comment is read.
 pub(crate) fn comment_url(site: &Site, slug: &str, comment: i64) -> String {
-    format!("{}/posts/{slug}#comment-{comment}", site.url)
+    format!("{}{}", site.url, comment_path(slug, comment))
+}
+
+/// The same on the blog's own server.
+pub(crate) fn comment_path(slug: &str, comment: i64) -> String {
+    format!("/posts/{slug}?with={comment}#comment-{comment}")
 }
 
 /// Where a subscription is ended.

@@ -1,77 +1,125 @@
-//! The program: `blog-comments serve --smtp smtp://HOST:PORT`.
+//! The program: `blog-comments serve --smtp smtp://HOST:PORT`, and `blog-comments fake-smtp` to try it with.
 #![forbid(unsafe_code)]
 
 use std::time::Duration;
 
 use abide::server::ServeArgs;
+use abide_harness::SmtpServer;
 use abide_patterns::{deliver::SmtpDelivery, outbox};
+use anyhow::Context;
 use blog_comments::{BINDING, Blog, Site, options, registry, router};
-use clap::Parser;
+use clap::{Args, Parser};
 
 /// The comments of a blog, and their mails
 #[derive(Parser)]
 #[command(version)]
 enum Command {
     /// Serve the blog
-    Serve {
-        #[command(flatten)]
-        serve: ServeArgs,
-
-        /// The mail server that takes the blog's mails
-        #[arg(long, value_name = "URL")]
-        smtp: String,
-
-        /// Where readers find the blog; links in mails begin with it
-        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-        url: String,
-
-        /// What the blog is called
-        #[arg(long, default_value = "Notes on durable things")]
-        title: String,
-
-        /// Whose mails they are
-        #[arg(
-            long,
-            value_name = "ADDRESS",
-            default_value = "Notes on durable things <blog@example.com>"
-        )]
-        from: String,
-
-        /// Who knows it may write posts and see the mails; nobody may if it is not given
-        #[arg(long, value_name = "TOKEN")]
-        owner_token: Option<String>,
-
-        /// Milliseconds before a mail that was not taken is sent again; doubled each time, up to an hour
-        #[arg(long, default_value_t = 2_000)]
-        retry_ms: u64,
+    Serve(Box<Serve>),
+    /// Pretend to be a mail server and show the mails: none leaves this machine
+    FakeSmtp {
+        /// Address to listen on
+        #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:2525")]
+        listen: String,
     },
+}
+
+#[derive(Args)]
+struct Serve {
+    #[command(flatten)]
+    settings: ServeArgs,
+
+    /// The mail server that takes the blog's mails
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "BLOG_COMMENTS_SMTP",
+        hide_env_values = true
+    )]
+    smtp: String,
+
+    /// Where readers find the blog; links in mails begin with it
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+
+    /// What the blog is called
+    #[arg(long, default_value = "Notes on durable things")]
+    title: String,
+
+    /// Whose mails they are
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "Notes on durable things <blog@example.com>"
+    )]
+    from: String,
+
+    /// Who knows it may write posts and see the mails; nobody may if it is not given
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "BLOG_COMMENTS_OWNER_TOKEN",
+        hide_env_values = true
+    )]
+    owner_token: Option<String>,
+
+    /// Milliseconds before a mail that was not taken is sent again; doubled each time, up to an hour
+    #[arg(long, default_value_t = 2_000)]
+    retry_ms: u64,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let Command::Serve {
-        serve,
-        smtp,
-        url,
-        title,
-        from,
-        owner_token,
-        retry_ms,
-    } = Command::parse();
+    match Command::parse() {
+        Command::Serve(options) => serve(*options).await,
+        Command::FakeSmtp { listen } => fake_smtp(&listen).await,
+    }
+}
+
+async fn serve(told: Serve) -> anyhow::Result<()> {
     let site = Site {
-        title,
-        url: url.trim_end_matches('/').to_owned(),
-        from,
-        owner_token,
+        title: told.title,
+        url: told.url.trim_end_matches('/').to_owned(),
+        from: told.from,
+        owner_token: told.owner_token,
     };
     let site = site.checked().map_err(anyhow::Error::msg)?;
-    abide::Host::from_config(serve.load()?)
+    abide::Host::from_config(told.settings.load()?)
         .object_with::<Blog>(BINDING, outbox::class_options())
-        .with(registry(site.clone(), SmtpDelivery::new(&smtp)?))
-        .with(options(Duration::from_millis(retry_ms)))
+        .with(registry(site.clone(), SmtpDelivery::new(&told.smtp)?))
+        .with(options(Duration::from_millis(told.retry_ms)))
         .with(site)
         .router(router)
         .serve()
         .await?;
     Ok(())
+}
+
+/// The largest mail that the double takes, in bytes.
+const MAX_MAIL: usize = 1 << 20;
+
+async fn fake_smtp(listen: &str) -> anyhow::Result<()> {
+    std::net::TcpListener::bind(listen).with_context(|| format!("--listen {listen}"))?;
+    let double = SmtpServer::start_at(listen, MAX_MAIL).await;
+    println!("a double of a mail server; in another terminal:");
+    println!(
+        "cargo run --release -p blog-comments -- serve --smtp {}",
+        double.url()
+    );
+    println!("then open http://127.0.0.1:8080/");
+    let mut shown = 0;
+    let mut ticks = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        tokio::select! {
+            ended = tokio::signal::ctrl_c() => return Ok(ended?),
+            _ = ticks.tick() => {}
+        }
+        let mails = double.received();
+        for mail in &mails[shown..] {
+            let parsed = mail.parse();
+            let text = parsed.body_text(0).unwrap_or_default();
+            println!("\nTo {}: {}\n\n{text}", mail.to.join(", "), mail.subject());
+        }
+        shown = mails.len();
+    }
 }

@@ -35,6 +35,7 @@ impl IntoResponse for Page {
 /// The list of posts.
 pub(crate) fn front(site: &Site, posts: &[Post]) -> Page {
     let main = html! {
+        h1.hidden { "Posts" }
         ol.posts {
             @for post in posts {
                 li {
@@ -57,6 +58,7 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
         post,
         comments: shown,
         older,
+        newest,
     } = thread;
     let main = html! {
         article.post {
@@ -71,6 +73,7 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
             }
             @if shown.is_empty() { p.soft { "Nobody has said anything yet. Be the first." } }
             ol.comments { @for comment in shown { (said(comment)) } }
+            @if !newest { p { a.older href={ "/posts/" (post.slug) "#talk" } { "Newest comments" } } }
         }
         section.card aria-labelledby="say" {
             h2 #say { "Say something" }

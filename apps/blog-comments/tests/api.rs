@@ -143,7 +143,7 @@ async fn a_mail_has_both_texts_and_a_picture_that_its_html_shows() {
     let message = notice.parse();
     let plain = message.body_text(0).unwrap().replace("\r\n", "\n");
     assert!(plain.contains(text), "{plain}");
-    assert!(plain.contains("http://blog.test/posts/hello#comment-2"));
+    assert!(plain.contains("http://blog.test/posts/hello?with=2#comment-2"));
     let html = message.body_html(0).unwrap();
     assert!(
         html.contains("Tom &amp; Jerry &lt;script&gt;") && html.contains("Grüße"),
@@ -362,7 +362,7 @@ async fn pages_show_what_people_wrote_as_text_and_keep_what_was_typed_if_it_is_r
         assert_eq!(posted.status, 303);
         let to = &posted.headers["location"];
         assert_eq!(
-            to, "/posts/hello#comment-1",
+            to, "/posts/hello?with=1#comment-1",
             "the same when it is sent again"
         );
     }
@@ -405,4 +405,36 @@ async fn mails_wait_for_a_mail_server_that_is_away() {
     let back = SmtpServer::start_at(&address, 1 << 20).await;
     assert_eq!(back.wait_for(1).await[0].to, ["ada@readers.test"]);
     until_sent(&client, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_goes_wrong_with_a_page_is_told_as_a_page() {
+    let world = World::new().await;
+    // A mail program that cuts the link leaves no token.
+    for path in ["/unsubscribe", "/posts/hello/comments", "/nowhere"] {
+        let answer = world.client.get(path).await;
+        let kind = answer.headers["content-type"].to_str().unwrap();
+        assert!(kind.starts_with("text/html"), "{path}: {kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_to_a_comment_shows_it_also_when_many_came_after_it() {
+    let world = World::new().await;
+    let mut link = String::new();
+    for number in 0..102 {
+        // The form answers with the address that mails have, too.
+        let body = format!("name=ada&email=ada%40readers.test&text={number}&mark={number}");
+        let request = Request::post(world.client.url("/posts/hello/comments"))
+            .body(body.into())
+            .unwrap();
+        let posted = world.client.send(request).await.unwrap();
+        if number == 0 {
+            link = posted.headers["location"].to_str().unwrap().to_owned();
+        }
+    }
+    let (path, anchor) = link.split_once('#').unwrap();
+    let page = world.client.get(path).await;
+    let page = page.body.as_str().unwrap();
+    assert!(page.contains(&format!("id=\"{anchor}\"")), "{link}");
 }

@@ -1,6 +1,10 @@
 //! `kill -9` at every point of a comment's way to its mails: nothing is lost, and a mail is sent twice only if the answer
 //! to the first was lost, under the same `Message-ID`.
 //!
+//! Before the commit the process is killed while the request is on its way, so nothing has been written: that a comment is
+//! undone whole if one of its mails cannot be enqueued is shown in `one_transaction.rs`, and that a transaction is whole
+//! after a crash in the midst of its commit by the storage's own tests.
+//!
 //! The last test kills at random: `ABIDE_CRASH_ROUNDS` sets the number of rounds, `ABIDE_CRASH_SEED` the sequence of
 //! moments.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
@@ -65,7 +69,7 @@ async fn was_unknown(client: &Client, mail: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comment_that_was_not_committed_causes_no_mail_until_it_is_sent_again() {
+async fn a_comment_that_was_cut_off_on_its_way_causes_no_mail_until_it_is_sent_again() {
     let world = World::new().await;
     let server = world.start();
     let ada = comment("ada", "hello");
