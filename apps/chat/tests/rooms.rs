@@ -6,7 +6,7 @@ mod support;
 use abide_harness::Server;
 use chat::ToClient;
 use http::StatusCode;
-use support::{Guest, evicted, figure, program};
+use support::{Guest, evicted, program};
 
 fn server() -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
@@ -155,17 +155,17 @@ async fn a_room_leaves_memory_between_messages_and_its_people_do_not_notice() {
     let mut grace = Guest::enter(&server, "lobby", "grace", 0).await;
     grace.welcome().await;
     for turn in 0..3 {
-        let before = figure(&admin, "abide_objects_evicted_total").await;
+        let before = admin.figure("abide_objects_evicted_total").await;
         ada.say("still here", &format!("a{turn}")).await.unwrap();
         assert_eq!(grace.said().await.mark, format!("a{turn}"));
         ada.said().await;
         // The room and the limiter.
         evicted(&admin, before + 2).await;
-        assert_eq!(figure(&admin, "abide_objects_resident").await, 0);
+        assert_eq!(admin.figure("abide_objects_resident").await, 0);
         ada.send("ping").await.unwrap();
         assert_eq!(ada.text().await.as_deref(), Some("pong"));
         assert_eq!(
-            figure(&admin, "abide_objects_resident").await,
+            admin.figure("abide_objects_resident").await,
             0,
             "a ping wakes nobody"
         );

@@ -115,19 +115,10 @@ impl Guest {
     }
 }
 
-/// A figure of the admin listener.
-pub(crate) async fn figure(admin: &Client, name: &str) -> u64 {
-    let answer = admin.get("/metrics").await;
-    let text = answer.body.as_str().expect("text").to_owned();
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-        .unwrap_or(0)
-}
-
 /// Waits until so many objects have left memory since the start.
 pub(crate) async fn evicted(admin: &Client, at_least: u64) {
     let waits = async {
-        while figure(admin, "abide_objects_evicted_total").await < at_least {
+        while admin.figure("abide_objects_evicted_total").await < at_least {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
