@@ -77,6 +77,9 @@ impl ObjectDb {
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+            // A plan does not depend on parameters' values: else a statement that might use a partial index is prepared
+            // anew each time that it runs.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
             connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
             guard.attach(connection)
         };
