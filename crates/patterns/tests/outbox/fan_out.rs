@@ -48,7 +48,8 @@ fn a_fan_out_that_is_cut_off_goes_on_where_it_was() {
             world = world.killed();
             world.clock.advance(Duration::from_secs(5));
         }
-        world.pass(Duration::from_secs(2)).await;
+        // A message that was on its way at each kill waits 8 s.
+        world.pass(Duration::from_secs(10)).await;
         world.until_counts(|counts| counts.sent == 3_000).await;
         assert_eq!(
             world.sender().fan_outs().await.unwrap().unwrap()[0].made,
