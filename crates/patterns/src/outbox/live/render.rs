@@ -113,7 +113,7 @@ const STYLE: &str = "\
 body{font:1rem/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}\
 table{border-collapse:collapse;width:100%;font-size:.9rem}\
 td,th{text-align:left;padding:.4rem .6rem;border-bottom:1px solid #8884;vertical-align:top}\
-td{overflow-wrap:anywhere}td:first-child{font-variant-numeric:tabular-nums}\
+td{overflow-wrap:anywhere}td:nth-child(4){white-space:nowrap}td:first-child{font-variant-numeric:tabular-nums}\
 #outbox-head{display:flex;gap:1.5rem;flex-wrap:wrap;margin:1rem 0}\
 #outbox-head b{font-size:1.3rem;display:block;font-variant-numeric:tabular-nums}";
 
