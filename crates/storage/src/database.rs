@@ -642,3 +642,35 @@ fn check_text(sql: &str) -> Result<()> {
 fn column_names(statement: &Statement<'_>) -> Vec<String> {
     statement.column_names().map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use rusqlite::StatementStatus;
+
+    use crate::{ObjectKey, SimDisk, Store, StoreOptions};
+
+    #[test]
+    fn a_statement_beside_a_partial_index_is_prepared_once() {
+        let disk = Arc::new(SimDisk::new());
+        let options = StoreOptions {
+            manual: true,
+            ..StoreOptions::small()
+        };
+        let store = Store::open(disk, Path::new("/data"), options).unwrap();
+        let namespace = store.namespace("tests").unwrap();
+        let id = [1; 32];
+        let db = store.open_object(ObjectKey { namespace, id }).unwrap();
+        db.exec("CREATE TABLE t (at INTEGER, state TEXT)", ())
+            .unwrap();
+        db.exec("CREATE INDEX due ON t (at) WHERE at IS NOT NULL", ())
+            .unwrap();
+        let due = "SELECT at FROM t WHERE at IS NOT NULL AND at <= ?1 ORDER BY at LIMIT ?2";
+        for at in 0..5 {
+            db.exec(due, (at, 10)).unwrap();
+        }
+        let statement = db.connection.prepare_cached(due).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+}
