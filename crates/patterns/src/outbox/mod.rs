@@ -81,6 +81,7 @@
 
 mod bucket;
 mod changes;
+mod claims;
 mod dead_letters;
 mod deliver;
 mod destination;
@@ -91,7 +92,9 @@ pub mod limits;
 mod list;
 pub mod live;
 mod message;
+mod meta;
 mod options;
+mod order;
 mod passes;
 mod pump;
 mod registry;

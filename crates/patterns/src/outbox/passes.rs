@@ -14,12 +14,14 @@ use serde::Deserialize;
 use super::{
     Batch, FanOutStatus, Limit, Pace, Status,
     bucket::Bucket,
+    claims::Claim,
     destination,
     inner::{Added, Inner},
     limits,
     message::{millis, rows},
+    meta::Meta,
     registry::{cut, text_of},
-    rows::{Burial, Claim, Meta},
+    rows::Burial,
 };
 
 /// What is on its way, by destination.

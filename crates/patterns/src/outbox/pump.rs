@@ -17,8 +17,8 @@ use futures_util::{
 };
 
 use super::{
-    Delivery, Failure, Record, destination, inner::Inner, limits, message::millis, passes::Flights,
-    registry::Attempt, rows::Claim, settle::Outcome,
+    Delivery, Failure, Record, claims::Claim, destination, inner::Inner, limits, message::millis,
+    passes::Flights, registry::Attempt, settle::Outcome,
 };
 
 /// An attempt or a poll that is on its way.

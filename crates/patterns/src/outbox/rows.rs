@@ -6,11 +6,11 @@
 use std::rc::Rc;
 
 use abide::{Result, Storage};
-use serde::Deserialize;
 
 use super::{
-    BehindDeadLetter, Change, Counts, Options, OutboxError, Record, Status,
+    Change, Options, OutboxError, Record, Status,
     changes::Changes,
+    claims::Claim,
     destination, limits,
     message::rows,
     registry::{Accepted, cut},
@@ -22,30 +22,6 @@ use super::{
 pub(super) const RECORD: &str = "id, kind, status, destination, summary, idempotency_key, dedup_key, ordering_key, \
      CASE priority WHEN 0 THEN 'high' WHEN 1 THEN 'normal' ELSE 'low' END AS priority, not_before, deadline, blocked, \
      next_at, attempts, operation, polls, unknown, last_error, created_at, updated_at, finished_at, fan_out";
-
-/// The columns of a [`Claim`].
-const CLAIM: &str = "id, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, \
-     unknown, operation, operation_since, poll_errors, last_error, created_at, changes";
-
-/// A message that is on its way: only whoever has claimed it changes its row.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Claim {
-    pub(super) id: i64,
-    pub(super) kind: String,
-    pub(super) destination: String,
-    pub(super) idempotency_key: String,
-    pub(super) ordering_key: Option<String>,
-    pub(super) schedule: Option<String>,
-    pub(super) attempts: u32,
-    pub(super) first_attempt_at: Option<i64>,
-    pub(super) unknown: bool,
-    pub(super) operation: Option<String>,
-    pub(super) operation_since: Option<i64>,
-    pub(super) poll_errors: u32,
-    pub(super) last_error: Option<String>,
-    pub(super) created_at: i64,
-    pub(super) changes: i64,
-}
 
 /// The hash of what a message said when it was enqueued, whatever it was changed to.
 pub(super) type Blob = serde_bytes::ByteBuf;
@@ -68,14 +44,6 @@ pub(super) struct New<'a> {
     pub(super) fan_out: Option<i64>,
 }
 
-/// The one row of `outbox_meta`.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Meta {
-    pub(super) full_at: i64,
-    pub(super) next_tick: i64,
-    pub(super) last_seen: i64,
-}
-
 /// The tables of one outbox.
 #[derive(Clone)]
 pub(super) struct Rows {
@@ -86,95 +54,6 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn meta(&self) -> Result<Meta> {
-        self.sql
-            .exec("SELECT full_at, next_tick, last_seen FROM outbox_meta", ())?
-            .one()
-    }
-
-    /// The time of the object's own alarm.
-    pub(super) fn own_alarm(&self) -> Result<Option<i64>> {
-        self.sql
-            .exec("SELECT own_alarm FROM outbox_meta", ())?
-            .one()
-    }
-
-    pub(super) fn set_own_alarm(&self, at: Option<i64>) -> Result<()> {
-        self.sql
-            .exec("UPDATE outbox_meta SET own_alarm = ?1", (at,))?;
-        Ok(())
-    }
-
-    /// If messages are to go on behind dead letters and were not before, lets those go that wait.
-    pub(super) fn apply_order(&self) -> Result<()> {
-        let go_on = self.options.behind_dead_letter == BehindDeadLetter::GoOn;
-        let before: bool = self.sql.exec("SELECT go_on FROM outbox_meta", ())?.one()?;
-        if go_on == before {
-            return Ok(());
-        }
-        self.sql
-            .exec("UPDATE outbox_meta SET go_on = ?1", (go_on,))?;
-        if go_on {
-            let keys: Vec<String> = self
-                .sql
-                .exec_on_all(
-                    "SELECT DISTINCT ordering_key FROM outbox_dead_letters WHERE ordering_key IS NOT NULL",
-                    (),
-                )?
-                .to_array()?;
-            for key in keys {
-                self.unblock(Some(&key))?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn save_meta(&self, meta: Meta) -> Result<()> {
-        self.sql.exec(
-            "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, last_seen = ?3",
-            (meta.full_at, meta.next_tick, meta.last_seen),
-        )?;
-        Ok(())
-    }
-
-    pub(super) fn counts(&self) -> Result<Counts> {
-        self.sql
-            .exec(
-                "SELECT queued, sending, sent, failed, canceled, discarded FROM outbox_meta",
-                (),
-            )?
-            .one()
-    }
-
-    /// Counts a new message. Returns how many are queued.
-    pub(super) fn count_new(&self) -> Result<i64> {
-        self.sql
-            .exec(
-                "UPDATE outbox_meta SET queued = queued + 1 RETURNING queued",
-                (),
-            )?
-            .one()
-    }
-
-    /// Counts so many messages that have gone from one status to another; to none if they are removed.
-    fn count(&self, from: Status, to: Option<Status>, by: i64) -> Result<()> {
-        let more =
-            |status: Status| by * (i64::from(to == Some(status)) - i64::from(from == status));
-        self.sql.exec(
-            "UPDATE outbox_meta SET queued = queued + ?1, sending = sending + ?2, sent = sent + ?3, failed = failed + ?4,
-                 canceled = canceled + ?5, discarded = discarded + ?6",
-            (
-                more(Status::Queued),
-                more(Status::Sending),
-                more(Status::Sent),
-                more(Status::Failed),
-                more(Status::Canceled),
-                more(Status::Discarded),
-            ),
-        )?;
-        Ok(())
-    }
-
     /// Notes a change of a message. `seq` is its number among the message's changes, from 1.
     pub(super) fn note(
         &self,
@@ -297,111 +176,6 @@ impl Rows {
             return Ok(());
         }
         destination::look_at(&self.sql, new.destination, next_at)
-    }
-
-    /// Takes messages of a destination that are due, at most so many: they are `sending`, with one attempt more.
-    pub(super) fn claim_due(&self, destination: &str, now: i64, limit: u32) -> Result<Vec<Claim>> {
-        let mut claims: Vec<Claim> = Vec::new();
-        for priority in 0..3 {
-            let room = i64::from(limit) - rows(claims.len());
-            if room <= 0 {
-                break;
-            }
-            let claimed = self.sql.exec(
-                &format!(
-                    "UPDATE outbox_messages
-                     SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
-                         first_attempt_at = coalesce(first_attempt_at, ?3), updated_at = ?3
-                     WHERE id IN (
-                         SELECT id FROM outbox_messages INDEXED BY outbox_due
-                         WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ?2 AND next_at <= ?3
-                         ORDER BY next_at, id LIMIT ?4)
-                     RETURNING {CLAIM}"
-                ),
-                (destination, priority, now, room),
-            )?;
-            let mut claimed: Vec<Claim> = claimed.to_array()?;
-            claimed.sort_by_key(|claim| claim.id);
-            claims.append(&mut claimed);
-        }
-        for claim in &claims {
-            let detail = (claim.attempts > 1).then(|| format!("attempt {}", claim.attempts));
-            self.note(claim.id, claim.changes, now, "sending", detail.as_deref())?;
-        }
-        if !claims.is_empty() {
-            let count = rows(claims.len());
-            self.count(Status::Queued, Some(Status::Sending), count)?;
-        }
-        Ok(claims)
-    }
-
-    /// Operations whose next poll is due, longest due first, at most so many: their ids and destinations.
-    pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String)>> {
-        self.sql
-            .exec(
-                "SELECT id, destination FROM outbox_messages INDEXED BY outbox_sending
-                 WHERE status = 'sending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
-                (now, limit),
-            )?
-            .to_array()
-    }
-
-    /// Takes an operation to ask about it.
-    pub(super) fn claim_poll(&self, id: i64, now: i64) -> Result<Claim> {
-        self.sql
-            .exec(
-                &format!(
-                    "UPDATE outbox_messages SET next_at = NULL, polls = polls + 1, updated_at = ?2 WHERE id = ?1
-                     RETURNING {CLAIM}"
-                ),
-                (id, now),
-            )?
-            .one()
-    }
-
-    /// Asks about an operation later: this time it could not be.
-    pub(super) fn put_off_poll(&self, id: i64, at: i64) -> Result<()> {
-        self.sql.exec(
-            "UPDATE outbox_messages SET next_at = ?2 WHERE id = ?1",
-            (id, at),
-        )?;
-        Ok(())
-    }
-
-    /// Messages that are on their way. After a start nobody carries them any more.
-    pub(super) fn on_their_way(&self) -> Result<Vec<Claim>> {
-        self.sql
-            .exec(
-                &format!(
-                    "SELECT {CLAIM} FROM outbox_messages INDEXED BY outbox_sending
-                     WHERE status = 'sending' AND next_at IS NULL ORDER BY id"
-                ),
-                (),
-            )?
-            .to_array()
-    }
-
-    /// When the first message of a destination is due that may be sent.
-    pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
-        macro_rules! first {
-            ($priority:literal) => {
-                concat!(
-                    "SELECT min(next_at) AS first FROM outbox_messages INDEXED BY outbox_due
-                     WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ",
-                    $priority
-                )
-            };
-        }
-        const FIRST: &str = concat!(
-            "SELECT min(first) FROM (",
-            first!(0),
-            " UNION ALL ",
-            first!(1),
-            " UNION ALL ",
-            first!(2),
-            ")"
-        );
-        self.sql.exec(FIRST, (destination,))?.one()
     }
 
     /// Back among those that wait.
@@ -611,71 +385,6 @@ impl Rows {
         self.sql
             .exec(&format!("DELETE FROM {from} WHERE id = ?1"), (id,))?;
         Ok(())
-    }
-
-    /// True if a message with this ordering key is in the way of a new one.
-    fn is_key_busy(&self, key: &str) -> Result<bool> {
-        let active: bool = self
-            .sql
-            .exec(
-                "SELECT EXISTS (SELECT 1 FROM outbox_messages WHERE ordering_key = ?1 AND finished_at IS NULL)",
-                (key,),
-            )?
-            .one()?;
-        Ok(active || self.first_dead(key)?.is_some())
-    }
-
-    /// The first dead letter that messages with its ordering key have to wait for.
-    fn first_dead(&self, key: &str) -> Result<Option<i64>> {
-        match self.options.behind_dead_letter {
-            BehindDeadLetter::GoOn => Ok(None),
-            BehindDeadLetter::Wait => self
-                .sql
-                .exec(
-                    "SELECT min(id) FROM outbox_dead_letters WHERE ordering_key = ?1",
-                    (key,),
-                )?
-                .one(),
-        }
-    }
-
-    /// Lets the first message with this ordering key go, if nothing is in its way any more.
-    fn unblock(&self, key: Option<&str>) -> Result<()> {
-        let Some(key) = key else {
-            return Ok(());
-        };
-        let first: Option<i64> = self
-            .sql
-            .exec(
-                "SELECT min(id) FROM outbox_messages
-                 WHERE ordering_key = ?1 AND blocked = 1 AND finished_at IS NULL",
-                (key,),
-            )?
-            .one()?;
-        let Some(id) = first else {
-            return Ok(());
-        };
-        // One that was revived behind others waits until they are done.
-        let another_goes: bool = self
-            .sql
-            .exec(
-                "SELECT EXISTS (SELECT 1 FROM outbox_messages
-                     WHERE ordering_key = ?1 AND blocked = 0 AND finished_at IS NULL)",
-                (key,),
-            )?
-            .one()?;
-        if another_goes || self.first_dead(key)?.is_some_and(|dead| dead < id) {
-            return Ok(());
-        }
-        let (to, at): (String, i64) = self
-            .sql
-            .exec(
-                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, next_at",
-                (id,),
-            )?
-            .one()?;
-        self.changes.add(id);
-        destination::look_at(&self.sql, &to, at)
     }
 
     /// Removes messages that ended before a time, at most so many. Returns how many.

@@ -9,14 +9,8 @@ use abide::Result;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Failure, Polled, Polling, RetryPolicy, Status, Submitted,
-    deliver::Fate,
-    destination,
-    inner::Inner,
-    limits,
-    message::millis,
-    registry::Handler,
-    rows::{Burial, Claim},
+    Failure, Polled, Polling, RetryPolicy, Status, Submitted, claims::Claim, deliver::Fate,
+    destination, inner::Inner, limits, message::millis, registry::Handler, rows::Burial,
 };
 
 /// How an attempt or a poll ended.

@@ -1,0 +1,137 @@
+//! Claims: what is due is taken by a pass, and nobody else changes its row until it has ended.
+
+use abide::Result;
+use serde::Deserialize;
+
+use super::{Status, message::rows, rows::Rows};
+
+/// The columns of a [`Claim`].
+const CLAIM: &str = "id, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, \
+     unknown, operation, operation_since, poll_errors, last_error, created_at, changes";
+
+/// A message that is on its way: only whoever has claimed it changes its row.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Claim {
+    pub(super) id: i64,
+    pub(super) kind: String,
+    pub(super) destination: String,
+    pub(super) idempotency_key: String,
+    pub(super) ordering_key: Option<String>,
+    pub(super) schedule: Option<String>,
+    pub(super) attempts: u32,
+    pub(super) first_attempt_at: Option<i64>,
+    pub(super) unknown: bool,
+    pub(super) operation: Option<String>,
+    pub(super) operation_since: Option<i64>,
+    pub(super) poll_errors: u32,
+    pub(super) last_error: Option<String>,
+    pub(super) created_at: i64,
+    pub(super) changes: i64,
+}
+
+impl Rows {
+    /// Takes messages of a destination that are due, at most so many: they are `sending`, with one attempt more.
+    pub(super) fn claim_due(&self, destination: &str, now: i64, limit: u32) -> Result<Vec<Claim>> {
+        let mut claims: Vec<Claim> = Vec::new();
+        for priority in 0..3 {
+            let room = i64::from(limit) - rows(claims.len());
+            if room <= 0 {
+                break;
+            }
+            let claimed = self.sql.exec(
+                &format!(
+                    "UPDATE outbox_messages
+                     SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
+                         first_attempt_at = coalesce(first_attempt_at, ?3), updated_at = ?3
+                     WHERE id IN (
+                         SELECT id FROM outbox_messages INDEXED BY outbox_due
+                         WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ?2 AND next_at <= ?3
+                         ORDER BY next_at, id LIMIT ?4)
+                     RETURNING {CLAIM}"
+                ),
+                (destination, priority, now, room),
+            )?;
+            let mut claimed: Vec<Claim> = claimed.to_array()?;
+            claimed.sort_by_key(|claim| claim.id);
+            claims.append(&mut claimed);
+        }
+        for claim in &claims {
+            let detail = (claim.attempts > 1).then(|| format!("attempt {}", claim.attempts));
+            self.note(claim.id, claim.changes, now, "sending", detail.as_deref())?;
+        }
+        if !claims.is_empty() {
+            let count = rows(claims.len());
+            self.count(Status::Queued, Some(Status::Sending), count)?;
+        }
+        Ok(claims)
+    }
+
+    /// Operations whose next poll is due, longest due first, at most so many: their ids and destinations.
+    pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String)>> {
+        self.sql
+            .exec(
+                "SELECT id, destination FROM outbox_messages INDEXED BY outbox_sending
+                 WHERE status = 'sending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
+                (now, limit),
+            )?
+            .to_array()
+    }
+
+    /// Takes an operation to ask about it.
+    pub(super) fn claim_poll(&self, id: i64, now: i64) -> Result<Claim> {
+        self.sql
+            .exec(
+                &format!(
+                    "UPDATE outbox_messages SET next_at = NULL, polls = polls + 1, updated_at = ?2 WHERE id = ?1
+                     RETURNING {CLAIM}"
+                ),
+                (id, now),
+            )?
+            .one()
+    }
+
+    /// Asks about an operation later: this time it could not be.
+    pub(super) fn put_off_poll(&self, id: i64, at: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_messages SET next_at = ?2 WHERE id = ?1",
+            (id, at),
+        )?;
+        Ok(())
+    }
+
+    /// Messages that are on their way. After a start nobody carries them any more.
+    pub(super) fn on_their_way(&self) -> Result<Vec<Claim>> {
+        self.sql
+            .exec(
+                &format!(
+                    "SELECT {CLAIM} FROM outbox_messages INDEXED BY outbox_sending
+                     WHERE status = 'sending' AND next_at IS NULL ORDER BY id"
+                ),
+                (),
+            )?
+            .to_array()
+    }
+
+    /// When the first message of a destination is due that may be sent.
+    pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
+        macro_rules! first {
+            ($priority:literal) => {
+                concat!(
+                    "SELECT min(next_at) AS first FROM outbox_messages INDEXED BY outbox_due
+                     WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ",
+                    $priority
+                )
+            };
+        }
+        const FIRST: &str = concat!(
+            "SELECT min(first) FROM (",
+            first!(0),
+            " UNION ALL ",
+            first!(1),
+            " UNION ALL ",
+            first!(2),
+            ")"
+        );
+        self.sql.exec(FIRST, (destination,))?.one()
+    }
+}

@@ -1,0 +1,81 @@
+//! What an outbox knows of itself: its one row of `outbox_meta`, which counts its messages by status.
+
+use abide::Result;
+use serde::Deserialize;
+
+use super::{Counts, Status, rows::Rows};
+
+/// The one row of `outbox_meta`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Meta {
+    pub(super) full_at: i64,
+    pub(super) next_tick: i64,
+    pub(super) last_seen: i64,
+}
+
+impl Rows {
+    pub(super) fn meta(&self) -> Result<Meta> {
+        self.sql
+            .exec("SELECT full_at, next_tick, last_seen FROM outbox_meta", ())?
+            .one()
+    }
+
+    /// The time of the object's own alarm.
+    pub(super) fn own_alarm(&self) -> Result<Option<i64>> {
+        self.sql
+            .exec("SELECT own_alarm FROM outbox_meta", ())?
+            .one()
+    }
+
+    pub(super) fn set_own_alarm(&self, at: Option<i64>) -> Result<()> {
+        self.sql
+            .exec("UPDATE outbox_meta SET own_alarm = ?1", (at,))?;
+        Ok(())
+    }
+
+    pub(super) fn save_meta(&self, meta: Meta) -> Result<()> {
+        self.sql.exec(
+            "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, last_seen = ?3",
+            (meta.full_at, meta.next_tick, meta.last_seen),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts> {
+        self.sql
+            .exec(
+                "SELECT queued, sending, sent, failed, canceled, discarded FROM outbox_meta",
+                (),
+            )?
+            .one()
+    }
+
+    /// Counts a new message. Returns how many are queued.
+    pub(super) fn count_new(&self) -> Result<i64> {
+        self.sql
+            .exec(
+                "UPDATE outbox_meta SET queued = queued + 1 RETURNING queued",
+                (),
+            )?
+            .one()
+    }
+
+    /// Counts so many messages that have gone from one status to another; to none if they are removed.
+    pub(super) fn count(&self, from: Status, to: Option<Status>, by: i64) -> Result<()> {
+        let more =
+            |status: Status| by * (i64::from(to == Some(status)) - i64::from(from == status));
+        self.sql.exec(
+            "UPDATE outbox_meta SET queued = queued + ?1, sending = sending + ?2, sent = sent + ?3, failed = failed + ?4,
+                 canceled = canceled + ?5, discarded = discarded + ?6",
+            (
+                more(Status::Queued),
+                more(Status::Sending),
+                more(Status::Sent),
+                more(Status::Failed),
+                more(Status::Canceled),
+                more(Status::Discarded),
+            ),
+        )?;
+        Ok(())
+    }
+}
