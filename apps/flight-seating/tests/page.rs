@@ -25,6 +25,7 @@ async fn a_seat_that_is_clicked_belongs_to_whoever_clicked_it() {
     page.until("document.querySelector('dialog').open").await;
     page.fill("dialog input", "ada").await;
     page.click("dialog button.do").await;
-    page.until("document.querySelector('button.chair.mine')").await;
+    page.until("document.querySelector('button.chair.mine')")
+        .await;
     assert_eq!(occupant(&client.get(flight).await, "2B"), Some("ada"));
 }

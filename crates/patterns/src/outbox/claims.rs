@@ -5,14 +5,38 @@ use serde::Deserialize;
 
 use super::{Status, message::rows, rows::Rows};
 
-/// The columns of a [`Claim`].
-const CLAIM: &str = "id, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, \
-     unknown, operation, operation_since, poll_errors, last_error, created_at, changes";
+/// The columns of a [`Claim`], but for its payload.
+macro_rules! claim {
+    () => {
+        "id, priority, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, \
+         operation, operation_since, poll_errors, last_error, created_at, changes"
+    };
+}
+
+/// What an attempt sends, if it is small: then it goes with the claim, and needs no statement of its own.
+macro_rules! payload {
+    () => {
+        "(SELECT payload FROM outbox_payloads WHERE message = outbox_messages.id AND octet_length(payload) <= 4096) AS payload"
+    };
+}
+
+/// The messages of a destination that are due, in their order.
+macro_rules! due {
+    ($priority:literal) => {
+        concat!(
+            "SELECT id FROM (SELECT id FROM outbox_messages INDEXED BY outbox_due
+                 WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ",
+            $priority,
+            " AND next_at <= ?2 ORDER BY next_at, id LIMIT ?3)"
+        )
+    };
+}
 
 /// A message that is on its way: only whoever has claimed it changes its row.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Claim {
     pub(super) id: i64,
+    priority: i64,
     pub(super) kind: String,
     pub(super) destination: String,
     pub(super) idempotency_key: String,
@@ -27,42 +51,35 @@ pub(super) struct Claim {
     pub(super) last_error: Option<String>,
     pub(super) created_at: i64,
     pub(super) changes: i64,
+    /// What it says, if that is small.
+    pub(super) payload: Option<String>,
 }
 
 impl Rows {
     /// Takes messages of a destination that are due, at most so many: they are `sending`, with one attempt more.
     pub(super) fn claim_due(&self, destination: &str, now: i64, limit: u32) -> Result<Vec<Claim>> {
-        let mut claims: Vec<Claim> = Vec::new();
-        for priority in 0..3 {
-            let room = i64::from(limit) - rows(claims.len());
-            if room <= 0 {
-                break;
-            }
-            let claimed = self.sql.exec(
-                &format!(
-                    "UPDATE outbox_messages
-                     SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
-                         first_attempt_at = coalesce(first_attempt_at, ?3), updated_at = ?3
-                     WHERE id IN (
-                         SELECT id FROM outbox_messages INDEXED BY outbox_due
-                         WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ?2 AND next_at <= ?3
-                         ORDER BY next_at, id LIMIT ?4)
-                     RETURNING {CLAIM}"
-                ),
-                (destination, priority, now, room),
-            )?;
-            let mut claimed: Vec<Claim> = claimed.to_array()?;
-            claimed.sort_by_key(|claim| claim.id);
-            claims.append(&mut claimed);
+        const TAKE: &str = concat!(
+            "UPDATE outbox_messages
+             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
+                 first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
+             WHERE id IN (SELECT id FROM (",
+            due!(0),
+            " UNION ALL ",
+            due!(1),
+            " UNION ALL ",
+            due!(2),
+            ") LIMIT ?3) RETURNING ",
+            claim!(),
+            ", ",
+            payload!()
+        );
+        let mut claims: Vec<Claim> = self.sql.exec(TAKE, (destination, now, limit))?.to_array()?;
+        if claims.is_empty() {
+            return Ok(claims);
         }
-        for claim in &claims {
-            let detail = (claim.attempts > 1).then(|| format!("attempt {}", claim.attempts));
-            self.note(claim.id, claim.changes, now, "sending", detail.as_deref())?;
-        }
-        if !claims.is_empty() {
-            let count = rows(claims.len());
-            self.count(Status::Queued, Some(Status::Sending), count)?;
-        }
+        claims.sort_by_key(|claim| (claim.priority, claim.id));
+        self.note_all(&claims, now, "sending")?;
+        self.count(Status::Queued, Some(Status::Sending), rows(claims.len()))?;
         Ok(claims)
     }
 
@@ -81,9 +98,11 @@ impl Rows {
     pub(super) fn claim_poll(&self, id: i64, now: i64) -> Result<Claim> {
         self.sql
             .exec(
-                &format!(
-                    "UPDATE outbox_messages SET next_at = NULL, polls = polls + 1, updated_at = ?2 WHERE id = ?1
-                     RETURNING {CLAIM}"
+                concat!(
+                    "UPDATE outbox_messages SET next_at = NULL, polls = polls + 1, updated_at = ?2 WHERE id = ?1 RETURNING ",
+                    claim!(),
+                    ", ",
+                    payload!()
                 ),
                 (id, now),
             )?
@@ -103,8 +122,10 @@ impl Rows {
     pub(super) fn on_their_way(&self) -> Result<Vec<Claim>> {
         self.sql
             .exec(
-                &format!(
-                    "SELECT {CLAIM} FROM outbox_messages INDEXED BY outbox_sending
+                concat!(
+                    "SELECT ",
+                    claim!(),
+                    ", NULL AS payload FROM outbox_messages INDEXED BY outbox_sending
                      WHERE status = 'sending' AND next_at IS NULL ORDER BY id"
                 ),
                 (),

@@ -47,14 +47,21 @@ pub(super) struct Row {
     pub(super) turn: i64,
 }
 
-const ROW: &str =
-    "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn";
+macro_rules! row {
+    () => {
+        "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn"
+    };
+}
 
 impl Row {
     pub(super) fn load(sql: &Sql, destination: &str) -> Result<Self> {
         let found: Option<Self> = sql
             .exec(
-                &format!("SELECT {ROW} FROM outbox_destinations WHERE destination = ?1"),
+                concat!(
+                    "SELECT ",
+                    row!(),
+                    " FROM outbox_destinations WHERE destination = ?1"
+                ),
                 (destination,),
             )?
             .optional()?;
@@ -74,8 +81,10 @@ impl Row {
     /// Those that a pass is to look at, longest waiting first.
     pub(super) fn due(sql: &Sql, now: i64, limit: usize) -> Result<Vec<Self>> {
         sql.exec(
-            &format!(
-                "SELECT {ROW} FROM outbox_destinations WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, turn LIMIT ?2"
+            concat!(
+                "SELECT ",
+                row!(),
+                " FROM outbox_destinations WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, turn LIMIT ?2"
             ),
             (now, rows(limit)),
         )?
@@ -172,6 +181,16 @@ impl Row {
     }
 }
 
+/// A destination has answered well: [`Row::answered`], without reading its row; and it is looked at.
+pub(super) fn answered(sql: &Sql, destination: &str, now: i64) -> Result<()> {
+    sql.exec(
+        "INSERT INTO outbox_destinations (destination, due_at) VALUES (?1, ?2)
+         ON CONFLICT (destination) DO UPDATE SET due_at = ?2, failures = 0, opened = 0, open_until = NULL, last_error = NULL",
+        (destination, now),
+    )?;
+    Ok(())
+}
+
 /// Has a destination looked at, not later than at this time.
 pub(super) fn look_at(sql: &Sql, destination: &str, at: i64) -> Result<()> {
     sql.exec(
@@ -191,15 +210,6 @@ pub(super) fn resume(sql: &Sql, destination: &str, now: i64) -> Result<bool> {
         (destination, now),
     )?;
     Ok(!known.is_empty())
-}
-
-/// When a pass is to look at the first destination.
-pub(super) fn next_due(sql: &Sql) -> Result<Option<i64>> {
-    sql.exec(
-        "SELECT min(due_at) FROM outbox_destinations WHERE due_at IS NOT NULL",
-        (),
-    )?
-    .one()
 }
 
 /// Destinations, those with trouble first.

@@ -85,6 +85,9 @@ pub const MAX_HISTORY: i64 = 100;
 /// Messages that a fan-out makes in one transaction.
 pub const FAN_OUT_BATCH: usize = 500;
 
+/// The time that is remembered as seen is at most so much older than that of the newest pass.
+pub const CLOCK_STEP: Duration = Duration::from_secs(1);
+
 /// A clock that goes back by more than this has been set.
 pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
@@ -96,6 +99,7 @@ pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 pub const PUMP_LIFE: Duration = Duration::from_mins(1);
 
 const _: () = {
+    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
     assert!(MAX_PAYLOAD_BYTES <= 1 << 20);
 };

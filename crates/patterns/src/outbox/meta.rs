@@ -1,12 +1,11 @@
 //! What an outbox knows of itself: its one row of `outbox_meta`, which counts its messages by status.
 
 use abide::Result;
-use serde::Deserialize;
 
 use super::{Counts, Status, rows::Rows};
 
-/// The one row of `outbox_meta`.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// What passes keep in the one row of `outbox_meta`.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) full_at: i64,
     pub(super) next_tick: i64,
@@ -14,12 +13,6 @@ pub(super) struct Meta {
 }
 
 impl Rows {
-    pub(super) fn meta(&self) -> Result<Meta> {
-        self.sql
-            .exec("SELECT full_at, next_tick, last_seen FROM outbox_meta", ())?
-            .one()
-    }
-
     /// The time of the object's own alarm.
     pub(super) fn own_alarm(&self) -> Result<Option<i64>> {
         self.sql

@@ -79,6 +79,7 @@
 //! # }
 //! ```
 
+mod agenda;
 mod bucket;
 mod changes;
 mod claims;

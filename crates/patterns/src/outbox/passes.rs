@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::{
     Batch, FanOutStatus, Limit, Pace, Status,
+    agenda::Agenda,
     bucket::Bucket,
     claims::Claim,
     destination,
@@ -93,35 +94,81 @@ impl Inner {
     }
 
     fn take(&self, now: i64) -> Result<Taken> {
-        let mut meta = self.rows.meta()?;
+        let (mut meta, mut agenda) = self.rows.agenda()?;
         if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) < meta.last_seen {
             self.clock_went_back(meta.last_seen - now, now)?;
             meta.last_seen = now;
             meta.next_tick = meta.next_tick.min(now);
             self.rows.save_meta(meta)?;
+            agenda = self.rows.agenda()?.1;
         }
-        let more = self.expire(now)? | self.make_batch(now)? | self.purge(now)?;
+        let (done, more) = self.keep_house(&agenda, now)?;
+        if done {
+            agenda = self.rows.agenda()?.1;
+        }
         let mut taken = Taken::default();
         let mut budget = self.budget(meta, now);
-        self.take_polls(&mut budget, &mut taken.polls, now)?;
-        self.take_due(&mut budget, &mut taken.sends, now)?;
+        let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
+        if is_due(agenda.poll) {
+            self.take_polls(&mut budget, &mut taken.polls, now)?;
+        }
+        if is_due(agenda.send) {
+            self.take_due(&mut budget, &mut taken.sends, now)?;
+        }
         if !(taken.sends.is_empty() && taken.polls.is_empty()) {
-            meta.full_at = budget.bucket.full_at();
-            meta.last_seen = now;
-            if let Pace::Ticks { every, .. } = self.rows.options.pace
-                && meta.next_tick <= now
-            {
-                meta.next_tick = now.saturating_add(millis(every));
-                budget.tick = meta.next_tick;
-            }
-            self.rows.save_meta(meta)?;
+            self.pay(meta, &mut budget, now)?;
+        }
+        if is_due(agenda.poll) || is_due(agenda.send) {
+            agenda = self.rows.agenda()?.1;
         }
         taken.wake = if more {
             Some(now)
         } else {
-            self.next_wake(&budget, now)?
+            self.next_wake(&agenda, &budget, now)
         };
         Ok(taken)
+    }
+
+    /// Lets messages expire, makes some of a fan-out, forgets what ended long ago, if there is any of it. Tells whether
+    /// anything was done, and whether there may be more.
+    fn keep_house(&self, agenda: &Agenda, now: i64) -> Result<(bool, bool)> {
+        let (mut done, mut more) = (false, false);
+        if agenda.deadline.is_some_and(|at| at <= now) {
+            done = true;
+            more |= self.expire(now)?;
+        }
+        if agenda.fan_out {
+            done = true;
+            more |= self.make_batch(now)?;
+        }
+        let before = now.saturating_sub(millis(self.rows.options.keep_finished));
+        if agenda.finished.is_some_and(|at| at <= before) {
+            done = true;
+            more |= self.purge(before)?;
+        }
+        Ok((done, more))
+    }
+
+    /// Keeps what a pass that took something has used up.
+    fn pay(&self, mut meta: Meta, budget: &mut Budget, now: i64) -> Result<()> {
+        let full_at = budget.bucket.full_at();
+        let mut news = meta.full_at != full_at;
+        meta.full_at = full_at;
+        if let Pace::Ticks { every, .. } = self.rows.options.pace
+            && meta.next_tick <= now
+        {
+            meta.next_tick = now.saturating_add(millis(every));
+            budget.tick = meta.next_tick;
+            news = true;
+        }
+        if meta.last_seen.saturating_add(millis(limits::CLOCK_STEP)) <= now {
+            meta.last_seen = now;
+            news = true;
+        }
+        if news {
+            self.rows.save_meta(meta)?;
+        }
+        Ok(())
     }
 
     fn budget(&self, meta: Meta, now: i64) -> Budget {
@@ -246,13 +293,6 @@ impl Inner {
         Ok(claims)
     }
 
-    /// After attempts have ended, their destination may be sent to again, behind those that wait already.
-    pub(super) fn reconsider(&self, to: &mut destination::Row, now: i64) -> Result<()> {
-        let first = self.rows.first_due(&to.destination)?;
-        to.due_at = first.map(|first| first.max(now));
-        Ok(())
-    }
-
     /// Messages whose deadline has passed fail. True if there may be more.
     fn expire(&self, now: i64) -> Result<bool> {
         let late: Vec<Late> = self
@@ -286,8 +326,7 @@ impl Inner {
     }
 
     /// Forgets what ended long ago. True if there may be more.
-    fn purge(&self, now: i64) -> Result<bool> {
-        let before = now.saturating_sub(millis(self.rows.options.keep_finished));
+    fn purge(&self, before: i64) -> Result<bool> {
         let gone = self.rows.purge(before, limits::MAX_SWEPT)?;
         if gone > 0 {
             self.rows.purge_others(before, limits::MAX_SWEPT)?;
@@ -369,8 +408,7 @@ impl Inner {
     }
 
     /// When there is something to do, if nothing ends before.
-    fn next_wake(&self, budget: &Budget, now: i64) -> Result<Option<i64>> {
-        let sql = &self.rows.sql;
+    fn next_wake(&self, agenda: &Agenda, budget: &Budget, now: i64) -> Option<i64> {
         let mut wake = Earliest::default();
         // What is short of room waits for something to end; what is short of tokens, for the next.
         let flights = self.flights.borrow();
@@ -383,26 +421,16 @@ impl Inner {
                 0 => budget.bucket.next_token(),
                 _ => now,
             };
-            wake.not_before(destination::next_due(sql)?, token.max(budget.tick));
+            wake.not_before(agenda.send, token.max(budget.tick));
         }
         if flights.polls.total() < most {
-            let polls = "SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_sending
-                WHERE status = 'sending' AND next_at IS NOT NULL";
-            wake.not_before(sql.exec(polls, ())?.one()?, budget.tick);
+            wake.not_before(agenda.poll, budget.tick);
         }
-        let deadlines = "SELECT min(deadline) FROM outbox_messages INDEXED BY outbox_deadline
-            WHERE deadline IS NOT NULL AND status = 'queued'";
-        wake.not_before(sql.exec(deadlines, ())?.one()?, now);
-        let finished: Option<i64> = sql
-            .exec(
-                "SELECT min(finished_at) FROM outbox_messages WHERE finished_at IS NOT NULL",
-                (),
-            )?
-            .one()?;
+        wake.not_before(agenda.deadline, now);
         let keep = self.rows.options.keep_finished;
         let keep = millis(keep.saturating_add((keep / 8).min(limits::PURGE_SLACK)));
-        wake.not_before(finished.map(|at| at.saturating_add(keep)), now);
-        Ok(wake.0)
+        wake.not_before(agenda.finished.map(|at| at.saturating_add(keep)), now);
+        wake.0
     }
 
     /// What waits for a retry, a poll or the end of a pause waits as long as it would have.

@@ -68,18 +68,31 @@ impl Inner {
 
     /// Writes what has ended, each outcome whole or not at all.
     fn land(&self, landed: Vec<Landed>, now: i64) -> Result<()> {
-        let mut to: BTreeMap<String, destination::Row> = BTreeMap::new();
+        let storage = &self.rows.storage;
+        let (mut delivered, mut others) = (Vec::new(), Vec::new());
         for (claim, outcome) in landed {
             self.flights.borrow_mut().end(&claim);
+            if outcome.is_delivery() {
+                delivered.push(claim);
+            } else {
+                others.push((claim, outcome));
+            }
+        }
+        if !delivered.is_empty() {
+            let together = storage.transaction_sync(|| self.delivered(&delivered, now));
+            if together.is_err() {
+                // One by one, so that what is wrong with one is not with all.
+                others.extend(delivered.into_iter().map(Outcome::delivered));
+            }
+        }
+        let mut to: BTreeMap<String, destination::Row> = BTreeMap::new();
+        for (claim, outcome) in others {
             let name = &claim.destination;
             let mut row = match to.remove(name) {
                 Some(row) => row,
                 None => destination::Row::load(&self.rows.sql, name)?,
             };
-            let settled = self
-                .rows
-                .storage
-                .transaction_sync(|| self.settle(&claim, outcome, &mut row, now));
+            let settled = storage.transaction_sync(|| self.settle(&claim, outcome, &mut row, now));
             if let Err(error) = settled {
                 tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is unknown");
                 self.orphaned.set(true);
@@ -87,7 +100,8 @@ impl Inner {
             to.insert(name.clone(), row);
         }
         for mut row in to.into_values() {
-            self.reconsider(&mut row, now)?;
+            // It may be sent to again, behind those that wait already.
+            row.due_at = Some(now);
             row.save(&self.rows.sql)?;
         }
         Ok(())
@@ -105,7 +119,7 @@ impl Inner {
         self.land(landed.collect(), now)
     }
 
-    fn fly(self: &Rc<Self>, claim: Claim, durable: Durable, now: i64) -> Flight {
+    fn fly(self: &Rc<Self>, mut claim: Claim, durable: Durable, now: i64) -> Flight {
         let handler = match self.registry.handler(&claim.kind) {
             Ok(handler) => Arc::clone(handler),
             Err(error) => {
@@ -130,8 +144,11 @@ impl Inner {
         let limit = limit.min(limits::MAX_TIMEOUT);
         let inner = Rc::clone(self);
         async move {
-            let ready = durable.await.and_then(|()| inner.rows.payload(claim.id));
-            let outcome = match ready {
+            let payload = match claim.payload.take() {
+                Some(payload) => durable.await.map(|()| Some(payload)),
+                None => durable.await.and_then(|()| inner.rows.payload(claim.id)),
+            };
+            let outcome = match payload {
                 Ok(Some(payload)) => {
                     let clock = inner.state.env().clock();
                     let late = clock.sleep_until(clock.now() + limit);

@@ -69,6 +69,33 @@ impl Rows {
             "INSERT INTO outbox_history (message, seq, at, event, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
             (message, seq, at, event, &detail),
         )?;
+        self.shorten(message, seq)
+    }
+
+    /// Notes the same of many messages, whose rows say already how many changes they have had.
+    pub(super) fn note_all(&self, claims: &[Claim], at: i64, event: &str) -> Result<()> {
+        for claim in claims {
+            self.changes.add(claim.id);
+        }
+        self.sql.exec(
+            "INSERT INTO outbox_history (message, seq, at, event, detail)
+             SELECT outbox_messages.id, changes, ?2, ?3, CASE WHEN status = 'sending' AND attempts > 1 THEN 'attempt ' || attempts END
+             FROM json_each(?1) JOIN outbox_messages ON outbox_messages.id = value",
+            (ids_of(claims), at, event),
+        )?;
+        // A claim may be one change behind its row.
+        for claim in claims
+            .iter()
+            .filter(|claim| claim.changes >= limits::MAX_HISTORY)
+        {
+            let changes = "SELECT changes FROM outbox_messages WHERE id = ?1";
+            self.shorten(claim.id, self.sql.exec(changes, (claim.id,))?.one()?)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what a message's history has too much: it has `seq` changes now.
+    fn shorten(&self, message: i64, seq: i64) -> Result<()> {
         if seq > limits::MAX_HISTORY {
             // The first says how it all began.
             self.sql.exec(
@@ -257,16 +284,19 @@ impl Rows {
     }
 
     /// Delivered.
-    pub(super) fn sent(&self, claim: &Claim, now: i64) -> Result<()> {
+    pub(super) fn sent(&self, claims: &[Claim], now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
-                 changes = ?3 WHERE id = ?1",
-            (claim.id, now, claim.changes + 1),
+                 changes = changes + 1 WHERE id IN (SELECT value FROM json_each(?1))",
+            (ids_of(claims), now),
         )?;
-        self.note(claim.id, claim.changes + 1, now, "sent", None)?;
-        self.count(Status::Sending, Some(Status::Sent), 1)?;
-        self.unblock(claim.ordering_key.as_deref())
+        self.note_all(claims, now, "sent")?;
+        self.count(Status::Sending, Some(Status::Sent), rows(claims.len()))?;
+        for claim in claims {
+            self.unblock(claim.ordering_key.as_deref())?;
+        }
+        Ok(())
     }
 
     /// To the dead letters.
@@ -399,14 +429,21 @@ impl Rows {
                 (before, rows(limit)),
             )?
             .to_array()?;
-        for (id, status) in &gone {
-            for sql in [
-                "DELETE FROM outbox_history WHERE message = ?1",
-                "DELETE FROM outbox_payloads WHERE message = ?1",
-            ] {
-                self.sql.exec(sql, (id,))?;
+        if gone.is_empty() {
+            return Ok(0);
+        }
+        let list = ids(gone.iter().map(|(id, _)| *id));
+        for sql in [
+            "DELETE FROM outbox_history WHERE message IN (SELECT value FROM json_each(?1))",
+            "DELETE FROM outbox_payloads WHERE message IN (SELECT value FROM json_each(?1))",
+        ] {
+            self.sql.exec(sql, (&list,))?;
+        }
+        for status in [Status::Sent, Status::Canceled, Status::Discarded] {
+            let ended = gone.iter().filter(|(_, of)| *of == status).count();
+            if ended > 0 {
+                self.count(status, None, rows(ended))?;
             }
-            self.count(*status, None, 1)?;
         }
         Ok(gone.len())
     }
@@ -427,6 +464,16 @@ impl Rows {
         )?;
         Ok(())
     }
+}
+
+/// Ids as a JSON array: one statement for all of them.
+fn ids(ids: impl Iterator<Item = i64>) -> String {
+    let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+    format!("[{}]", ids.join(","))
+}
+
+fn ids_of(claims: &[Claim]) -> String {
+    ids(claims.iter().map(|claim| claim.id))
 }
 
 /// A message that has failed.

@@ -3,7 +3,7 @@
 //! Contract: every outcome has a clear result in the message's row: it is delivered, to be asked about, to be tried again
 //! at a time, or a dead letter with a reason. None is dropped.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, slice::from_ref, time::Duration};
 
 use abide::Result;
 use sha2::{Digest, Sha256};
@@ -28,6 +28,23 @@ impl Outcome {
             None => Self::Submitted(Err(failure)),
         }
     }
+
+    /// A claim whose message has arrived.
+    pub(super) fn delivered(claim: Claim) -> (Claim, Self) {
+        let outcome = match claim.operation {
+            Some(_) => Self::Polled(Ok(Polled::Done)),
+            None => Self::Submitted(Ok(Submitted::Done)),
+        };
+        (claim, outcome)
+    }
+
+    /// True if the message has arrived.
+    pub(super) fn is_delivery(&self) -> bool {
+        matches!(
+            self,
+            Self::Submitted(Ok(Submitted::Done)) | Self::Polled(Ok(Polled::Done))
+        )
+    }
 }
 
 impl Inner {
@@ -45,7 +62,7 @@ impl Inner {
             Outcome::Submitted(Ok(submitted)) => {
                 to.answered();
                 match submitted {
-                    Submitted::Done => self.rows.sent(claim, now),
+                    Submitted::Done => self.rows.sent(from_ref(claim), now),
                     Submitted::Accepted { operation, after } => {
                         self.accept(claim, &operation, after, handler, now)
                     }
@@ -56,7 +73,7 @@ impl Inner {
                 to.failed(&failure, &self.rows.options.breaker, wait.unwrap_or(0), now);
                 self.submit_failed(claim, &failure, wait, now)
             }
-            Outcome::Polled(Ok(Polled::Done)) => self.rows.sent(claim, now),
+            Outcome::Polled(Ok(Polled::Done)) => self.rows.sent(from_ref(claim), now),
             Outcome::Polled(Ok(Polled::Running { after })) => {
                 self.ask_again(claim, after, None, handler, now)
             }
@@ -92,6 +109,19 @@ impl Inner {
                 self.ask_again(claim, failure.after, Some(&failure.error), handler, now)
             }
         }
+    }
+
+    /// Writes that messages have arrived.
+    pub(super) fn delivered(&self, claims: &[Claim], now: i64) -> Result<()> {
+        let answered: BTreeSet<&str> = claims
+            .iter()
+            .filter(|claim| claim.operation.is_none())
+            .map(|claim| claim.destination.as_str())
+            .collect();
+        for destination in answered {
+            destination::answered(&self.rows.sql, destination, now)?;
+        }
+        self.rows.sent(claims, now)
     }
 
     fn accept(
