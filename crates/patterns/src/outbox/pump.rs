@@ -6,19 +6,26 @@
 //! somebody goes on.
 //!
 //! A handler is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
+//!
+//! One turn of the task is one transaction: it writes what has ended and takes what is due. The next turn begins when that is
+//! durable, with all that has ended meanwhile: so the faster the receivers and the slower the disk, the more is written at a
+//! time, and what is sent need not wait for anything written after it.
 
-use std::{collections::BTreeMap, pin::Pin, rc::Rc, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use abide::Result;
-use futures_util::{
-    FutureExt, StreamExt,
-    future::{LocalBoxFuture, Shared},
-    stream::FuturesUnordered,
-};
+use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Delivery, Failure, Record, claims::Claim, destination, inner::Inner, limits, message::millis,
-    passes::Flights, registry::Attempt, settle::Outcome,
+    Delivery, Failure, Record,
+    claims::Claim,
+    destination,
+    inner::Inner,
+    limits,
+    message::millis,
+    passes::{Flights, Taken},
+    registry::Attempt,
+    settle::Outcome,
 };
 
 /// An attempt or a poll that is on its way.
@@ -26,9 +33,6 @@ type Flight = LocalBoxFuture<'static, Landed>;
 
 /// One that has ended.
 type Landed = (Claim, Outcome);
-
-/// Resolves when what was claimed is durable.
-type Durable = Shared<Pin<Box<dyn Future<Output = Result<()>>>>>;
 
 impl Inner {
     /// Has the task look at what is new; starts it if none runs.
@@ -119,7 +123,13 @@ impl Inner {
         self.land(landed.collect(), now)
     }
 
-    fn fly(self: &Rc<Self>, mut claim: Claim, durable: Durable, now: i64) -> Flight {
+    /// Begins what was claimed; `durable` tells whether that is on disk.
+    fn fly(self: &Rc<Self>, mut claim: Claim, durable: &Result<()>, now: i64) -> Flight {
+        let payload = match (durable, claim.payload.take()) {
+            (Err(error), _) => Err(error.clone()),
+            (Ok(()), Some(payload)) => Ok(Some(payload)),
+            (Ok(()), None) => self.rows.payload(claim.id),
+        };
         let handler = match self.registry.handler(&claim.kind) {
             Ok(handler) => Arc::clone(handler),
             Err(error) => {
@@ -144,10 +154,6 @@ impl Inner {
         let limit = limit.min(limits::MAX_TIMEOUT);
         let inner = Rc::clone(self);
         async move {
-            let payload = match claim.payload.take() {
-                Some(payload) => durable.await.map(|()| Some(payload)),
-                None => durable.await.and_then(|()| inner.rows.payload(claim.id)),
-            };
             let outcome = match payload {
                 Ok(Some(payload)) => {
                     let clock = inner.state.env().clock();
@@ -239,61 +245,66 @@ impl Task {
                 if self.flights.is_empty() {
                     return Ok(Then::Rest);
                 }
-            } else {
-                if inner.orphaned.get() {
-                    inner.recover(now)?;
-                }
-                let wake = self.pass(now)?;
-                let more = inner.tell_changes()?;
-                let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
-                if self.flights.is_empty() && soon.is_none() && !more {
-                    inner.arm_at(wake)?;
-                    return Ok(Then::Rest);
-                }
-                if clock.now() >= end {
-                    return Ok(Then::HandOver);
-                }
-                if more || soon.is_some_and(|at| at <= now) {
-                    tokio::task::yield_now().await;
-                    landed = self.landed();
-                    continue;
-                }
-                let sleep = soon.map(|at| clock.sleep_until(clock.now() + Inner::until(at, now)));
-                let sleep = async move {
-                    match sleep {
-                        Some(sleep) => sleep.await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
-                    () = inner.news.notified() => {}
-                    () = sleep => {}
-                }
+                landed.extend(self.flights.next().await);
                 landed.append(&mut self.landed());
                 continue;
             }
-            landed.extend(self.flights.next().await);
+            if clock.now() >= end {
+                return Ok(Then::HandOver);
+            }
+            if inner.orphaned.get() {
+                inner.recover(now)?;
+            }
+            let taken = inner.pass(now)?;
+            let wake = taken.wake;
+            let more = inner.tell_changes()?;
+            self.launch(taken, &mut landed, now).await;
+            if !landed.is_empty() {
+                continue;
+            }
+            let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
+            if self.flights.is_empty() && soon.is_none() && !more {
+                inner.arm_at(wake)?;
+                return Ok(Then::Rest);
+            }
+            if more || soon.is_some_and(|at| at <= now) {
+                tokio::task::yield_now().await;
+                landed = self.landed();
+                continue;
+            }
+            let sleep = soon.map(|at| clock.sleep_until(clock.now() + Inner::until(at, now)));
+            let sleep = async move {
+                match sleep {
+                    Some(sleep) => sleep.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
+                () = inner.news.notified() => {}
+                () = sleep => {}
+            }
             landed.append(&mut self.landed());
         }
     }
 
-    /// Makes a pass and lets what it took go. Returns when there is more to do.
-    fn pass(&mut self, now: i64) -> Result<Option<i64>> {
-        let taken = self.inner.pass(now)?;
+    /// Lets what a pass took go, when that is durable. What ends meanwhile has landed.
+    async fn launch(&mut self, taken: Taken, landed: &mut Vec<Landed>, now: i64) {
         if taken.sends.is_empty() && taken.polls.is_empty() {
-            return Ok(taken.wake);
+            return;
         }
-        let storage = self.inner.state.storage().clone();
-        let synced: Pin<Box<dyn Future<Output = Result<()>>>> =
-            Box::pin(async move { storage.sync().await });
-        let durable = synced.shared();
+        let mut synced = pin!(self.inner.state.storage().sync());
+        let durable = loop {
+            tokio::select! {
+                biased;
+                durable = &mut synced => break durable,
+                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
+            }
+        };
         for claim in taken.polls.into_iter().chain(taken.sends) {
-            self.flights
-                .push(self.inner.fly(claim, durable.clone(), now));
+            self.flights.push(self.inner.fly(claim, &durable, now));
         }
-        Ok(taken.wake)
     }
 
     /// Everything that has ended by now, so that it is written in one transaction.
