@@ -247,7 +247,9 @@ impl Inner {
                     break;
                 }
                 let mut claims = self.take_from(&mut to, budget.sends, now)?;
-                to.turn = self.next_turn();
+                if !claims.is_empty() {
+                    to.turn = self.next_turn();
+                }
                 to.save(&self.rows.sql)?;
                 let count = claims.len() as u32;
                 budget.sends -= count;
