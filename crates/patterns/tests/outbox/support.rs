@@ -118,6 +118,13 @@ impl Script {
         inner.effects.iter().map(|(text, _)| text.clone()).collect()
     }
 
+    /// The texts of the last attempts and polls, in the order in which they began.
+    pub(crate) fn last(&self, count: usize) -> Vec<String> {
+        let calls = self.calls();
+        let last = &calls[calls.len().saturating_sub(count)..];
+        last.iter().map(|call| call.text.clone()).collect()
+    }
+
     /// How many attempts of a text were made that count.
     pub(crate) fn attempts(&self, text: &str) -> usize {
         let inner = self.0.lock().unwrap();
