@@ -112,7 +112,8 @@ impl Inner {
         if is_due(agenda.poll) {
             self.take_polls(&mut budget, &mut taken.polls, now)?;
         }
-        if is_due(agenda.send) {
+        // What is due may be late as well: nothing is sent before all that is late has failed.
+        if is_due(agenda.send) && !is_due(agenda.deadline) {
             self.take_due(&mut budget, &mut taken.sends, now)?;
         }
         if !(taken.sends.is_empty() && taken.polls.is_empty()) {

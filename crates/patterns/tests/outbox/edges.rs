@@ -631,3 +631,31 @@ fn messages_that_were_there_before_wait_when_the_one_ahead_becomes_a_dead_letter
         assert!(world.script.effects().is_empty());
     });
 }
+
+#[test]
+fn no_attempt_begins_after_the_deadline_however_many_messages_have_one() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::unlimited(1_000),
+            ..plain()
+        });
+        let throttled = Failure::throttled("429", Some(Duration::from_secs(10)));
+        world.script.say("first", [Act::Submit(Err(throttled))]);
+        let first = world.enqueue(note("bob", "first")).await;
+        world
+            .until(first, |record| record.last_error.is_some())
+            .await;
+        // They are due when the destination has rested, and their deadline has passed then.
+        let deadline = world.clock.unix_millis().cast_signed() + 5_000;
+        let late = |number| note("bob", &format!("late {number}")).deadline(deadline);
+        let count = 3 * limits::MAX_SWEPT;
+        let all = (0..count).map(late).collect();
+        world.sender().enqueue_all(all).await.unwrap().unwrap();
+        world.clock.advance(Duration::from_secs(30));
+        world
+            .until_counts(|counts| counts.queued + counts.sending == 0)
+            .await;
+        let counts = world.counts().await;
+        assert_eq!(counts.failed, i64::try_from(count).unwrap(), "{counts:?}");
+    });
+}
