@@ -58,6 +58,10 @@ pub const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
 /// The shortest time between two polls of an operation.
 pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a poll is expected to take where others wait for their turn: 320 a second of a destination that has the
+/// default concurrency.
+pub const POLL_TURN: Duration = Duration::from_millis(50);
+
 /// Messages that one pass claims; the next follows at once.
 pub const MAX_CLAIMS: u32 = 256;
 

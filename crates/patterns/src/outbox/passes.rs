@@ -19,7 +19,7 @@ use super::{
     destination,
     inner::{Added, Inner},
     limits,
-    message::{millis, rows},
+    message::{micros, millis, rows},
     meta::Meta,
     registry::{cut, text_of},
     rows::Burial,
@@ -30,6 +30,7 @@ use super::{
 pub(super) struct Flights {
     pub(super) sends: Flying,
     pub(super) polls: Flying,
+    poll_turns: Turns,
 }
 
 /// Attempts, or polls, that are on their way.
@@ -61,11 +62,36 @@ impl Flying {
 
 impl Flights {
     pub(super) fn end(&mut self, claim: &Claim) {
-        let flying = match claim.operation {
-            Some(_) => &mut self.polls,
-            None => &mut self.sends,
-        };
-        flying.end(&claim.destination);
+        let to = &claim.destination;
+        match claim.operation {
+            Some(_) => {
+                self.polls.end(to);
+                if self.polls.to(to) == 0 {
+                    self.poll_turns.forget(to);
+                }
+            }
+            None => self.sends.end(to),
+        }
+    }
+}
+
+/// The last turn that was given at each destination of which as many operations are asked about as may be, in
+/// microseconds since 1970. One turn comes after the other, so that however many operations wait, few are put off again
+/// in a second.
+#[derive(Debug, Default)]
+struct Turns(HashMap<String, i64>);
+
+impl Turns {
+    /// The time of the next turn, in milliseconds. So many are asked about at a time.
+    fn next(&mut self, destination: &str, at_a_time: u32, now: i64) -> i64 {
+        let turn = micros(limits::POLL_TURN) / i64::from(at_a_time.max(1));
+        let last = self.0.entry(destination.to_owned()).or_default();
+        *last = (*last).max(now.saturating_mul(1_000)).saturating_add(turn);
+        last.div_euclid(1_000).max(now.saturating_add(1))
+    }
+
+    fn forget(&mut self, destination: &str) {
+        self.0.remove(destination);
     }
 }
 
@@ -202,7 +228,7 @@ impl Inner {
     }
 
     /// The poll pass: operations in the order in which they are due. Where as many are asked about as may be, the others
-    /// are put off a little, so that they are in nobody's way.
+    /// are put off, each until its turn, so that they are in nobody's way.
     fn take_polls(&self, budget: &mut Budget, polls: &mut Vec<Claim>, now: i64) -> Result<()> {
         if budget.polls == 0 {
             return Ok(());
@@ -214,7 +240,7 @@ impl Inner {
             }
             let mut flights = self.flights.borrow_mut();
             if flights.polls.to(&to) >= most {
-                let at = now.saturating_add(millis(limits::NOT_SENT_PAUSE));
+                let at = flights.poll_turns.next(&to, most, now);
                 self.rows.put_off_poll(id, at)?;
                 continue;
             }
@@ -442,6 +468,7 @@ impl Inner {
             by_millis = by,
             "the wall clock went back: waits of the outbox are counted from the new time"
         );
+        self.flights.borrow_mut().poll_turns = Turns::default();
         let sql = &self.rows.sql;
         sql.exec_on_all(
             "UPDATE outbox_messages

@@ -659,3 +659,32 @@ fn no_attempt_begins_after_the_deadline_however_many_messages_have_one() {
         assert_eq!(counts.failed, i64::try_from(count).unwrap(), "{counts:?}");
     });
 }
+
+#[test]
+fn operations_of_one_destination_are_asked_about_as_fast_as_it_answers() {
+    run(async {
+        let limit = |concurrency| Limit {
+            rate: None,
+            concurrency,
+        };
+        let world = World::new(Options {
+            pace: Pace::AtOnce {
+                outbox: limit(64),
+                destination: limit(2),
+            },
+            ..plain()
+        });
+        for number in 0..100 {
+            let text = format!("b{number}");
+            world.script.say(&text, [accepted()]);
+            world.enqueue(note("bob", &text)).await;
+        }
+        // The first answers of all of them come after a second; then there is a turn every 25 ms.
+        for _ in 0..250 {
+            world.clock.advance(Duration::from_millis(20));
+            world.rest().await;
+        }
+        assert_eq!(world.counts().await.sent, 100);
+        assert!(world.script.most() <= 2, "{}", world.script.most());
+    });
+}
