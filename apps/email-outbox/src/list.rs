@@ -16,6 +16,9 @@ use crate::Draft;
 /// Lists that a page shows.
 const SHOWN: usize = 3;
 
+/// The newest lists, among which those are looked for that are shown.
+const LOOKED_AT: usize = 100;
+
 /// The lists of the outbox's object.
 #[derive(Clone, Debug)]
 pub struct Lists {
@@ -106,10 +109,18 @@ impl Lists {
         Ok(fan_out)
     }
 
-    /// The newest lists, and how far they are.
+    /// The newest lists, and how far they are: first those that somebody may have to do something about.
     pub(crate) fn newest(&self, outbox: &Outbox) -> Result<Vec<Progress>> {
         let mut all = Vec::new();
-        for record in outbox.fan_outs(SHOWN)? {
+        let open = |status| matches!(status, FanOutStatus::Running | FanOutStatus::Failed);
+        let (open, ended): (Vec<_>, Vec<_>) = outbox
+            .fan_outs(LOOKED_AT)?
+            .into_iter()
+            .partition(|record| open(record.status));
+        for record in open.into_iter().chain(ended) {
+            if all.len() == SHOWN {
+                break;
+            }
             let found: Option<(String, i64)> = self
                 .sql()
                 .exec(

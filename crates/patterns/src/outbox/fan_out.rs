@@ -118,9 +118,11 @@ pub(super) fn list(sql: &Sql, limit: usize) -> Result<Vec<FanOutRecord>> {
     .to_array()
 }
 
+/// Ends one that runs, or that has failed and is kept until somebody decides.
 pub(super) fn cancel(sql: &Sql, id: i64, now: i64) -> Result<FanOutRecord, OutboxError> {
     sql.exec(
-        "UPDATE outbox_fan_outs SET status = 'canceled', updated_at = ?2 WHERE id = ?1 AND status = 'running'",
+        "UPDATE outbox_fan_outs SET status = 'canceled', updated_at = ?2
+         WHERE id = ?1 AND status IN ('running', 'failed')",
         (id, now),
     )?;
     get(sql, id)

@@ -255,7 +255,7 @@ impl Outbox {
         fan_out::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
     }
 
-    /// Ends a fan-out that still runs. The messages that it has made stay.
+    /// Ends a fan-out that still runs, or that has failed. The messages that it has made stay.
     pub fn cancel_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
         fan_out::cancel(&self.0.rows.sql, id, self.0.now())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_patterns::outbox::{FanOutStatus, Options};
 
-use crate::support::{Circulate, World, plain, run};
+use crate::support::{Circulate, World, note, plain, run};
 
 fn to(count: usize) -> Circulate {
     Circulate {
@@ -106,5 +106,37 @@ fn a_fan_out_can_be_ended() {
         let made = world.sender().fan_outs().await.unwrap().unwrap()[0].made;
         assert!(made < 2_000);
         assert!(world.sender().cancel_fan_out(99).await.unwrap().is_err());
+    });
+}
+
+#[test]
+fn a_fan_out_that_has_failed_is_kept_until_somebody_ends_it() {
+    run(async {
+        let world = World::new(Options {
+            keep_finished: Duration::from_mins(1),
+            ..plain()
+        });
+        let command = Circulate {
+            count: 20,
+            fails_at: Some(7),
+        };
+        let id = world.sender().fan_out(command).await.unwrap().unwrap();
+        world.rest().await;
+        let statuses = async || {
+            let all = world.sender().fan_outs().await.unwrap().unwrap();
+            all.iter().map(|record| record.status).collect::<Vec<_>>()
+        };
+        // What is forgotten is forgotten when messages are.
+        let forget = async || {
+            world.enqueue(note("bob", "hello")).await;
+            world.pass(Duration::from_mins(3)).await;
+            assert_eq!(world.counts().await.sent, 0);
+        };
+        forget().await;
+        assert_eq!(statuses().await, [FanOutStatus::Failed]);
+        world.sender().cancel_fan_out(id).await.unwrap().unwrap();
+        assert_eq!(statuses().await, [FanOutStatus::Canceled]);
+        forget().await;
+        assert_eq!(statuses().await, []);
     });
 }
