@@ -20,6 +20,9 @@ pub const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of an answer's body that errors show.
 pub const MAX_QUOTED_BYTES: usize = 300;
 
+/// Bytes that an SMTP relay may say in one attempt, TLS included: many times what its answers to 100 recipients have.
+pub const MAX_RELAY_BYTES: usize = 1 << 20;
+
 /// Recipients of an e-mail: what every SMTP server takes (RFC 5321, section 4.5.3.1.8).
 pub const MAX_RECIPIENTS: usize = 100;
 

@@ -13,7 +13,10 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, copy_bidirectional},
+    io::{
+        AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader,
+        copy_bidirectional,
+    },
     net::{TcpListener, TcpStream},
 };
 use tokio_rustls::TlsAcceptor;
@@ -184,5 +187,112 @@ async fn a_relay_without_smtputf8_takes_no_address_with_other_letters() {
     );
     failed(submitted, Fate::Permanent, "SMTPUTF8");
     assert_eq!(told[1], "", "no mail was mentioned");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_somebody_says_before_tls_begins_is_no_answer_to_what_is_said_in_it() {
+    let (host, front) = (host().await, Front::new().await);
+    let relay = SmtpDelivery::new(&format!("smtp://localhost:{}?tls=required", front.port()))
+        .unwrap()
+        .with_root_certificate(CERTIFICATE)
+        .unwrap();
+    let Front { listener, acceptor } = front;
+    // Somebody on the way adds all the answers to a whole mail, and keeps what comes then to himself.
+    tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let says = [
+            "220 x\r\n",
+            "250-x\r\n250 STARTTLS\r\n",
+            "220 go on\r\n250 x\r\n250 from\r\n250 to\r\n354 mail\r\n250 taken\r\n221 bye\r\n",
+        ];
+        for (number, says) in says.into_iter().enumerate() {
+            client.write_all(says.as_bytes()).await.unwrap();
+            if number < 2 {
+                read_line(&mut client).await;
+            }
+        }
+        if let Ok(mut client) = acceptor.accept(client).await {
+            let _ = client.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    failed(
+        relay.submit(&attempt(&host), &mail()).await,
+        Fate::Refused,
+        "cannot be used",
+    );
+    host.shutdown().await.unwrap();
+}
+
+/// Says these lines, one for each that it is told, and then a line that does not end; how much of it was taken.
+async fn endless(mut stream: impl AsyncRead + AsyncWrite + Unpin, says: &[&str]) -> usize {
+    for line in says {
+        stream.write_all(line.as_bytes()).await.unwrap();
+        while stream.read_u8().await.unwrap() != b'\n' {}
+    }
+    let mut taken = 0;
+    while taken < 64 << 20 && stream.write_all(&[b'2'; 4096]).await.is_ok() {
+        taken += 4096;
+    }
+    taken
+}
+
+#[tokio::test]
+async fn a_relay_that_says_too_much_is_not_listened_to() {
+    let host = host().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let relay = SmtpDelivery::new(&format!("smtp://{}", listener.local_addr().unwrap())).unwrap();
+    let says = ["220 x\r\n", "250 x\r\n", "250 x\r\n", "250 x\r\n"];
+    for says in [&says[..0], &says[..3], &says] {
+        let (submitted, taken) = tokio::join!(
+            async { relay.submit(&attempt(&host), &mail()).await },
+            async { endless(listener.accept().await.unwrap().0, says).await }
+        );
+        failed(submitted, Fate::Refused, "too much");
+        // What the system keeps on the way is not in memory here.
+        assert!(taken < 32 << 20, "{taken} bytes were taken");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_relay_with_tls_that_says_too_much_is_not_listened_to() {
+    let (host, front) = (host().await, Front::new().await);
+    let relay = SmtpDelivery::new(&format!("smtps://localhost:{}", front.port()))
+        .unwrap()
+        .with_root_certificate(CERTIFICATE)
+        .unwrap();
+    let (submitted, taken) = tokio::join!(
+        async { relay.submit(&attempt(&host), &mail()).await },
+        async {
+            let (client, _) = front.listener.accept().await.unwrap();
+            let client = front.acceptor.accept(client).await.unwrap();
+            endless(client, &["220 x\r\n"]).await
+        }
+    );
+    failed(submitted, Fate::Refused, "too much");
+    assert!(taken < 32 << 20, "{taken} bytes were taken");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_mail_whose_answer_has_no_end_may_have_been_taken() {
+    let host = host().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let relay = SmtpDelivery::new(&format!("smtp://{}", listener.local_addr().unwrap())).unwrap();
+    let (submitted, _) = tokio::join!(
+        async { relay.submit(&attempt(&host), &mail()).await },
+        async {
+            let mut stream = listener.accept().await.unwrap().0;
+            for says in ["220 x\r\n", "250 x\r\n", "250 x\r\n", "250 x\r\n"] {
+                stream.write_all(says.as_bytes()).await.unwrap();
+                read_line(&mut stream).await;
+            }
+            stream.write_all(b"354 x\r\n").await.unwrap();
+            while read_line(&mut stream).await != ".\r\n" {}
+            endless(stream, &[]).await
+        }
+    );
+    failed(submitted, Fate::Unknown, "too much");
     host.shutdown().await.unwrap();
 }

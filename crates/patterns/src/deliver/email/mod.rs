@@ -4,6 +4,7 @@ mod acs;
 mod mail;
 mod mime;
 mod smtp;
+mod wire;
 
 use abide::{Error, ErrorKind};
 

@@ -17,7 +17,7 @@ use lettre::{
     transport::smtp::{
         self,
         authentication::{Credentials, DEFAULT_MECHANISMS},
-        client::{AsyncSmtpConnection, Certificate, TlsParameters},
+        client::{AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters},
         commands::{Data, Mail, Rcpt},
         extension::{ClientId, Extension, MailParameter},
         response::Response,
@@ -26,7 +26,10 @@ use lettre::{
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-use super::{Email, invalid, mime};
+use super::{
+    Email, invalid, mime,
+    wire::{Tls, Wire},
+};
 use crate::{
     deliver::limits,
     outbox::{Deliver, Delivery, Failure, Submitted},
@@ -145,15 +148,20 @@ impl SmtpDelivery {
         self
     }
 
-    /// Connects, and says who is there.
-    async fn connect(&self) -> Result<AsyncSmtpConnection, smtp::Error> {
-        let tls = match &self.security {
-            Security::Tls(tls) => Some(tls.clone()),
-            Security::None | Security::StartTls(_) => None,
+    /// Connects, and says who is there. Before a mail is mentioned nothing speaks against it, whatever the relay says.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, Failure> {
+        let wire = Wire::connect((&*self.host, self.port)).await;
+        let wire = wire.map_err(|error| unusable(&error))?;
+        self.begin(wire).await.map_err(|error| unusable(&error))
+    }
+
+    async fn begin(&self, wire: Wire) -> Result<AsyncSmtpConnection, smtp::Error> {
+        let stream: Box<dyn AsyncTokioStream> = match &self.security {
+            Security::Tls(tls) => Box::new(Tls::begin(wire, tls.clone()).await?),
+            Security::None | Security::StartTls(_) => Box::new(wire),
         };
-        let relay = (&*self.host, self.port);
         let mut connection =
-            AsyncSmtpConnection::connect_tokio1(relay, None, &self.hello, tls, None).await?;
+            AsyncSmtpConnection::connect_with_transport(stream, &self.hello).await?;
         if let Security::StartTls(tls) = &self.security {
             connection.starttls(tls.clone(), &self.hello).await?;
         }
@@ -219,7 +227,7 @@ impl Deliver for SmtpDelivery {
         let message = mime::message(mail, delivery.idempotency_key(), delivery.created_at())
             .map_err(Failure::permanent)?;
         let ready = async {
-            let mut connection = self.connect().await.map_err(|error| unusable(&error))?;
+            let mut connection = self.connect().await?;
             announce(&mut connection, &message).await?;
             Ok(connection)
         };
@@ -308,8 +316,7 @@ fn is_ascii(envelope: &Envelope) -> bool {
         .all(|address: &str| address.is_ascii())
 }
 
-/// Before a mail is mentioned nothing speaks against it, whatever the relay says.
-fn unusable(error: &smtp::Error) -> Failure {
+fn unusable(error: &impl Display) -> Failure {
     Failure::refused(format!("the relay cannot be used: {error}"))
 }
 
