@@ -234,6 +234,45 @@ async fn the_command_looks_into_an_outbox_and_mends_it() {
     assert!(none.contains("There is no message 9"), "{none}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_ends_the_rest_of_a_destination() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start().await;
+    receiver.script([ReceiverAct::status(429).retry_after(3_600)]);
+    let server = program(&dir.path().join("data")).start();
+    let client = server.client();
+    let order = request(&receiver.url("/orders"), 1);
+    let mut next = order.clone();
+    next["schedule"] = json!([0]);
+    client.post(MESSAGES, &next).await;
+    receiver.wait_for(1).await;
+    let rests = async {
+        loop {
+            let status = abide(&server, &["status", "orders"]).await.unwrap();
+            if status.contains("paused until 2") {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), rests)
+        .await
+        .expect("the destination rests");
+    // The first waits an hour by itself; this one waits for its destination.
+    client.post(MESSAGES, &order).await;
+    let waits = client.get(&format!("{MESSAGES}/2")).await.body;
+    assert_eq!(waits["status"], "queued", "{waits}");
+
+    let to = receiver.url("");
+    let resumed = abide(&server, &["resume", "orders", &to]).await;
+    assert_eq!(resumed, Ok(format!("{to} is sent to again\n")));
+    until(&client, 2, "sent").await;
+    let status = abide(&server, &["status", "orders"]).await.unwrap();
+    assert!(!status.contains("paused until"), "{status}");
+    let elsewhere = abide(&server, &["resume", "orders", "http://a.example"]).await;
+    let told = elsewhere.unwrap_err();
+    assert!(told.contains("no messages to this destination"), "{told}");
+}
+
 /// Files of objects' databases.
 fn databases(dir: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(dir) else {

@@ -272,3 +272,39 @@ async fn a_request_that_was_accepted_keeps_its_key_when_its_dead_letter_is_redri
     assert_eq!(got[0].key(), got[1].key());
     host.shutdown().await.unwrap();
 }
+
+#[test]
+fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    // The node's requests are tasks of the runtime on which it was started; its objects have threads of their own.
+    let (requests, tests) = (runtime(), runtime());
+    let start = Host::open_in_memory()
+        .configure(|config| config.outbound.allow_private = AllowPrivate::All)
+        .object_with::<Teller>("TELLER", outbox::class_options())
+        .with(Registry::new().with(HttpDelivery::new()))
+        .start_local();
+    let host = requests.block_on(start).unwrap();
+    let record = tests.block_on(async {
+        let web = Receiver::start().await;
+        web.script([ReceiverAct::hang()]);
+        let teller = host.env().object::<Teller>().get_by_name("one");
+        let call = message("http", &HttpCall::post(web.url("/")));
+        let id = teller.tell(call).await.unwrap().unwrap();
+        web.wait_for(1).await;
+        requests.shutdown_background();
+        settled_again(&teller, id).await
+    });
+    let error = record.last_error.unwrap();
+    assert!(error.contains("may have had its effect"), "{error}");
+    assert_eq!(
+        (record.status, record.attempts, record.unknown),
+        (Status::Failed, 5, true),
+        "it was tried again before it was given up: {error}"
+    );
+}

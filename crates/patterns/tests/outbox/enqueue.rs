@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use abide::clock::{Clock as _, TestClock};
-use abide_patterns::outbox::{Counts, Message, Options, OutboxError, Priority, Status, limits};
+use abide_patterns::outbox::{
+    Breaker, Counts, Message, Options, OutboxError, Pace, Priority, Status, limits,
+};
+use futures_util::future::join_all;
 
-use crate::support::{World, note, plain, run};
+use crate::support::{Act, World, note, plain, refused, run};
 
 const START: i64 = TestClock::START_UNIX_MILLIS.cast_signed();
 
@@ -203,6 +206,57 @@ fn an_outbox_with_nothing_to_do_sets_no_alarm_and_leaves_memory() {
             tokio::task::yield_now().await;
         }
         assert_eq!(world.status(id).await, Status::Sent);
+    });
+}
+
+#[test]
+fn no_more_are_queued_than_allowed_but_for_what_comes_back_from_its_way() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::unlimited(4),
+            max_queued: 10,
+            breaker: Breaker {
+                failures: 0,
+                ..Breaker::default()
+            },
+            ..plain()
+        });
+        let texts: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        for text in &texts {
+            world.script.say(text, [Act::Later(refused().into())]);
+        }
+        let sender = world.sender();
+        let enqueue = |text: &String| sender.enqueue(note("bob", text));
+        let answers = join_all(texts.iter().map(enqueue)).await;
+        let mut taken = 0;
+        for answer in answers {
+            match answer.unwrap() {
+                Ok(_) => taken += 1,
+                Err(OutboxError::Full { max: 10 }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!((10..=14).contains(&taken), "{taken}");
+        world.rest().await;
+        // Whoever comes now finds room for those that have left.
+        while world
+            .sender()
+            .enqueue(note("bob", "more"))
+            .await
+            .unwrap()
+            .is_ok()
+        {
+            taken += 1;
+        }
+        let counts = world.counts().await;
+        assert_eq!((counts.queued, counts.sending, taken), (10, 4, 14));
+
+        world.script.now();
+        let counts = world.until_counts(|counts| counts.sending == 0).await;
+        assert!((10..=14).contains(&counts.queued), "{counts:?}");
+        world.pass(Duration::from_secs(10)).await;
+        assert_eq!(world.counts().await.sent, 14);
+        world.check_counts().await;
     });
 }
 
