@@ -311,3 +311,37 @@ async fn a_page_of_one_status_follows_its_mails() {
         .await;
     shows(&page, "News", "sent").await;
 }
+
+/// Waits until this tab, and no other, is the current one for those who do not see it.
+async fn is_current(page: &Page, tab: &str) {
+    page.until(&format!(
+        "[...document.querySelectorAll('.tabs [data-tab]')].map(tab => [tab.dataset.tab, tab.getAttribute('aria-current')]) \
+         .filter(tab => tab[1]).join() === '{tab},page'"
+    ))
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn the_tab_of_the_page_is_the_current_one_also_after_something_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let double = double().await;
+    let server = program(&dir.path().join("data"), &double).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    live(&page).await;
+    is_current(&page, "all").await;
+    // What is pushed is the same for all pages, and says of no tab that it is the current one.
+    enqueue(&client, "ada@example.com", "News").await;
+    shows(&page, "News", "sent").await;
+    is_current(&page, "all").await;
+    page.click(".tabs [data-tab=sent]").await;
+    is_current(&page, "sent").await;
+    enqueue(&client, "ada@example.com", "More").await;
+    shows(&page, "More", "sent").await;
+    is_current(&page, "sent").await;
+    page.click(".tabs [data-tab=failed]").await;
+    is_current(&page, "failed").await;
+    assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
+}
