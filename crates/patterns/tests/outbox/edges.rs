@@ -451,6 +451,7 @@ fn a_fan_out_is_made_also_by_an_outbox_that_holds_few_messages() {
         let command = Circulate {
             count: 300,
             fails_at: None,
+            ..Circulate::default()
         };
         world.sender().fan_out(command).await.unwrap().unwrap();
         world.pass(Duration::from_secs(10)).await;

@@ -10,6 +10,7 @@ fn to(count: usize) -> Circulate {
     Circulate {
         count,
         fails_at: None,
+        ..Circulate::default()
     }
 }
 
@@ -66,6 +67,7 @@ fn a_fan_out_that_fails_says_why_and_what_it_made_stays() {
         let command = Circulate {
             count: 2_000,
             fails_at: Some(700),
+            ..Circulate::default()
         };
         world.sender().fan_out(command).await.unwrap().unwrap();
         world.until_counts(|counts| counts.sent == 500).await;
@@ -119,6 +121,7 @@ fn a_fan_out_that_has_failed_is_kept_until_somebody_ends_it() {
         let command = Circulate {
             count: 20,
             fails_at: Some(7),
+            ..Circulate::default()
         };
         let id = world.sender().fan_out(command).await.unwrap().unwrap();
         world.rest().await;

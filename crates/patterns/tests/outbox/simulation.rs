@@ -1,32 +1,58 @@
-//! Random messages to a receiver that refuses, loses answers, hangs and panics, while the process is killed and the
-//! machine loses its power: from one seed each.
+//! Random messages and fan-outs to a receiver that refuses, loses answers, hangs and panics, while people cancel, mend,
+//! redrive and discard, the process is killed and the machine loses its power: from one seed each.
 //!
-//! Checked at the end: no acknowledged message is lost, each was delivered or is a dead letter with a reason, an effect
-//! happened again only where an answer was lost, messages with an ordering key took effect in their order, the counts
-//! are right. `ABIDE_OUTBOX_SEEDS` says how many seeds, `ABIDE_OUTBOX_FIRST_SEED` the first.
+//! What is checked stands in `checks`. `ABIDE_OUTBOX_SEEDS` says how many seeds, `ABIDE_OUTBOX_FIRST_SEED` the first.
+
+mod checks;
 
 use std::{collections::HashMap, time::Duration};
 
 use abide_harness::{Random, setting};
 use abide_patterns::outbox::{
-    BehindDeadLetter, Breaker, Failure, Filter, Limit, Options, Pace, Polled, Polling, Rate,
-    RetryPolicy, Status, Submitted,
+    BehindDeadLetter, Breaker, DeadLetterFilter, Failure, Filter, Limit, Options, Pace, Polled,
+    Polling, Priority, Rate, Record, RetryPolicy, Status, Submitted,
 };
 
 use abide::clock::Clock as _;
 
-use crate::support::{Act, World, note, run};
+use crate::support::{Act, Circulate, Note, World, note, run};
 
-/// What was enqueued, by text.
-#[derive(Debug, Default)]
+/// What was enqueued.
+#[derive(Clone, Debug, Default)]
 struct Sent {
+    to: String,
     /// In which order, among those with its ordering key.
     key: Option<String>,
     place: usize,
-    /// Whether the object said that it has it.
-    acknowledged: bool,
+    priority: Priority,
+    /// When its first attempt could be made, and how many attempts of all were made when the object said that it has
+    /// it; `None` if it has said no such thing.
+    acknowledged: Option<(i64, usize)>,
+    /// True if its first attempt waits for nothing but its turn.
+    plain: bool,
     /// How often its answers were lost by the script.
     lost: usize,
+    /// How often it was redriven.
+    redriven: usize,
+    /// True if it says something else now.
+    edited: bool,
+}
+
+/// A fan-out that was begun.
+struct Spread {
+    id: i64,
+    command: Circulate,
+}
+
+/// What was done.
+#[derive(Default)]
+struct Done {
+    /// By text.
+    sent: HashMap<String, Sent>,
+    places: HashMap<String, usize>,
+    spreads: Vec<Spread>,
+    /// Each death: how many attempts were made before and after it.
+    deaths: Vec<(usize, usize)>,
 }
 
 fn options(random: &mut Random) -> Options {
@@ -53,7 +79,7 @@ fn options(random: &mut Random) -> Options {
         retry: RetryPolicy::Exponential {
             base: Duration::from_secs(1),
             max: Duration::from_secs(4),
-            max_attempts: 6,
+            max_attempts: checks::MAX_ATTEMPTS,
         },
         polling: Polling {
             interval: Duration::from_secs(1),
@@ -70,6 +96,10 @@ fn options(random: &mut Random) -> Options {
         behind_dead_letter: match random.below(3) {
             0 => BehindDeadLetter::GoOn,
             _ => BehindDeadLetter::Wait,
+        },
+        max_queued: match random.below(3) {
+            0 => 20,
+            _ => 1_000,
         },
         ..Options::default()
     }
@@ -109,86 +139,195 @@ fn acts(random: &mut Random) -> (Vec<Act>, usize) {
             }
         });
     }
-    if random.below(12) == 0 {
+    if random.below(8) == 0 {
         acts.push(Act::Submit(Err(Failure::permanent("gone"))));
     }
     (acts, lost)
 }
 
+fn now(world: &World) -> i64 {
+    world.clock.unix_millis().cast_signed()
+}
+
+async fn enqueue(world: &World, random: &mut Random, done: &mut Done, text: String) {
+    let (acts, lost) = acts(random);
+    world.script.say(&text, acts);
+    let mut sent = Sent {
+        to: format!("to {}", random.below(3)),
+        key: (random.below(2) == 0).then(|| format!("key {}", random.below(3))),
+        priority: match random.below(4) {
+            0 => Priority::High,
+            1 => Priority::Low,
+            _ => Priority::Normal,
+        },
+        lost,
+        ..Sent::default()
+    };
+    let mut message = note(&sent.to, &text)
+        .dedup_key(text.clone())
+        .priority(sent.priority);
+    if let Some(key) = &sent.key {
+        message = message.ordering_key(key.clone());
+        let next = done.places.entry(key.clone()).or_default();
+        sent.place = *next;
+        *next += 1;
+    }
+    let soon = now(world) + 1 + i64::from(random.below(8_000));
+    match random.below(8) {
+        0 => message = message.not_before(soon),
+        1 => message = message.deadline(soon),
+        _ => sent.plain = sent.key.is_none(),
+    }
+    if world.sender().enqueue(message).await.unwrap().is_ok() {
+        sent.acknowledged = Some((now(world), world.script.calls().len()));
+    }
+    done.sent.insert(text, sent);
+}
+
+async fn fan_out(world: &World, random: &mut Random, done: &mut Done, step: u32) {
+    let command = || Circulate {
+        name: format!("{step}: "),
+        count: 30,
+        fails_at: None,
+    };
+    let mut begun = command();
+    begun.fails_at = (random.below(4) == 0).then_some(25);
+    let spread = Spread {
+        command: Circulate {
+            fails_at: begun.fails_at,
+            ..command()
+        },
+        id: world.sender().fan_out(begun).await.unwrap().unwrap(),
+    };
+    done.spreads.push(spread);
+}
+
+/// What a person does to one of the messages: it is refused if it is not where it would have to be.
+async fn act(world: &World, random: &mut Random, done: &mut Done) {
+    let sender = world.sender();
+    let id = match random.below(2) {
+        0 => i64::from(random.below(20)) + 1,
+        _ => {
+            let dead = sender.dead_letters(DeadLetterFilter::default()).await;
+            let dead = dead.unwrap().unwrap().records;
+            match u32::try_from(dead.len()).unwrap() {
+                0 => return,
+                count => dead[random.below(count) as usize].id,
+            }
+        }
+    };
+    match random.below(6) {
+        0 => drop(sender.cancel(id).await.unwrap()),
+        1 => drop(sender.discard(id).await.unwrap()),
+        2 => edit(world, done, id).await,
+        _ => redrive(world, done, id).await,
+    }
+}
+
+/// Lets a dead letter say something else. It is another message then, in the place of the first.
+async fn edit(world: &World, done: &mut Done, id: i64) {
+    let Some(before) = world.sender().get(id).await.unwrap().unwrap() else {
+        return;
+    };
+    let text = format!("{}'", before.summary);
+    let to = before.destination;
+    let payload = serde_json::to_string(&Note {
+        to,
+        text: text.clone(),
+    });
+    let edited = world.sender().edit(id, payload.unwrap()).await.unwrap();
+    if let (Ok(_), Some(sent)) = (edited, done.sent.get_mut(&before.summary)) {
+        let other = Sent {
+            lost: 0,
+            redriven: 0,
+            plain: false,
+            ..sent.clone()
+        };
+        sent.edited = true;
+        done.sent.insert(text, other);
+    }
+}
+
+async fn redrive(world: &World, done: &mut Done, id: i64) {
+    let Some(before) = world.sender().get(id).await.unwrap().unwrap() else {
+        return;
+    };
+    if let Ok(after) = world.sender().redrive(id).await.unwrap() {
+        redriven(done, &before, &after);
+    }
+}
+
+fn redriven(done: &mut Done, before: &Record, after: &Record) {
+    assert_eq!(
+        before.idempotency_key == after.idempotency_key,
+        before.unknown,
+        "a key is kept if an answer was lost: {before:?} {after:?}"
+    );
+    if let Some(sent) = done.sent.get_mut(&before.summary) {
+        sent.redriven += 1;
+    }
+}
+
 async fn simulate(seed: u64) {
     let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut world = World::new(options(&mut random));
-    let mut sent: HashMap<String, Sent> = HashMap::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut deaths = 0;
-    for step in 0..12 + random.below(12) {
-        match random.below(10) {
+    let options = options(&mut random);
+    let mut world = World::new(options.clone());
+    let mut done = Done::default();
+    for step in 0..12 + random.below(16) {
+        let before = world.script.calls().len();
+        match random.below(12) {
             0..=4 => {
                 for number in 0..=random.below(4) {
                     let text = format!("{step}-{number}");
-                    let to = format!("to {}", random.below(3));
-                    let key = (random.below(2) == 0).then(|| format!("key {}", random.below(3)));
-                    let (acts, lost) = acts(&mut random);
-                    world.script.say(&text, acts);
-                    let mut message = note(&to, &text).dedup_key(text.clone());
-                    let mut place = 0;
-                    if let Some(key) = &key {
-                        message = message.ordering_key(key.clone());
-                        let next = places.entry(key.clone()).or_default();
-                        place = *next;
-                        *next += 1;
-                    }
-                    let soon = |random: &mut Random| {
-                        let now = world.clock.unix_millis().cast_signed();
-                        now + 1 + i64::from(random.below(8_000))
-                    };
-                    match random.below(8) {
-                        0 => message = message.not_before(soon(&mut random)),
-                        1 => message = message.deadline(soon(&mut random)),
-                        _ => {}
-                    }
-                    let answer = world.sender().enqueue(message).await;
-                    let message = Sent {
-                        key,
-                        place,
-                        acknowledged: answer.unwrap().is_ok(),
-                        lost,
-                    };
-                    sent.insert(text, message);
+                    enqueue(&world, &mut random, &mut done, text).await;
                 }
+                continue;
             }
             5 | 6 => {
                 let time = Duration::from_millis(u64::from(random.below(5)) * 700);
                 world.clock.advance(time);
                 world.sender().fence().await.unwrap().unwrap();
+                continue;
             }
-            7 if random.below(3) == 0 => {
-                // It is refused if there is no such message, or if it does not wait.
-                let id = i64::from(random.below(20)) + 1;
-                let _ = world.sender().cancel(id).await.unwrap();
+            7 | 8 => {
+                act(&world, &mut random, &mut done).await;
+                continue;
             }
-            7 => {
-                world = world.killed();
-                deaths += 1;
+            9 if done.spreads.len() < 3 => {
+                fan_out(&world, &mut random, &mut done, step).await;
+                continue;
             }
-            8 => {
-                let crash = u64::from(random.below(u32::MAX));
-                world = world.crashed(crash);
-                deaths += 1;
+            9 => {
+                let id = done.spreads[random.below(3) as usize].id;
+                let _ = match random.below(2) {
+                    0 => world.sender().cancel_fan_out(id).await.unwrap(),
+                    _ => world.sender().resume_fan_out(id).await.unwrap(),
+                };
+                continue;
             }
-            _ => {
-                let _ = world.sender().reset().await;
-                deaths += 1;
-            }
+            10 => world = world.killed(),
+            _ => match random.below(2) {
+                0 => {
+                    let crash = u64::from(random.below(u32::MAX));
+                    world = world.crashed(crash);
+                }
+                _ => drop(world.sender().reset().await),
+            },
         }
+        // Its first answer comes when the object has come back.
+        world.sender().fence().await.unwrap().unwrap();
+        done.deaths.push((before, world.script.calls().len()));
     }
-    finish(&world, seed).await;
-    check(&world, &sent, deaths, seed).await;
+    finish(&world, &options, seed).await;
+    if random.below(2) == 0 {
+        redrive_until_all_is_sent(&world, &mut done, &options, seed).await;
+    }
+    checks::check(&world, &done, &options, seed).await;
 }
 
 /// Lets everything come to its end.
-async fn finish(world: &World, seed: u64) {
-    for _ in 0..600 {
+async fn finish(world: &World, options: &Options, seed: u64) {
+    for _ in 0..900 {
         let counts = world.counts().await;
         let held = if counts.failed > 0 {
             // Those behind dead letters wait for a person.
@@ -203,7 +342,8 @@ async fn finish(world: &World, seed: u64) {
         } else {
             0
         };
-        if counts.sending == 0 && counts.queued == held {
+        let made = held >= options.max_queued || !checks::fan_outs_run(world).await;
+        if counts.sending == 0 && counts.queued == held && made {
             return;
         }
         world.clock.advance(Duration::from_secs(1));
@@ -211,73 +351,38 @@ async fn finish(world: &World, seed: u64) {
             world.sender().fence().await.unwrap().unwrap();
         }
     }
+    let page = world.sender().list(Filter::default()).await;
     panic!(
-        "seed {seed}: it does not come to an end: {:?}",
-        world.counts().await
+        "seed {seed}: it does not come to an end: {:?} at {}, alarm {:?}, {:?}, {:?}, {:#?}",
+        world.counts().await,
+        now(world),
+        world.sender().alarm_time().await,
+        world.sender().destinations().await,
+        world.sender().fan_outs().await,
+        page
     );
 }
 
-async fn check(world: &World, sent: &HashMap<String, Sent>, deaths: usize, seed: u64) {
-    let page = world.sender().list(Filter::default()).await;
-    let page = page.unwrap().unwrap();
-    let mut records = HashMap::new();
-    for record in page.records {
-        let before = records.insert(record.summary.clone(), record);
-        assert!(before.is_none(), "seed {seed}: a message is there twice");
-    }
-    let effects = world.script.effects();
-    for (text, message) in sent {
-        let count = effects.iter().filter(|effect| *effect == text).count();
-        let Some(record) = records.get(text) else {
-            assert!(!message.acknowledged, "seed {seed}: {text} is lost");
-            continue;
-        };
-        match record.status {
-            Status::Sent => assert!(count >= 1, "seed {seed}: {text} had no effect"),
-            Status::Failed => assert!(record.last_error.is_some(), "seed {seed}: {text}"),
-            Status::Queued => assert!(record.blocked, "seed {seed}: {text}"),
-            Status::Canceled => {}
-            other => panic!("seed {seed}: {text} is {other}"),
+/// What the script has against a message ends, so that it is sent in the end if a person insists.
+async fn redrive_until_all_is_sent(world: &World, done: &mut Done, options: &Options, seed: u64) {
+    for _ in 0..20 {
+        let filter = DeadLetterFilter::default();
+        let dead = world.sender().dead_letters(filter.clone()).await;
+        let dead = dead.unwrap().unwrap().records;
+        if dead.is_empty() {
+            assert_eq!(world.counts().await.queued, 0, "seed {seed}");
+            return;
         }
-        assert!(
-            count <= 1 + message.lost + deaths,
-            "seed {seed}: {text} had {count} effects and lost {} answers in {deaths} deaths",
-            message.lost
-        );
-        assert!(
-            record.attempts <= 6,
-            "seed {seed}: {text} has {} attempts",
-            record.attempts
-        );
-        let attempts = world.script.attempts(text);
-        assert!(
-            attempts <= record.attempts as usize,
-            "seed {seed}: {text} was tried {attempts} times, and its row knows of {}",
-            record.attempts
-        );
-        let history = world.sender().history(record.id).await.unwrap().unwrap();
-        assert_eq!(history[0].event, "queued", "seed {seed}");
-    }
-    let mut keys: HashMap<String, String> = HashMap::new();
-    for call in world.script.calls() {
-        let key = keys
-            .entry(call.text.clone())
-            .or_insert_with(|| call.key.clone());
-        assert_eq!(*key, call.key, "seed {seed}: {} has two keys", call.text);
-    }
-    let mut reached: HashMap<&str, usize> = HashMap::new();
-    for effect in &effects {
-        let message = &sent[effect];
-        if let Some(key) = &message.key {
-            let reached = reached.entry(key).or_default();
-            assert!(
-                *reached <= message.place,
-                "seed {seed}: {effect} came after its successor"
-            );
-            *reached = message.place;
+        let swept = world.sender().redrive_all(filter).await.unwrap().unwrap();
+        assert_eq!(swept.count, dead.len(), "seed {seed}");
+        for before in dead {
+            // It may have been tried again since, under the same key.
+            let after = world.get(before.id).await;
+            redriven(done, &before, &after);
         }
+        finish(world, options, seed).await;
     }
-    world.check_counts().await;
+    panic!("seed {seed}: dead letters never end");
 }
 
 #[test]

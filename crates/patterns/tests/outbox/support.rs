@@ -49,6 +49,7 @@ pub(crate) struct Note {
 /// A call of the handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
+    pub(crate) to: String,
     pub(crate) text: String,
     pub(crate) key: String,
     pub(crate) attempt: u32,
@@ -123,6 +124,11 @@ impl Script {
         let calls = self.calls();
         let last = &calls[calls.len().saturating_sub(count)..];
         last.iter().map(|call| call.text.clone()).collect()
+    }
+
+    /// The same with the keys under which they had it.
+    pub(crate) fn keyed_effects(&self) -> Vec<(String, String)> {
+        self.0.lock().unwrap().effects.clone()
     }
 
     /// How many attempts of a text were made that count.
@@ -202,6 +208,7 @@ pub(crate) struct Scripted(Script, usize);
 impl Scripted {
     fn call(delivery: &Delivery, note: &Note, poll: Option<&str>) -> Call {
         Call {
+            to: note.to.clone(),
             text: note.text.clone(),
             key: delivery.idempotency_key().to_owned(),
             attempt: delivery.attempt(),
@@ -289,11 +296,13 @@ impl Deliver for Scripted {
     }
 }
 
-/// So many notes to so many destinations.
+/// So many notes to all.
 pub(crate) struct Circular;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Circulate {
+    /// What their texts begin with.
+    pub(crate) name: String,
     pub(crate) count: usize,
     /// Fails at this one.
     pub(crate) fails_at: Option<usize>,
@@ -318,7 +327,8 @@ impl FanOut for Circular {
         {
             return Err(Error::new("the script says so"));
         }
-        let messages = (start..end).map(|number| note("all", &format!("note {number}")));
+        let name = &command.name;
+        let messages = (start..end).map(|number| note("all", &format!("{name}note {number}")));
         Ok(Batch {
             messages: messages.collect(),
             next: (end < command.count).then(|| end.to_string()),
@@ -394,6 +404,10 @@ impl Sender {
 
     pub async fn cancel_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
         self.outbox.cancel_fan_out(id)
+    }
+
+    pub async fn resume_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
+        self.outbox.resume_fan_out(id)
     }
 
     pub async fn get(&self, id: i64) -> Result<Option<Record>> {
