@@ -10,10 +10,10 @@
 //! | `/api/…` | the same in JSON: see [`api`](crate::api) |
 
 use abide::{
-    Env, Request, Response, Stub,
+    Call, Env, Request, Response, Stub,
     server::{ApiError, UrlPath, UrlQuery},
 };
-use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, limits};
+use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
 use axum::{
     Router,
     extract::{Form, FromRequestParts, State, rejection::FormRejection},
@@ -286,13 +286,27 @@ async fn drop_one(
 }
 
 async fn redrive_all(State(env): State<Env>) -> Result<Redirect, Failed> {
-    while mails(&env).redrive_all().await?.map_err(told)?.more {}
-    Ok(Redirect::to("/failed"))
+    let mails = mails(&env);
+    sweep(|after| mails.redrive_all(after)).await
 }
 
 async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
-    while mails(&env).discard_all().await?.map_err(told)?.more {}
-    Ok(Redirect::to("/failed"))
+    let mails = mails(&env);
+    sweep(|after| mails.discard_all(after)).await
+}
+
+/// Goes through the mails that were given up, once: those that have failed again meanwhile are not taken again.
+async fn sweep(
+    step: impl Fn(Option<i64>) -> Call<Result<Swept, OutboxError>>,
+) -> Result<Redirect, Failed> {
+    let mut after = None;
+    loop {
+        let swept = step(after).await?.map_err(told)?;
+        if !swept.more {
+            return Ok(Redirect::to("/failed"));
+        }
+        after = swept.last;
+    }
 }
 
 async fn cancel_list(

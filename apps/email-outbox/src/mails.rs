@@ -167,14 +167,14 @@ impl Mails {
         }
     }
 
-    /// Sends all mails again that were given up, a thousand at a time.
-    pub async fn redrive_all(&self) -> Result<Swept, OutboxError> {
-        self.outbox.redrive_all(&DeadLetterFilter::default())
+    /// Sends mails again that were given up and come behind this one, a thousand at a time.
+    pub async fn redrive_all(&self, after: Option<i64>) -> Result<Swept, OutboxError> {
+        self.outbox.redrive_all(&behind(after))
     }
 
-    /// Gives all of them up for good, a thousand at a time.
-    pub async fn discard_all(&self) -> Result<Swept, OutboxError> {
-        self.outbox.discard_all(&DeadLetterFilter::default())
+    /// Gives them up for good, likewise.
+    pub async fn discard_all(&self, after: Option<i64>) -> Result<Swept, OutboxError> {
+        self.outbox.discard_all(&behind(after))
     }
 
     /// Makes no more mails of a list, and forgets who was to get them.
@@ -183,6 +183,13 @@ impl Mails {
         self.lists.forget(id)?;
         self.live.refresh();
         Ok(())
+    }
+}
+
+fn behind(after: Option<i64>) -> DeadLetterFilter {
+    DeadLetterFilter {
+        after,
+        ..DeadLetterFilter::default()
     }
 }
 
