@@ -51,6 +51,11 @@ impl Inner {
         let task = Task {
             inner: Rc::clone(self),
             flights,
+            // It may be dropped before it has begun.
+            guard: Guard {
+                inner: Rc::clone(self),
+                cut_off: true,
+            },
         };
         self.state.wait_until(task.run())
     }
@@ -209,22 +214,19 @@ enum Then {
 struct Task {
     inner: Rc<Inner>,
     flights: FuturesUnordered<Flight>,
+    guard: Guard,
 }
 
 impl Task {
     async fn run(mut self) {
-        let mut guard = Guard {
-            inner: Rc::clone(&self.inner),
-            cut_off: true,
-        };
         match self.work().await {
             Ok(Then::Rest) => {
                 self.inner.running.set(false);
-                guard.cut_off = false;
+                self.guard.cut_off = false;
             }
             Ok(Then::HandOver) => {
                 let flights = std::mem::take(&mut self.flights);
-                guard.cut_off = self.inner.spawn(flights).is_err();
+                self.guard.cut_off = self.inner.spawn(flights).is_err();
             }
             Err(error) => {
                 tracing::error!(%error, "the outbox stops until its alarm");
@@ -253,6 +255,8 @@ impl Task {
                 return Ok(Then::HandOver);
             }
             if inner.orphaned.get() {
+                // What is carried would be taken for lost, and sent twice at a time.
+                self.flights.clear();
                 inner.recover(now)?;
             }
             let taken = inner.pass(now)?;
