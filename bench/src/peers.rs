@@ -2,4 +2,5 @@
 
 pub(crate) mod postgres;
 pub(crate) mod sqlite;
+pub(crate) mod wire;
 pub(crate) mod workerd;

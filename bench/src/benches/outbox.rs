@@ -18,7 +18,10 @@ use crate::{
         alarms::now,
         outbox::{Order, SENDERS, Senders},
     },
-    peers::postgres::{Form, Queue, Server},
+    peers::{
+        postgres::{Form, Queue, Server},
+        wire::Wire,
+    },
     receiver::{Received, Receiver},
     report::{Measurement, Unit},
 };
@@ -59,7 +62,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     } else {
         None
     };
-    for &outboxes in &options.outboxes {
+    for (index, &outboxes) in options.outboxes.iter().enumerate() {
         let ours = if context.wants_ours() {
             let dir = context.fresh_dir("ours")?;
             let senders = Senders::start(&dir, outboxes, options.in_flight)?;
@@ -77,6 +80,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
             next: 0,
         };
         bench.url = bench.receiver.url();
+        if index == 0 {
+            bench.wire()?;
+        }
         bench.measure(outboxes, ours.as_ref(), server.as_ref())?;
         if let Some(ours) = ours {
             ours.shutdown()?;
@@ -109,6 +115,31 @@ impl Bench<'_> {
             self.deliver(outboxes, ours, server, form)?;
         }
         self.singles(outboxes, ours, server)
+    }
+
+    /// Messages per second that are in no queue: neither side can deliver more.
+    fn wire(&mut self) -> Result<()> {
+        let disk = self.context.probe()?;
+        let wire = Wire::new(self.options.in_flight)?;
+        let count = self.options.messages;
+        let context = self.context;
+        let bench = RefCell::new(self);
+        let sides = context.alternate(
+            Some(|| {
+                let mut bench = bench.borrow_mut();
+                let begun = Instant::now();
+                wire.send(&bench.url, bench.next, count)?;
+                Ok([bench.rate(begun)?])
+            }),
+            None::<fn() -> Result<[f64; 1]>>,
+        )?;
+        let note = "no queue: the HTTP client and the receiver alone";
+        context.print(
+            &Measurement::new("outbox/wire", Unit::MessagesPerSecond, disk)
+                .ours(sides.figure(0).0)
+                .note(note.to_owned()),
+        );
+        Ok(())
     }
 
     /// Messages enqueued per second, each durable before the next of its producer.

@@ -1,0 +1,49 @@
+//! The HTTP client alone: messages that are in no queue. What no queue can be faster than.
+
+use anyhow::Result;
+use futures_util::future::try_join_all;
+use tokio::runtime::Runtime;
+
+use super::postgres::http_client;
+use crate::receiver::Stamp;
+
+/// Lanes that each send one message after the other.
+pub(crate) struct Wire {
+    runtime: Runtime,
+    client: reqwest::Client,
+    lanes: u64,
+}
+
+impl Wire {
+    pub(crate) fn new(lanes: usize) -> Result<Self> {
+        Ok(Self {
+            runtime: tokio::runtime::Builder::new_multi_thread()
+                .enable_all()
+                .build()?,
+            client: http_client()?,
+            lanes: lanes as u64,
+        })
+    }
+
+    /// Sends so many messages, numbered from `first`.
+    pub(crate) fn send(&self, url: &str, first: u64, count: u64) -> Result<()> {
+        let lanes = (0..self.lanes).map(|lane| {
+            let (client, url, lanes) = (self.client.clone(), url.to_owned(), self.lanes);
+            self.runtime.spawn(async move {
+                for number in (first + lane..first + count).step_by(lanes as usize) {
+                    let text = Stamp::now(number).text();
+                    client
+                        .post(&url)
+                        .header("idempotency-key", number.to_string())
+                        .body(text)
+                        .send()
+                        .await?
+                        .error_for_status()?;
+                }
+                anyhow::Ok(())
+            })
+        });
+        let sent = self.runtime.block_on(try_join_all(lanes))?;
+        sent.into_iter().collect()
+    }
+}
