@@ -17,7 +17,8 @@
 
 use crate::alarms;
 use crate::archive;
-use crate::disk::{DiskFile, OpenMode};
+use crate::broken::{Variant, broken};
+use crate::disk::{Barrier, DiskFile, OpenMode};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
@@ -58,9 +59,17 @@ struct Written {
 impl Engine {
     /// Brings every object file up to date with what is durable now.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let _one = self.checkpointing.lock();
+        let _one = if self.threads {
+            self.checkpointing.lock()
+        } else {
+            // A commit that is made meanwhile, by the same thread, may need room.
+            let free = self.checkpointing.try_lock();
+            free.ok_or_else(Error::no_space)?
+        };
         let redo = self.log.raise_floor();
-        self.log.wait_durable(redo, !self.threads)?;
+        if !broken(Variant::FileBeforeLog) {
+            self.log.wait_durable(redo, !self.threads)?;
+        }
         let result = self.write_files(redo);
         match &result {
             Ok(()) => {
@@ -92,7 +101,9 @@ impl Engine {
         for object in self.live_objects() {
             match self.snapshot(&object)? {
                 Some(Ok(snapshot)) => {
-                    self.log.wait_durable(snapshot.newest, !self.threads)?;
+                    if !broken(Variant::FileBeforeLog) {
+                        self.log.wait_durable(snapshot.newest, !self.threads)?;
+                    }
                     written.push(self.write(snapshot)?);
                     give_back_descriptors(&mut written);
                 }
@@ -100,12 +111,12 @@ impl Engine {
                 None => {}
             }
         }
-        if written.len() <= SYNC_ONE_BY_ONE {
-            sync_each(self, &written)?;
-        } else {
-            barrier.wait().map_err(|error| {
-                Error::new(ErrorKind::Io, format!("syncing the object files: {error}"))
-            })?;
+        if broken(Variant::SegmentsFreedEarly) {
+            self.shelf.trim(redo).map_err(failed)?;
+            self.shelf.prepare()?;
+        }
+        if !broken(Variant::FilesUnsynced) {
+            sync_files(self, &written, &*barrier)?;
         }
         let saved_runs = self.manifest.lock().alarms.clone();
         let mut unsaved = self.alarms.unsaved();
@@ -157,7 +168,7 @@ impl Engine {
         if let Some(why) = &pages.quarantined {
             return Ok(Some(Err(why.clone())));
         }
-        if pages.overlay.is_empty() {
+        if pages.overlay.is_empty() || (pages.open && broken(Variant::RedoTooFar)) {
             return Ok(None);
         }
         let mut list: Vec<_> = pages
@@ -231,7 +242,7 @@ impl Engine {
                 if pages
                     .overlay
                     .get(page_no)
-                    .is_some_and(|page| page.lsn == *lsn)
+                    .is_some_and(|page| page.lsn == *lsn || broken(Variant::OverlayDroppedEarly))
                 {
                     pages.overlay.remove(page_no);
                 }
@@ -314,6 +325,15 @@ fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> std::io::Res
     Ok(())
 }
 
+fn sync_files(engine: &Engine, written: &[Written], barrier: &dyn Barrier) -> Result<()> {
+    if written.len() <= SYNC_ONE_BY_ONE {
+        return sync_each(engine, written);
+    }
+    barrier
+        .wait()
+        .map_err(|error| Error::new(ErrorKind::Io, format!("syncing the object files: {error}")))
+}
+
 fn sync_each(engine: &Engine, written: &[Written]) -> Result<()> {
     // An error of a sync says nothing about space: it is final.
     let failed = |path: &Path, error: std::io::Error| {
@@ -330,7 +350,9 @@ fn sync_each(engine: &Engine, written: &[Written]) -> Result<()> {
             file.sync().map_err(|error| failed(path, error))?;
         }
         // The directory of the file, and that of its directory, which may be as new.
-        dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
+        if !broken(Variant::NamesUnsynced) {
+            dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
+        }
     }
     dirs.iter().try_for_each(|dir| {
         engine

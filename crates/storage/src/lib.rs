@@ -27,7 +27,8 @@
 //! - **s7** Damage before the durable end is refused with a message; it is never taken for a torn tail.
 //! - **s8** A failed sync poisons the log: nothing is released by it or after it.
 //! - **s9** Directories are synced after a file in them is made or renamed, before anything relies on the name.
-//! - **s10** What recovery has accepted is synced before anything builds on it, and the next epoch begins a new segment.
+//! - **s10** What recovery has accepted is synced before anything builds on it, even if an earlier sync of it has failed, and
+//!   the next epoch begins a new segment.
 //! - **s11** A segment is recycled only after the files are synced and the manifest is published.
 //! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns. History
 //!   gives way to commits.
@@ -61,6 +62,8 @@
 
 mod alarms;
 mod archive;
+#[doc(hidden)]
+pub mod broken;
 mod checkpoint;
 mod database;
 mod delta;

@@ -7,10 +7,11 @@
 
 use crate::alarms::AlarmChange;
 use crate::archive::bookmark::Bookmark;
+use crate::broken::{Variant, broken};
 use crate::delta::{self, Encoded};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Lsn, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Refused, Transaction};
@@ -313,7 +314,11 @@ impl PageFile {
             }
         }
         pages.resize(size);
-        pages.commit = pages.commit.next();
+        pages.commit = if broken(Variant::PollSplit) {
+            CommitNo(pages.commit.0 + encoding.transaction.lengths.len() as u32)
+        } else {
+            pages.commit.next()
+        };
         pages.newest = end;
         // Before the next commit of this object, and before a checkpoint that begins now looks at the object.
         if let Some(change) = self.alarm.take() {
@@ -356,9 +361,15 @@ impl PageFile {
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
         numbers.sort_unstable();
+        let in_parts = broken(Variant::PartTaken) || broken(Variant::PollSplit);
+        let most = if in_parts {
+            HEADER_BYTES + 1
+        } else {
+            MAX_RECORD_PAYLOAD
+        };
         let mut part = Part::begin(&mut transaction.bytes);
         for &page_no in &*numbers {
-            if transaction.bytes.len() - part.start >= MAX_RECORD_PAYLOAD {
+            if transaction.bytes.len() - part.start >= most {
                 self.finish(transaction, &part, pages, size, false);
                 part = Part::begin(&mut transaction.bytes);
             }
@@ -407,9 +418,13 @@ impl PageFile {
             durable: Lsn::ZERO,
             epoch: self.engine.log.epoch,
             key: self.object.key,
-            commit: pages.commit.next(),
+            commit: if broken(Variant::PollSplit) {
+                CommitNo(pages.commit.0 + transaction.lengths.len() as u32 + 1)
+            } else {
+                pages.commit.next()
+            },
             database_pages: size,
-            last_part,
+            last_part: last_part || broken(Variant::PollSplit),
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
             unix_millis: self.engine.unix_millis(),

@@ -3,12 +3,14 @@
 //! 1. Take the lock; read the manifest, or make an empty directory.
 //! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the index. A damaged middle is refused; a torn tail
 //!    ends the log.
-//! 3. Sync the segments that were read: what is accepted must be durable before anything builds on it.
+//! 3. Write anew what no record proves durable, and sync the segments: what is accepted must be durable before anything
+//!    builds on it, and a sync that failed may have left it in the machine's cache alone, where it passes for written.
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header says
 //!    where the old epoch ended.
 
 use crate::alarms::{self, AlarmIndex, Runs};
 use crate::archive::{Archive, ArchiveState};
+use crate::broken::{Variant, broken};
 use crate::disk::Disk;
 use crate::engine::{Engine, Parts};
 use crate::error::{Error, ErrorKind, Result};
@@ -68,7 +70,10 @@ pub(crate) fn open(
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = std::time::Instant::now();
+    let mut proven = manifest.redo();
     let end = reader::read(&segments, manifest.redo(), None, |logged| {
+        let durable = logged.parts.iter().map(|(header, _)| header.durable);
+        proven = durable.fold(proven, Lsn::max);
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
     let bytes = end.get() - manifest.redo;
@@ -80,7 +85,9 @@ pub(crate) fn open(
             "replayed the log's tail"
         );
     }
-    for segment in segments.iter().filter(|s| s.first().is_some()) {
+    let accepted = segments.iter().filter(|s| s.first().is_some());
+    for segment in accepted.filter(|_| !broken(Variant::RecoveredUnsynced)) {
+        segment.rewrite(proven, end).map_err(failed)?;
         segment.sync().map_err(failed)?;
     }
     disk.sync_dir(&log_dir).map_err(failed)?;
@@ -197,7 +204,9 @@ fn take(
             pages.quarantined = Some(why);
             break;
         }
-        if let Some(change) = part.alarm {
+        if let Some(change) = part.alarm
+            && !broken(Variant::AlarmForgottenByRecovery)
+        {
             alarms.apply(key, change, logged.end);
         }
     }

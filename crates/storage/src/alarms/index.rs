@@ -8,6 +8,7 @@
 //!   be published it is kept for the next one.
 
 use super::{AlarmChange, AlarmEntry};
+use crate::broken::{Variant, broken};
 use crate::ident::{Lsn, ObjectKey};
 use crate::sync::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -126,7 +127,12 @@ impl AlarmIndex {
     pub fn take_due(&self, part: usize, now: i64) -> Option<DueAlarm> {
         let mut state = self.state.lock();
         let queue = state.queues.get_mut(part)?;
-        if queue.first()?.0 > now {
+        let early = if broken(Variant::AlarmEarly) {
+            1_000
+        } else {
+            0
+        };
+        if queue.first()?.0 > now + early {
             return None;
         }
         let (_, key) = queue.pop_first()?;
@@ -141,8 +147,8 @@ impl AlarmIndex {
             let mut state = self.state.lock();
             state.in_flight.remove(&key);
             match state.entries.get(&key) {
-                Some(&entry) => state.enqueue(key, entry),
-                None => false,
+                Some(&entry) if !broken(Variant::AlarmNotPutBack) => state.enqueue(key, entry),
+                _ => false,
             }
         };
         self.tell(earlier);

@@ -7,6 +7,7 @@
 
 use super::index::{AlarmIndex, Unsaved};
 use super::{AlarmChange, AlarmEntry};
+use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
@@ -71,7 +72,7 @@ pub(crate) fn write(
     unsaved: &mut Unsaved<'_>,
     durable: impl FnOnce(Lsn) -> Result<()>,
 ) -> Result<Runs> {
-    if unsaved.len() == 0 {
+    if unsaved.len() == 0 || broken(Variant::AlarmForgottenByCheckpoint) {
         return Ok(runs.clone());
     }
     let merges = runs.merges(unsaved.len());

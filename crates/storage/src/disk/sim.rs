@@ -3,10 +3,13 @@
 //! What has not been synced can be lost or torn by [`SimDisk::crash`]: of each 512-byte sector any version since the
 //! last sync may remain, independently of every other sector; of the names made, renamed or removed since the last
 //! sync of their directory any prefix remains. Syncs can be made to fail or to wait, space can run out, and the disk
-//! can stop for good at any write.
+//! can stop for good at any write. What a failed sync of a file has left behind is not written by later ones, unless it is
+//! written anew: the cache takes it for clean (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
+//! 2020).
 
 use super::{Barrier, Disk, DiskFile, OpenMode};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,10 +38,21 @@ struct State {
     stop_at: Option<u64>,
     capacity: Option<u64>,
     used: u64,
-    syncs_fail: bool,
+    syncs_fail: Failing,
+    sync_has_failed: bool,
     /// Syncs of files wait, but for so many.
     syncs_held: Option<u64>,
     events: Option<Vec<DiskEvent>>,
+    meanwhile: Option<fn(&Path)>,
+}
+
+/// Which syncs fail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Failing {
+    #[default]
+    None,
+    Next,
+    All,
 }
 
 /// What was done to the disk, for tests that check an order.
@@ -69,8 +83,13 @@ struct Inode {
     data: Vec<u8>,
     durable_len: usize,
     /// The older versions of each sector written since the last sync, oldest first; `None` is all zeros.
-    unsynced: HashMap<usize, Vec<Option<Box<[u8; SECTOR]>>>>,
+    unsynced: Sectors,
+    /// Those of each sector that a sync has failed to write, and that was not written since.
+    forsaken: Sectors,
 }
+
+/// Older versions of sectors.
+type Sectors = HashMap<usize, Vec<Option<Box<[u8; SECTOR]>>>>;
 
 impl SimDisk {
     /// An empty disk.
@@ -92,6 +111,11 @@ impl SimDisk {
         self.state().stop_at = Some(change);
     }
 
+    /// True once [`Self::stop_at`] has come.
+    pub fn has_stopped(&self) -> bool {
+        self.state().alive().is_err()
+    }
+
     /// Bytes that files may take in all; writes beyond fail with `StorageFull`. `None` lifts the bound.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
@@ -104,7 +128,25 @@ impl SimDisk {
 
     /// Makes every sync fail from now on, or succeed again.
     pub fn fail_syncs(&self, fail: bool) {
-        self.state().syncs_fail = fail;
+        let mut state = self.state();
+        state.syncs_fail = if fail { Failing::All } else { Failing::None };
+        state.sync_has_failed &= fail;
+    }
+
+    /// Makes the next sync fail, and no other.
+    pub fn fail_sync(&self) {
+        self.state().syncs_fail = Failing::Next;
+    }
+
+    /// True while syncs fail, or are to fail, and once one has.
+    pub fn syncs_fail(&self) -> bool {
+        let state = self.state();
+        state.syncs_fail != Failing::None || state.sync_has_failed
+    }
+
+    /// Calls a function at the beginning of every sync of a file: what happens meanwhile. It may use the disk.
+    pub fn while_syncing(&self, meanwhile: fn(&Path)) {
+        self.state().meanwhile = Some(meanwhile);
     }
 
     /// Makes every sync of a file wait until [`Self::release_syncs`].
@@ -124,6 +166,17 @@ impl SimDisk {
     pub fn release_syncs(&self) {
         self.state().syncs_held = None;
         self.0.syncs.notify_all();
+    }
+
+    /// A number that tells the files' names and contents from others.
+    pub fn digest(&self) -> u64 {
+        let state = self.state();
+        let mut hasher = rustc_hash::FxHasher::default();
+        for (path, &inode) in &state.names {
+            path.hash(&mut hasher);
+            state.files[inode].data.hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Starts recording what is done.
@@ -179,6 +232,7 @@ impl SimDisk {
                 data: f.data.clone(),
                 durable_len: f.durable_len,
                 unsynced: f.unsynced.clone(),
+                forsaken: f.forsaken.clone(),
             })
             .collect();
         let after = State {
@@ -225,7 +279,7 @@ impl SplitMix {
 impl Inode {
     fn crashed(&self, random: &mut SplitMix) -> Self {
         let mut data = self.data.clone();
-        let mut sectors: Vec<_> = self.unsynced.iter().collect();
+        let mut sectors: Vec<_> = self.unsynced.iter().chain(&self.forsaken).collect();
         sectors.sort_by_key(|(sector, _)| **sector);
         for (&sector, versions) in sectors {
             // One more than the older versions: the newest may have reached the disk too.
@@ -245,7 +299,7 @@ impl Inode {
             path: self.path.clone(),
             durable_len: data.len(),
             data,
-            unsynced: HashMap::new(),
+            ..Self::default()
         }
     }
 
@@ -263,7 +317,12 @@ impl Inode {
                 old[..stop - start].copy_from_slice(&self.data[start..stop]);
                 old
             });
-            self.unsynced.entry(sector).or_default().push(old);
+            let forsaken = &mut self.forsaken;
+            let versions = self
+                .unsynced
+                .entry(sector)
+                .or_insert_with(|| forsaken.remove(&sector).unwrap_or_default());
+            versions.push(old);
         }
         self.data[offset..end].copy_from_slice(bytes);
     }
@@ -271,6 +330,10 @@ impl Inode {
     fn sync(&mut self) {
         self.unsynced.clear();
         self.durable_len = self.data.len();
+    }
+
+    fn fail_sync(&mut self) {
+        self.forsaken.extend(self.unsynced.drain());
     }
 }
 
@@ -290,6 +353,17 @@ impl State {
             Some(stop) if self.writes >= stop => Err(io::Error::other("the disk has lost power")),
             _ => Ok(()),
         }
+    }
+
+    /// Tells whether the sync that comes succeeds.
+    fn sync_succeeds(&mut self) -> io::Result<()> {
+        match self.syncs_fail {
+            Failing::None => return Ok(()),
+            Failing::Next => self.syncs_fail = Failing::None,
+            Failing::All => {}
+        }
+        self.sync_has_failed = true;
+        Err(io::Error::other("the sync failed"))
     }
 
     fn grow(&mut self, from: usize, to: usize) -> io::Result<()> {
@@ -388,9 +462,7 @@ impl Disk for SimDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.change(|| DiskEvent::SyncDir(dir.to_owned()))?;
-        if state.syncs_fail {
-            return Err(io::Error::other("the sync failed"));
-        }
+        state.sync_succeeds()?;
         state.name_log.retain(|c| c.path.parent() != Some(dir));
         Ok(())
     }
@@ -436,9 +508,7 @@ impl Barrier for SimBarrier {
     fn wait(&self) -> io::Result<()> {
         let mut state = self.0.state();
         state.change(|| DiskEvent::SyncAll)?;
-        if state.syncs_fail {
-            return Err(io::Error::other("the sync failed"));
-        }
+        state.sync_succeeds()?;
         state.name_log.clear();
         state.files.iter_mut().for_each(Inode::sync);
         Ok(())
@@ -493,6 +563,12 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.disk.state();
+        if let Some(meanwhile) = state.meanwhile {
+            let path = state.files[self.inode].path.clone();
+            drop(state);
+            meanwhile(&path);
+            state = self.disk.state();
+        }
         while state.syncs_held == Some(0) {
             state = self
                 .disk
@@ -506,10 +582,12 @@ impl DiskFile for SimFile {
         }
         let path = state.files[self.inode].path.clone();
         state.change(|| DiskEvent::Sync(path))?;
-        if state.syncs_fail {
-            return Err(io::Error::other("the sync failed"));
+        let synced = state.sync_succeeds();
+        let file = &mut state.files[self.inode];
+        match synced {
+            Ok(()) => file.sync(),
+            Err(_) => file.fail_sync(),
         }
-        state.files[self.inode].sync();
-        Ok(())
+        synced
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod segment;
 
+use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
 use crate::limits::MAX_UNSYNCED_BYTES;
@@ -261,7 +262,9 @@ impl Log {
     /// Begins a checkpoint: from the returned position on, the first image of each page is full.
     pub(crate) fn raise_floor(&self) -> Lsn {
         let state = self.state.lock();
-        self.floor.store(state.appended.0, Ordering::Release);
+        if !broken(Variant::FloorNotRaised) {
+            self.floor.store(state.appended.0, Ordering::Release);
+        }
         state.appended
     }
 
@@ -282,7 +285,13 @@ impl Log {
             bytes: &batch.bytes,
             lengths: &batch.lengths,
         };
-        if let Err(reason) = provider.append(&group) {
+        let durable = batch.first.advance(batch.bytes.len());
+        if broken(Variant::AckBeforeSync) {
+            self.reached(durable);
+        }
+        if let Err(reason) = provider.append(&group)
+            && !broken(Variant::FailedSyncIgnored)
+        {
             self.poison(&match reason {
                 NotDurable::Fenced => "another owner has taken over".to_owned(),
                 NotDurable::Unknown(error) => format!("a write or sync of the log failed: {error}"),
@@ -296,9 +305,7 @@ impl Log {
         self.stats
             .bytes
             .fetch_add(batch.bytes.len() as u64, Ordering::Relaxed);
-        let durable = batch.first.advance(batch.bytes.len());
-        self.durable.store(durable.0, Ordering::Release);
-        self.tell(Progress::Durable(durable));
+        self.reached(durable);
         if batch.bytes.capacity() <= MAX_UNSYNCED_BYTES {
             batch.bytes.clear();
             batch.lengths.clear();
@@ -306,6 +313,12 @@ impl Log {
         }
         self.progress.notify_all();
         true
+    }
+
+    /// Everything before this position is durable now.
+    fn reached(&self, durable: Lsn) {
+        self.durable.store(durable.0, Ordering::Release);
+        self.tell(Progress::Durable(durable));
     }
 
     /// The writer's thread: writes groups until the log is closed and empty, or fails.
