@@ -196,6 +196,9 @@ pub use abide_storage::{
     SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
 };
 
+#[doc(hidden)]
+pub use abide_storage::broken;
+
 pub use http;
 
 /// The host: HTTP gateway, admin listener, settings, logs and metrics around a [`Node`].

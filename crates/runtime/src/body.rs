@@ -108,6 +108,7 @@ async fn pump(
             Err(_) => {
                 let clock = object.worker.env.clock();
                 tokio::select! {
+                    biased;
                     permit = sender.clone().reserve_owned() => match permit {
                         Ok(permit) => permit,
                         Err(_) => break,
@@ -120,6 +121,7 @@ async fn pump(
             }
         };
         let frame = tokio::select! {
+            biased;
             frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)) => frame,
             () = sender.closed() => break,
         };

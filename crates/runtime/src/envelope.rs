@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::{
     Error, Event, ObjectId, Reply, Result,
     alarms::Ring,
+    backlog::Backlog,
     call::Answer,
     chain::Link,
     gate::{Lane, Released},
@@ -69,6 +70,8 @@ pub(crate) struct Mailbox {
     /// Events sent to this worker and not answered yet: what bounds the channel, the answers and calls in the lane, and all
     /// that is between.
     outstanding: AtomicUsize,
+    /// What the worker has not begun.
+    pub(crate) backlog: Backlog,
     /// Bytes that were sent to sockets and are at the output gate.
     pub(crate) gated: AtomicUsize,
     drain: Arc<Drain>,
@@ -82,6 +85,7 @@ impl Mailbox {
         Self {
             channel,
             outstanding: AtomicUsize::new(0),
+            backlog: Backlog::default(),
             gated: AtomicUsize::new(0),
             drain,
             lane: Lane::default(),
@@ -100,7 +104,7 @@ impl Mailbox {
         if let Err(error) = admitted {
             return Err((envelope.replier, error));
         }
-        self.channel
+        self.channel()
             .send(Message::Event(envelope))
             .map_err(|refused| match refused.0 {
                 Message::Event(envelope) => (envelope.replier, Error::stopping()),
@@ -112,12 +116,12 @@ impl Mailbox {
 
     /// Hands something other than an event to the worker.
     pub(crate) fn send(&self, message: Message) -> Result<()> {
-        self.channel.send(message).map_err(|_| Error::stopping())
+        self.channel().send(message).map_err(|_| Error::stopping())
     }
 
     /// Hands over an event that was admitted before, or must not be refused. It is dropped if the worker has ended.
     pub(crate) fn post_admitted(&self, envelope: Envelope) {
-        let _ = self.channel.send(Message::Event(envelope));
+        let _ = self.channel().send(Message::Event(envelope));
     }
 
     /// Refuses an event, whose ticket exists already, that is one too many for the worker.
@@ -129,14 +133,30 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Refuses an event from outside that would wait for too long. What objects ask of each other is part of work that
+    /// has begun, and goes on.
+    pub(crate) fn admit_from_outside(&self) -> Result<()> {
+        if self.backlog.is_too_long() {
+            self.counters.overloaded.add();
+            return Err(Error::overloaded_object());
+        }
+        Ok(())
+    }
+
+    /// The channel, for one message.
+    fn channel(&self) -> &mpsc::UnboundedSender<Message> {
+        self.backlog.add();
+        &self.channel
+    }
+
     /// Tells the worker of an alarm. If it has ended, dropping the ring tells whoever waits.
     pub(crate) fn ring(&self, ring: Ring) {
-        let _ = self.channel.send(Message::Ring(ring));
+        let _ = self.channel().send(Message::Ring(ring));
     }
 
     /// Tells the worker to end; it may have ended already.
     pub(crate) fn stop(&self) {
-        let _ = self.channel.send(Message::Stop);
+        let _ = self.channel().send(Message::Stop);
     }
 
     pub(crate) fn outstanding(&self) -> usize {

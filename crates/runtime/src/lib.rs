@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+mod backlog;
 mod body;
 mod call;
 mod chain;

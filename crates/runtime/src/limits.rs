@@ -23,6 +23,12 @@ pub const MAX_BACKGROUND_PER_OBJECT: usize = 4_096;
 /// At 1 KiB an event this is 64 MiB a worker.
 pub const MAX_QUEUED_PER_WORKER: usize = 65_536;
 
+/// The longest that an event from outside should wait for its worker, as far as the queue's length and what events have
+/// lately taken can tell; beyond it callers are told at once that the worker is overloaded. About what a person waits before
+/// doing something else (J. Nielsen, Usability Engineering, 1993, chapter 5): work that is begun later is mostly done for
+/// nobody, at the expense of those who still wait.
+pub const MAX_QUEUE_TIME: Duration = Duration::from_secs(1);
+
 /// How long `block_concurrency_while` may keep the gate closed before the object is reset (the field's 30 s).
 pub const BLOCK_CONCURRENCY_LIMIT: Duration = Duration::from_secs(30);
 

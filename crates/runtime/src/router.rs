@@ -100,7 +100,10 @@ impl Router {
                 Ok(())
             }
             None if self.phase() != Phase::Running => Err(Error::stopping()),
-            None => worker.post(envelope).map_err(|(_, error)| error),
+            None => {
+                worker.admit_from_outside()?;
+                worker.post(envelope).map_err(|(_, error)| error)
+            }
         }
     }
 

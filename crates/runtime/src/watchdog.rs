@@ -93,6 +93,7 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
             break;
         }
         tokio::select! {
+            biased;
             () = router.clock.sleep_until(now + WATCHDOG_INTERVAL) => {}
             _ = stopped.wait_for(|stopped| *stopped) => {}
         }

@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{Lsn, ObjectKey, Store};
+use abide_storage::{
+    Lsn, ObjectKey, Store,
+    broken::{self, Variant, broken},
+};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
@@ -79,7 +82,10 @@ impl Worker {
         let mut batch = Vec::with_capacity(WORKER_BATCH);
         let mut sleep: Option<(Duration, Sleep)> = None;
         let mut since_yield = 0;
+        // Since when the worker has not been idle: all of that time goes by for those who wait.
+        let mut busy_since = self.now();
         loop {
+            let idle = self.mailbox.backlog.is_empty();
             let next = self.timers.borrow().next();
             if sleep.as_ref().map(|(at, _)| *at) != next {
                 sleep = next.map(|at| (at, self.clock.sleep_until(at)));
@@ -95,6 +101,9 @@ impl Worker {
                 () = elapsed(&mut sleep) => self.look_after(),
                 () = self.earlier.notified() => {}
             }
+            if idle {
+                busy_since = self.now();
+            }
             for message in batch.drain(..) {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
@@ -102,6 +111,9 @@ impl Worker {
                     Message::Rework(rework) => self.rework(rework),
                     Message::Stop => return self.end(),
                 }
+                let now = self.now();
+                self.mailbox.backlog.done(now.saturating_sub(busy_since));
+                busy_since = now;
             }
             // However fast events come, what is due is done, and suspended handlers get their turn.
             if self
@@ -273,6 +285,7 @@ impl Worker {
         let binding = &self.bindings[binding];
         let key = binding.key(id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
+        let known = known.filter(|_| !broken(Variant::InstanceEach));
         if let (Some(object), Some(name)) = (&known, &name) {
             object.learn_name(name);
         }
@@ -338,7 +351,7 @@ impl Worker {
         }
         self.sockets.object_left(key);
         let durable = self.store.durable();
-        if newest > durable {
+        if newest > durable && !broken(Variant::UnconfirmedForgotten) {
             let mut unconfirmed = self.unconfirmed.borrow_mut();
             unconfirmed.retain(|_, lsn| *lsn > durable);
             unconfirmed.insert(key, newest);
@@ -356,7 +369,7 @@ impl Worker {
 
     /// Wall-clock time in milliseconds since 1970, as alarms have it.
     pub(crate) fn unix_millis(&self) -> i64 {
-        self.clock.unix_millis().cast_signed()
+        broken::wall_clock(self.clock.unix_millis()).cast_signed()
     }
 }
 

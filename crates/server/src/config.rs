@@ -12,7 +12,7 @@ pub mod section;
 mod settings;
 mod value;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use abide_runtime::socket::{SlowReader, WebSocketOptions};
 use abide_storage::ArchiveOptions;
@@ -305,6 +305,12 @@ impl ListenAddress {
     /// A free port of the loopback interface, for tests.
     pub fn any_port() -> Self {
         Self("127.0.0.1:0".to_owned())
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self(address.to_string())
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -21,11 +22,11 @@ use http_body_util::Limited;
 
 use crate::{ApiError, ServerConfig, metric};
 
-/// The limits of one request.
-#[derive(Clone, Copy, Debug)]
+/// The limits of each request, and what is counted of all.
 struct Limits {
     timeout: Duration,
     body_bytes: u64,
+    requests: metric::Requests,
 }
 
 /// Puts the guard around a router.
@@ -33,37 +34,39 @@ pub(crate) fn guarded(router: axum::Router, config: &ServerConfig) -> axum::Rout
     let limits = Limits {
         timeout: config.request_timeout,
         body_bytes: config.max_body_bytes,
+        requests: metric::Requests::new(),
     };
     router
         // The guard's limit holds for every body; axum's own smaller one, only for some extractors.
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(limits, guard))
+        .layer(middleware::from_fn_with_state(Arc::new(limits), guard))
 }
 
-async fn guard(State(limits): State<Limits>, request: Request, next: Next) -> Response {
+async fn guard(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
-    let in_flight = InFlight::enter();
+    let in_flight = limits.requests.enter();
     let response = match limit_body(request, limits.body_bytes) {
         Err(refused) => refused.into_response(),
         Ok(request) => answer(request, next, limits.timeout).await,
     };
     drop(in_flight);
-    metric::request(&method, response.status(), started.elapsed());
+    let status = response.status();
+    limits.requests.answered(&method, status, started.elapsed());
     response
 }
 
 async fn answer(request: Request, next: Next, limit: Duration) -> Response {
     let method = request.method().clone();
-    let path = request.uri().path().to_owned();
+    let uri = request.uri().clone();
     match tokio::time::timeout(limit, AssertUnwindSafe(next.run(request)).catch_unwind()).await {
         Ok(Ok(response)) => with_reason(&method, response),
         Ok(Err(_panic)) => {
-            tracing::error!(%method, path, "a request handler panicked; the client got 500");
+            tracing::error!(%method, path = uri.path(), "a request handler panicked; the client got 500");
             ApiError::panicked().into_response()
         }
         Err(_elapsed) => {
-            tracing::warn!(%method, path, "a request was not answered within server.request_timeout");
+            tracing::warn!(%method, path = uri.path(), "a request was not answered within server.request_timeout");
             ApiError::request_timeout().into_response()
         }
     }
@@ -102,20 +105,4 @@ fn with_reason(method: &Method, response: Response) -> Response {
         }
     }
     told
-}
-
-/// Counts a request as in flight for as long as it lives.
-struct InFlight;
-
-impl InFlight {
-    fn enter() -> Self {
-        metric::in_flight(1.0);
-        Self
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        metric::in_flight(-1.0);
-    }
 }

@@ -1,10 +1,11 @@
 //! The edge's own metrics, and the figures of the store and the node at the moment of a scrape.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use http::{Method, StatusCode};
 use metrics::{
-    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
 };
 
 const REQUESTS: &str = "abide_http_requests_total";
@@ -146,38 +147,66 @@ pub(crate) fn describe() {
     }
 }
 
-/// One request was answered.
-pub(crate) fn request(method: &Method, status: StatusCode, took: Duration) {
-    let class = match status.as_u16() {
-        100..=199 => "1xx",
-        200..=299 => "2xx",
-        300..=399 => "3xx",
-        400..=499 => "4xx",
-        _ => "5xx",
-    };
-    // Methods beyond the standard ones come from clients; as label values they would have no bound.
-    let method = match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        Method::OPTIONS => "OPTIONS",
-        _ => "other",
-    };
-    counter!(REQUESTS, "method" => method, "status" => class).increment(1);
-    histogram!(REQUEST_SECONDS, "method" => method).record(took);
+/// Classes of status.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Methods as label values. Those beyond the standard ones come from clients; as labels they would have no bound.
+const METHODS: [&str; 8] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other",
+];
+
+/// What is counted of requests. Each figure is looked up by its name once, not for each request.
+pub(crate) struct Requests {
+    in_flight: Gauge,
+    answered: [[OnceLock<Counter>; CLASSES.len()]; METHODS.len()],
+    seconds: [OnceLock<Histogram>; METHODS.len()],
+}
+
+impl Requests {
+    /// Counts with the recorder that the process has now.
+    pub(crate) fn new() -> Self {
+        Self {
+            in_flight: gauge!(IN_FLIGHT),
+            answered: Default::default(),
+            seconds: Default::default(),
+        }
+    }
+
+    /// Counts a request as in flight for as long as the answer lives.
+    pub(crate) fn enter(&self) -> InFlight<'_> {
+        self.in_flight.increment(1.0);
+        InFlight(self)
+    }
+
+    /// One request was answered.
+    pub(crate) fn answered(&self, method: &Method, status: StatusCode, took: Duration) {
+        let method = METHODS
+            .iter()
+            .position(|known| *known == method.as_str())
+            .unwrap_or(METHODS.len() - 1);
+        let class = usize::from(status.as_u16() / 100).clamp(1, CLASSES.len()) - 1;
+        let (name, status) = (METHODS[method], CLASSES[class]);
+        self.answered[method][class]
+            .get_or_init(|| counter!(REQUESTS, "method" => name, "status" => status))
+            .increment(1);
+        self.seconds[method]
+            .get_or_init(|| histogram!(REQUEST_SECONDS, "method" => name))
+            .record(took);
+    }
+}
+
+/// A request in flight.
+pub(crate) struct InFlight<'a>(&'a Requests);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.decrement(1.0);
+    }
 }
 
 /// A WebSocket's peer did not answer a ping in time.
 pub(crate) fn silent_socket() {
     counter!(SILENT_SOCKETS).increment(1);
-}
-
-/// Requests in flight went up or down.
-pub(crate) fn in_flight(change: f64) {
-    gauge!(IN_FLIGHT).increment(change);
 }
 
 /// An outgoing request ended.

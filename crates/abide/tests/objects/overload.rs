@@ -1,8 +1,16 @@
 //! Every queue has an end, and callers are told when they reach it.
 
-use abide::{ErrorKind, prelude::*};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use abide::{ErrorKind, SimDisk, clock::TestClock, limits::MAX_QUEUE_TIME, prelude::*};
 
 use crate::support::{Signals, World, is_answered, run, signals};
+
+#[derive(Default)]
+struct Released(AtomicBool);
 
 #[durable_object]
 struct Slow {
@@ -47,6 +55,28 @@ impl Slow {
             refused += usize::from(call.await.is_err_and(|error| error.overloaded()));
         }
         refused
+    }
+
+    /// Takes this much of its worker's time.
+    pub async fn compute(&self, millis: u64) -> Result<()> {
+        let clock = self.state.env().require::<TestClock>()?;
+        clock.advance(Duration::from_millis(millis));
+        Ok(())
+    }
+
+    /// Keeps its worker from everything else until told, then calls an object of the same worker.
+    pub async fn hold_and_call(&self) -> Result<()> {
+        let released = self.state.env().require::<Released>()?;
+        self.signals.give("held");
+        while !released.0.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        self.state
+            .env()
+            .object::<Self>()
+            .get_by_name("other")
+            .quick()
+            .await
     }
 
     /// Starts background work until there is too much; returns how much was taken.
@@ -129,6 +159,48 @@ fn calls_of_an_object_beyond_the_bound_of_a_worker_fail_at_once() {
         let room = abide::limits::MAX_QUEUED_PER_WORKER - 1;
         assert_eq!(slow.flood(room + 10).await.unwrap(), 10);
         assert_eq!(slow.flood(10).await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_worker_refuses_at_once_what_would_wait_for_too_long_but_not_what_its_objects_ask() {
+    const TAKES: Duration = Duration::from_millis(10);
+    run(async {
+        let clock = TestClock::new();
+        let world = World::at(clock.clone(), SimDisk::new(), 1, |node| {
+            node.with(clock)
+                .with(Released::default())
+                .class::<Slow>("SLOW", ClassOptions::default())
+        });
+        let slow = world.env().object::<Slow>().get_by_name("slow");
+        for _ in 0..100 {
+            slow.compute(TAKES.as_millis() as u64)
+                .await
+                .unwrap()
+                .unwrap();
+        }
+        let holding = slow.hold_and_call();
+        world.signals.wait("held").await;
+
+        let many = 2 * (MAX_QUEUE_TIME.as_millis() / TAKES.as_millis()) as usize;
+        let mut calls: Vec<_> = (0..many).map(|_| slow.quick()).collect();
+        calls.retain_mut(|call| !is_answered(call));
+        let refused = many - calls.len();
+        assert!(
+            refused.abs_diff(many / 2) < many / 10,
+            "{refused} of {many}"
+        );
+        assert_eq!(world.node.stats().overloaded, refused as u64);
+        let error = slow.quick().await.unwrap_err();
+        assert!(error.overloaded() && error.retryable(), "{error:?}");
+
+        let released = world.env().require::<Released>().unwrap();
+        released.0.store(true, Ordering::Relaxed);
+        holding.await.unwrap().unwrap();
+        for call in calls {
+            call.await.unwrap();
+        }
+        slow.quick().await.unwrap();
     });
 }
 

@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
-use abide_storage::{AlarmIndex, DueAlarm};
+use abide_storage::{AlarmIndex, DueAlarm, broken};
 use tokio::sync::{Notify, oneshot};
 
 use super::{Cause, Ring};
@@ -27,6 +27,7 @@ pub(crate) async fn schedule(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>)
     loop {
         scheduler.ring_due();
         tokio::select! {
+            biased;
             _ = stopped.wait_for(|stopped| *stopped) => break,
             () = scheduler.until_next() => {}
             () = scheduler.look_again.notified() => {}
@@ -88,7 +89,7 @@ impl Scheduler {
         if !self.is_running() || self.router.store.no_space() {
             return;
         }
-        let now = self.router.clock.unix_millis().cast_signed();
+        let now = broken::wall_clock(self.router.clock.unix_millis()).cast_signed();
         for part in self.with_room() {
             while self.ringing[part].get() < MAX_ALARMS_PER_WORKER
                 && let Some(due) = self.index().take_due(part, now)
@@ -174,7 +175,7 @@ impl Scheduler {
         let clock = &self.router.clock;
         // In this order: if the clock moves in between, the sleep is too short, not too long.
         let now = clock.now();
-        let wait = due.saturating_sub(clock.unix_millis().cast_signed());
+        let wait = due.saturating_sub(broken::wall_clock(clock.unix_millis()).cast_signed());
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
         clock.sleep_until(now + wait.min(ALARM_RECHECK))
     }

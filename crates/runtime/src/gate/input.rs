@@ -11,6 +11,8 @@
 
 use std::{collections::VecDeque, task::Waker};
 
+use abide_storage::broken::{Variant, broken};
+
 /// A task of an object. Numbers rise, so they also order tasks by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Token(pub(crate) u64);
@@ -24,11 +26,12 @@ pub(crate) struct InputGate {
 
 impl InputGate {
     pub(crate) fn is_open(&self) -> bool {
-        self.holders.is_empty()
+        self.holders.is_empty() || broken(Variant::InputGateOpen)
     }
 
     pub(crate) fn may_run(&self, token: Token) -> bool {
-        self.holders.last().is_none_or(|holder| *holder == token)
+        let may = self.holders.last().is_none_or(|holder| *holder == token);
+        may || broken(Variant::InputGateOpen)
     }
 
     /// True if the gate is closed for the task's sake.

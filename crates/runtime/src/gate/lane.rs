@@ -21,7 +21,10 @@ use std::{
     },
 };
 
-use abide_storage::{Lsn, Store};
+use abide_storage::{
+    Lsn, Store,
+    broken::{Variant, broken},
+};
 use tokio::sync::oneshot;
 
 use super::Passage;
@@ -120,6 +123,17 @@ impl Departure {
         }
     }
 
+    /// True if a broken variant does not hold it.
+    fn slips_out(&self) -> bool {
+        match self {
+            Self::Reply(..) => broken(Variant::AnswersNotHeld),
+            Self::Call(_) => broken(Variant::CallsNotHeld),
+            Self::Frame(..) => broken(Variant::FramesNotHeld),
+            Self::Fetch(_) | Self::Connect(..) => broken(Variant::RequestsNotHeld),
+            Self::Body(..) | Self::AutoResponse(..) | Self::Nothing | Self::Synced(_) => false,
+        }
+    }
+
     /// The same departure with an error instead of its content.
     pub(crate) fn into_failed(self, error: Error) -> Self {
         match self {
@@ -184,7 +198,9 @@ impl Lane {
         last_held: &Cell<Lsn>,
         departure: Departure,
     ) {
-        if lsn <= store.durable() && last_held.get().get() <= self.released.load(Ordering::Acquire)
+        let durable = lsn <= store.durable();
+        if (durable && last_held.get().get() <= self.released.load(Ordering::Acquire))
+            || departure.slips_out()
         {
             departure.release();
             return;

@@ -16,7 +16,8 @@ use tokio::{
 
 use super::{Inner, Node, Worked};
 use crate::{
-    Class, ClassOptions, Env, Error, ErrorKind, Native, ObjectClass, Outbound, Result, alarms,
+    Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
+    alarms,
     clock::{Clock, SystemClock},
     env::Values,
     envelope::{Drain, Mailbox},
@@ -142,6 +143,39 @@ impl NodeBuilder {
 
     /// Starts the workers.
     pub fn start(self) -> Result<Node> {
+        let (node, tasks) = self.assemble()?;
+        // If a thread cannot be started, dropping the node stops the others.
+        let mut threads = Vec::with_capacity(tasks.len());
+        for Task { name, guard, work } in tasks {
+            threads.push(spawn(name, guard, work)?);
+        }
+        *node
+            .0
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = threads;
+        Ok(node)
+    }
+
+    /// Makes the node without a thread: its whole work is these futures, which the caller runs, all on one thread in a tokio
+    /// runtime that takes local tasks, until they end after [`Node::shutdown`] or the drop of the last clone of the node.
+    /// With a clock, randomness and a disk of the caller's everything that the node does then follows from what the
+    /// caller does: for simulations. Only [restores](Node::restore) read files on a thread of their own.
+    ///
+    /// [`Node::shutdown`] does not wait for these futures.
+    pub fn build(self) -> Result<(Node, Vec<LocalFuture<()>>)> {
+        let (node, tasks) = self.assemble()?;
+        let run = |Task { guard, work, .. }| -> LocalFuture<()> {
+            Box::pin(async move {
+                let _guard = guard;
+                work().await;
+            })
+        };
+        Ok((node, tasks.into_iter().map(run).collect()))
+    }
+
+    /// The node, and what must run for it to live.
+    fn assemble(self) -> Result<(Node, Vec<Task>)> {
         let workers = self
             .workers
             .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
@@ -176,41 +210,46 @@ impl NodeBuilder {
         let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
         let node = Node(Arc::new(Inner {
             env,
-            router,
+            router: Arc::clone(&router),
             threads: Mutex::default(),
         }));
 
-        // If a thread cannot be started, dropping the node stops the others.
-        let mut threads = Vec::with_capacity(workers + 2);
+        let task = |name: String, work: Work| Task {
+            name,
+            guard: Guard(Arc::clone(&router)),
+            work,
+        };
+        let mut tasks = Vec::with_capacity(workers + 2);
         for (index, channel) in channels.into_iter().enumerate() {
-            let mailbox = Arc::clone(&node.0.router.workers[index]);
+            let mailbox = Arc::clone(&router.workers[index]);
             let (store, env, bindings) = (
                 node.store().clone(),
                 node.env().clone(),
                 Arc::clone(&bindings),
             );
-            let guard = Guard(Arc::clone(&node.0.router));
-            threads.push(spawn(format!("abide-worker-{index}"), guard, move || {
-                Worker::new(mailbox, store, env, bindings).run(channel)
-            })?);
+            let work = move || -> LocalFuture<()> {
+                Box::pin(Worker::new(mailbox, store, env, bindings).run(channel))
+            };
+            tasks.push(task(format!("abide-worker-{index}"), Box::new(work)));
         }
-        let (router, classes) = (Arc::clone(&node.0.router), Arc::clone(&bindings));
-        let guard = Guard(Arc::clone(&router));
-        threads.push(spawn("abide-alarms".to_owned(), guard, move || {
-            alarms::schedule(router, classes)
-        })?);
-        let router = Arc::clone(&node.0.router);
-        let guard = Guard(Arc::clone(&router));
-        threads.push(spawn("abide-watchdog".to_owned(), guard, move || {
-            watchdog::watch(router, bindings)
-        })?);
-        *node
-            .0
-            .threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = threads;
-        Ok(node)
+        let (ringing, classes) = (Arc::clone(&router), Arc::clone(&bindings));
+        let alarms = move || -> LocalFuture<()> { Box::pin(alarms::schedule(ringing, classes)) };
+        tasks.push(task("abide-alarms".to_owned(), Box::new(alarms)));
+        let watched = Arc::clone(&router);
+        let watch = move || -> LocalFuture<()> { Box::pin(watchdog::watch(watched, bindings)) };
+        tasks.push(task("abide-watchdog".to_owned(), Box::new(watch)));
+        Ok((node, tasks))
     }
+}
+
+/// Makes a future that is to run on one thread.
+type Work = Box<dyn FnOnce() -> LocalFuture<()> + Send>;
+
+/// A part of a node that runs for as long as the node does.
+struct Task {
+    name: String,
+    guard: Guard,
+    work: Work,
 }
 
 impl fmt::Debug for NodeBuilder {
@@ -314,11 +353,7 @@ impl Drop for Guard {
 }
 
 /// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
-fn spawn<F: Future<Output = ()> + 'static>(
-    name: String,
-    guard: Guard,
-    work: impl FnOnce() -> F + Send + 'static,
-) -> Result<Worked> {
+fn spawn(name: String, guard: Guard, work: Work) -> Result<Worked> {
     let (end, ended) = oneshot::channel();
     let thread = thread::Builder::new().name(name).spawn(move || {
         let _guard = guard;

@@ -162,6 +162,7 @@ impl Node {
         // Twice: an event may move to a worker that has been looked at already.
         while !(router.nothing_owed() && router.nothing_owed()) {
             tokio::select! {
+                biased;
                 () = router.drain.nothing_owed.notified() => {}
                 () = &mut over => break,
             }
@@ -185,6 +186,7 @@ impl Node {
                 .unwrap_or("a worker")
                 .to_owned();
             tokio::select! {
+                biased;
                 // An error means that it has ended, too.
                 _ = worked.ended => {}
                 () = &mut over => {

@@ -4,7 +4,10 @@
 
 use std::{rc::Rc, task::Poll};
 
-use abide_storage::{AlarmRow, ObjectDb};
+use abide_storage::{
+    AlarmRow, ObjectDb,
+    broken::{Variant, broken},
+};
 
 use super::{Confirmation, Object, Turn};
 use crate::{
@@ -110,7 +113,8 @@ impl Object {
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarm)?;
             return Ok(Rung::Over(Ok(Reply::Done)));
         }
-        let Some(row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
+        let early = broken(Variant::AlarmEarly);
+        let Some(row) = row.filter(|row| !row.failed && (row.entry().due <= now || early)) else {
             return Ok(Rung::Over(Ok(Reply::Done)));
         };
         let mut row = row.to_attempt();
@@ -135,6 +139,9 @@ impl Object {
         let Some(row) = row.filter(|row| is_of(row, attempt)) else {
             return Ok(false);
         };
+        if broken(Variant::AlarmDeletedFirst) {
+            self.write_alarm(None)?;
+        }
         // A constructor that closed the gate has put it back into the queue once.
         if self.attempt.replace(Some(attempt)).is_none() {
             let counters = &self.worker.mailbox.counters;
@@ -168,7 +175,7 @@ impl Object {
         let Some(row) = self.running_alarm()? else {
             return Ok(());
         };
-        let row = match error {
+        let row = match error.filter(|_| !broken(Variant::AlarmDeletedOnError)) {
             None => row
                 .next
                 .map(|next| AlarmRow::asked(next, self.worker.unix_millis())),

@@ -6,6 +6,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use abide_storage::broken::{Variant, broken};
+
 use super::{Arrival, Object, Turn};
 use crate::{
     Error, ErrorKind, Event, Reply, Result, State, body,
@@ -33,6 +35,9 @@ impl Object {
         if bounded && self.queue.borrow().len() >= self.binding.options.max_queued {
             self.worker.mailbox.counters.overloaded.add();
             return self.refuse(arrival, Error::overloaded_object());
+        }
+        if arrival.event.is_of_socket() && broken(Variant::MessageOvertakes) {
+            return self.queue.borrow_mut().push_front(arrival);
         }
         self.queue.borrow_mut().push_back(arrival);
     }
@@ -237,6 +242,11 @@ impl Object {
     /// The answer of a handler whose object has been reset. Even the reason may tell of unconfirmed writes.
     pub(crate) fn answer_broken(&self, replier: Replier, error: Error) {
         replier.interrupted();
+        let error = if broken(Variant::MaybeRanSaysNever) {
+            error.into_retryable()
+        } else {
+            error
+        };
         self.depart(Departure::Reply(replier, Err(error)));
     }
 }

@@ -36,7 +36,10 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{Lsn, ObjectDb, ObjectKey};
+use abide_storage::{
+    Lsn, ObjectDb, ObjectKey,
+    broken::{Variant, broken},
+};
 
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
@@ -261,7 +264,9 @@ impl Object {
         }
         // First they learn that they are interrupted, then others may begin.
         wakers.into_iter().for_each(Waker::wake);
-        self.put_off(of_sockets, &why);
+        if !broken(Variant::MessagesDropped) {
+            self.put_off(of_sockets, &why);
+        }
     }
 
     /// Events of sockets that this incarnation has not begun, which nobody would send again, go to the next.
@@ -398,6 +403,9 @@ impl Object {
 
     /// Drops database and instance. From here on this is a shell that tells its fate.
     fn end(self: &Rc<Self>, fate: Error) {
+        if broken(Variant::ResetLeavesOld) {
+            return self.worker.forget(self, self.commit_lsn.get());
+        }
         *self.fate.borrow_mut() = Some(fate);
         self.worker.forget(self, self.commit_lsn.get());
         self.gate.borrow_mut().clear();

@@ -10,6 +10,8 @@ use std::{
     task::{Poll, Waker},
 };
 
+use abide_storage::broken::{Variant, broken};
+
 use super::{Kind, Object, Running, Turn};
 use crate::{
     Error, ErrorKind, LocalFuture, Result, context,
@@ -133,6 +135,9 @@ impl Object {
 
     /// The turn must not take effect: nothing of it is kept or sent, and the object is reset.
     pub(super) fn break_off(self: &Rc<Self>, error: Error) -> Error {
+        if broken(Variant::PanicCommits) {
+            let _ = self.commit();
+        }
         let error = error.into_reset();
         for departure in self.outbox.take() {
             self.depart(departure.into_failed(error.clone()));

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::ObjectKey;
+use abide_storage::{
+    ObjectKey,
+    broken::{Variant, broken},
+};
 
 use super::{
     AutoResponses, Close, Message, ReadyState, SlowReader, WebSocket, WebSocketOptions, code,
@@ -181,7 +184,14 @@ impl Link {
             return;
         }
         inner.buffered += frame.weight();
-        inner.outgoing.push_back(frame);
+        if broken(Variant::FrameDoubled) {
+            inner.outgoing.push_back(frame.clone());
+        }
+        if broken(Variant::FrameOvertakes) {
+            inner.outgoing.push_front(frame);
+        } else {
+            inner.outgoing.push_back(frame);
+        }
         inner.look_behind(home);
         inner.wake();
     }

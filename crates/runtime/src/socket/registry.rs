@@ -2,7 +2,10 @@
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
-use abide_storage::ObjectKey;
+use abide_storage::{
+    ObjectKey,
+    broken::{Variant, broken},
+};
 use rustc_hash::FxHashMap;
 
 use super::{AutoResponses, WebSocket};
@@ -96,7 +99,7 @@ impl Registry {
         let mut objects = self.0.borrow_mut();
         if objects
             .get(&key)
-            .is_some_and(|object| object.all.is_empty())
+            .is_some_and(|object| object.all.is_empty() || broken(Variant::SocketsForgotten))
         {
             objects.remove(&key);
         }
