@@ -1,6 +1,9 @@
 //! Order: of the messages with one ordering key only the first may go; the others are blocked.
 
-use abide::Result;
+use abide::{
+    Result,
+    broken::{Variant, broken},
+};
 
 use super::{BehindDeadLetter, destination, rows::Rows};
 
@@ -45,6 +48,7 @@ impl Rows {
     pub(super) fn first_dead(&self, key: &str) -> Result<Option<i64>> {
         match self.options.behind_dead_letter {
             BehindDeadLetter::GoOn => Ok(None),
+            BehindDeadLetter::Wait if broken(Variant::DeadLetterPassed) => Ok(None),
             BehindDeadLetter::Wait => self
                 .sql
                 .exec(

@@ -13,7 +13,10 @@
 
 use std::{collections::BTreeMap, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
-use abide::Result;
+use abide::{
+    Result,
+    broken::{Variant, broken},
+};
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
@@ -81,7 +84,7 @@ impl Inner {
         let (mut delivered, mut others) = (Vec::new(), Vec::new());
         for (claim, outcome) in landed {
             self.flights.borrow_mut().end(&claim);
-            if outcome.is_delivery() {
+            if outcome.is_delivery() && !broken(Variant::SentTwice) {
                 delivered.push(claim);
             } else {
                 others.push((claim, outcome));
@@ -94,6 +97,13 @@ impl Inner {
                 others.extend(delivered.into_iter().map(Outcome::delivered));
             }
         }
+        if others.is_empty() {
+            return Ok(());
+        }
+        storage.transaction_sync(|| {
+            let (mut meta, _) = self.rows.agenda()?;
+            self.mind_clock(&mut meta, now)
+        })?;
         let mut to: BTreeMap<String, destination::Row> = BTreeMap::new();
         for (claim, outcome) in others {
             let name = &claim.destination;
@@ -121,7 +131,10 @@ impl Inner {
         self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
         let claims = self.rows.on_their_way()?;
-        let landed = claims.into_iter().map(|claim| {
+        let cut_off = claims
+            .into_iter()
+            .filter(|_| !broken(Variant::ClaimForgotten));
+        let landed = cut_off.map(|claim| {
             let outcome = Outcome::failed(&claim, Failure::cut_off());
             (claim, outcome)
         });
@@ -300,6 +313,9 @@ impl Task {
         }
         let mut synced = pin!(self.inner.state.storage().sync());
         let durable = loop {
+            if broken(Variant::SendBeforeDurable) {
+                break Ok(());
+            }
             tokio::select! {
                 biased;
                 durable = &mut synced => break durable,

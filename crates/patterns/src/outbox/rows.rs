@@ -5,7 +5,10 @@
 
 use std::rc::Rc;
 
-use abide::{Result, Storage};
+use abide::{
+    Result, Storage,
+    broken::{Variant, broken},
+};
 
 use super::{
     Change, Options, OutboxError, Record, Status,
@@ -167,8 +170,8 @@ impl Rows {
     pub(super) fn insert(&self, new: &New<'_>, now: i64) -> Result<()> {
         let next_at = new.not_before.map_or(now, |at| at.max(now));
         let blocked = match new.ordering_key {
-            Some(key) => self.is_key_busy(key)?,
-            None => false,
+            Some(key) if !broken(Variant::OrderIgnored) => self.is_key_busy(key)?,
+            _ => false,
         };
         self.sql.exec(
             "INSERT INTO outbox_messages (kind, status, destination, summary, idempotency_key, dedup_key,
@@ -317,6 +320,10 @@ impl Rows {
             )?
             .one()?;
         self.relocate(id, "outbox_messages", "outbox_dead_letters")?;
+        if broken(Variant::DeadLetterLost) {
+            self.sql
+                .exec("DELETE FROM outbox_dead_letters WHERE id = ?1", (id,))?;
+        }
         self.note(id, changes, now, "failed", Some(letter.error))?;
         self.count(from, Some(Status::Failed), 1)?;
         self.unblock(letter.ordering_key)

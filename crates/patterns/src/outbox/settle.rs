@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeSet, slice::from_ref, time::Duration};
 
-use abide::Result;
+use abide::{
+    Result,
+    broken::{Variant, broken},
+};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -62,6 +65,9 @@ impl Inner {
             Outcome::Submitted(Ok(submitted)) => {
                 to.answered();
                 match submitted {
+                    Submitted::Done if broken(Variant::SentTwice) && claim.attempts == 1 => {
+                        self.rows.requeue(claim, now, "sent", true, 1, now)
+                    }
                     Submitted::Done => self.rows.sent(from_ref(claim), now),
                     Submitted::Accepted { operation, after } => {
                         self.accept(claim, &operation, after, handler, now)
@@ -156,6 +162,19 @@ impl Inner {
             .after
             .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
         let unknown = claim.unknown || failure.after_effect;
+        if broken(Variant::RefusedMeansSent) {
+            return self.rows.sent(from_ref(claim), now);
+        }
+        if broken(Variant::NewKeyOnRetry) {
+            self.renew_key(claim.id, now)?;
+        }
+        let wait = wait.map(|wait| {
+            if broken(Variant::RetryAtOnce) {
+                0
+            } else {
+                wait
+            }
+        });
         match (failure.fate, wait) {
             (Fate::Permanent, _) => self.bury(claim, error, unknown, now),
             (Fate::NotSent, _) => {

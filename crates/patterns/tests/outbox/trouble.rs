@@ -145,6 +145,27 @@ fn waits_are_as_long_as_before_when_the_wall_clock_is_set_back() {
 }
 
 #[test]
+fn a_wait_that_begins_after_the_wall_clock_was_set_back_is_not_shortened() {
+    run(async {
+        let world = World::new(plain());
+        world.script.say("hello", [Act::Later(Box::new(refused()))]);
+        let id = world.enqueue(note("bob", "hello")).await;
+        while world.script.calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        world.clock.set_back(86_400_000);
+        world.script.now();
+        world
+            .until(id, |record| record.status == Status::Queued)
+            .await;
+        world.rest().await;
+        assert_eq!(world.script.attempts("hello"), 1, "a second has not passed");
+        world.pass(Duration::from_secs(1)).await;
+        assert_eq!(world.status(id).await, Status::Sent);
+    });
+}
+
+#[test]
 fn a_clock_that_jumps_ahead_ends_what_has_a_deadline_and_sends_the_rest() {
     run(async {
         let world = World::new(plain());
