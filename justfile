@@ -1,0 +1,7 @@
+# Runs one seed of the simulation, prints what it did, and the shortest schedule that breaks a promise if one does.
+sim SEED:
+    cargo run --quiet --profile sim -p abide-sim -- replay {{SEED}}
+
+# Runs so many seeds of the simulation on every processor core.
+sims COUNT FROM="0":
+    cargo run --quiet --profile sim -p abide-sim -- run --seeds {{COUNT}} --from {{FROM}} --jobs {{num_cpus()}}

@@ -1,0 +1,93 @@
+//! The properties, one checker each. They read a history and nothing else, so that they can be tested by hand-made ones.
+
+mod acknowledged;
+mod alarms;
+mod alive;
+mod keyed;
+mod linear;
+mod lists;
+mod outbox;
+mod released;
+mod single;
+mod sockets;
+mod whole;
+
+use crate::history::Event;
+
+/// A promise, and how a history is checked for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Property {
+    /// What is promised.
+    pub name: &'static str,
+    check: fn(&[Event]) -> Result<(), String>,
+}
+
+/// All properties.
+pub const PROPERTIES: &[Property] = &[
+    Property {
+        name: "acknowledged writes survive",
+        check: acknowledged::check,
+    },
+    Property {
+        name: "unacknowledged writes are whole or absent",
+        check: whole::check,
+    },
+    Property {
+        name: "nothing leaves an object before its writes are durable",
+        check: released::check,
+    },
+    Property {
+        name: "an object has one instance at a time",
+        check: single::check,
+    },
+    Property {
+        name: "alarms go off at least once and never before their time",
+        check: alarms::check,
+    },
+    Property {
+        name: "a socket's messages keep their order",
+        check: sockets::check,
+    },
+    Property {
+        name: "messages of an outbox are never lost, repeated without need or out of their keys' order",
+        check: outbox::check,
+    },
+    Property {
+        name: "a call with an idempotency key is applied once",
+        check: keyed::check,
+    },
+    Property {
+        name: "each object's history is linearizable",
+        check: linear::check,
+    },
+    Property {
+        name: "the node starts, goes on and answers",
+        check: alive::check,
+    },
+];
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub property: &'static str,
+    /// How.
+    pub text: String,
+}
+
+impl Property {
+    /// Checks a history for this property.
+    pub fn check(&self, events: &[Event]) -> Result<(), Violation> {
+        (self.check)(events).map_err(|text| Violation {
+            property: self.name,
+            text,
+        })
+    }
+}
+
+/// Checks a history for every property; the first that is broken.
+pub fn check(events: &[Event]) -> Result<(), Violation> {
+    PROPERTIES
+        .iter()
+        .try_for_each(|property| property.check(events))
+}

@@ -1,0 +1,200 @@
+//! Messages of an outbox are never lost; those with an ordering key take effect in their order; an effect is repeated only
+//! where an answer was lost, and an attempt is repeated only when its wait is over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::history::{Act, Event, Fate, Letter, Moment, Op, OpId, Outcome, SenderNo, Value};
+
+/// The first of the waits between attempts, in milliseconds.
+const SHORTEST_WAIT: u64 = 1_000;
+
+pub(super) fn check(events: &[Event]) -> Result<(), String> {
+    let posted: BTreeMap<SenderNo, &[Letter]> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Posted(sender, letters) => Some((*sender, letters.as_slice())),
+            _ => None,
+        })
+        .collect();
+    lost(events, &posted)?;
+    ordered(events, &posted)?;
+    in_time(events)?;
+    repeated(events, &posted)
+}
+
+/// What was acknowledged is there, once, and has come to its end.
+fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
+    let mut ops: BTreeMap<OpId, &Op> = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::Began(id, op) => {
+                ops.insert(*id, op);
+            }
+            Event::Ended(id, outcome) => {
+                let (sender, values) = match ops.get(id) {
+                    Some(Op::Post(sender, _, value, ..)) => (sender, std::slice::from_ref(value)),
+                    Some(Op::Circulate(sender, values)) => (sender, values.as_slice()),
+                    _ => continue,
+                };
+                let Some(letters) = posted.get(sender) else {
+                    continue;
+                };
+                for value in values {
+                    let count = letters
+                        .iter()
+                        .filter(|letter| letter.value == *value)
+                        .count();
+                    let right = match outcome {
+                        Outcome::Done => count == 1,
+                        Outcome::NotRun(_) | Outcome::Undone(_) => count == 0,
+                        _ => count <= 1,
+                    };
+                    if !right {
+                        return Err(format!(
+                            "message {value} of sender {sender}, answered with {outcome:?}, is there {count} times"
+                        ));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let took: BTreeSet<_> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Took(sender, value) => Some((*sender, *value)),
+            _ => None,
+        })
+        .collect();
+    for (sender, letters) in posted {
+        for letter in *letters {
+            let ended = match letter.fate {
+                Fate::Sent => took.contains(&(*sender, letter.value)),
+                Fate::Dead => true,
+                Fate::Behind => letters
+                    .iter()
+                    .any(|other| other.fate == Fate::Dead && other.key == letter.key),
+                Fate::Open => false,
+            };
+            if !ended {
+                return Err(format!(
+                    "{letter:?} of sender {sender} has not come to its end"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Within a key nothing takes effect after its successor did.
+fn ordered(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
+    let mut reached: BTreeMap<(SenderNo, &str), usize> = BTreeMap::new();
+    for event in events {
+        let Event::Took(sender, value) = event else {
+            continue;
+        };
+        let Some(letters) = posted.get(sender) else {
+            continue;
+        };
+        let Some(place) = letters.iter().position(|letter| letter.value == *value) else {
+            return Err(format!(
+                "message {value} of sender {sender} took effect, and the outbox does not know it"
+            ));
+        };
+        if let Some(key) = &letters[place].key {
+            let before = reached.insert((*sender, key), place);
+            if before.is_some_and(|before| before > place) {
+                return Err(format!(
+                    "message {value} of sender {sender} took effect after its successor under {key:?}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Between two attempts there is the shortest wait, unless somebody has set the clock or asked for another attempt.
+fn in_time(events: &[Event]) -> Result<(), String> {
+    let mut last: BTreeMap<(SenderNo, Value), Moment> = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::Clock(_) | Event::Began(_, Op::Redrive(_)) => last.clear(),
+            Event::Tried(sender, value, _, _, now) => {
+                let before = last.insert((*sender, *value), *now);
+                if let Some(before) = before
+                    && now.0 < before.0 + SHORTEST_WAIT
+                {
+                    return Err(format!(
+                        "message {value} of sender {sender} was tried again after {} ms",
+                        now.0 - before.0
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A message takes effect once, and once more for each answer that the receiver, a death or a reset may have lost. All
+/// attempts have one idempotency key, and each is counted before it is made.
+fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
+    let mut lost: BTreeMap<Value, usize> = BTreeMap::new();
+    let mut took: BTreeMap<(SenderNo, Value), usize> = BTreeMap::new();
+    let mut tried: BTreeMap<(SenderNo, Value), (u32, &str)> = BTreeMap::new();
+    let mut deaths = 0;
+    let mut redriven = BTreeSet::new();
+    for event in events {
+        match event {
+            Event::Began(_, Op::Post(_, _, value, _, acts)) => {
+                let count = acts.iter().filter(|act| **act == Act::Lose).count();
+                lost.insert(*value, count);
+            }
+            Event::Began(_, Op::Reset(_)) | Event::Died(_) => deaths += 1,
+            // Its attempts are counted anew.
+            Event::Began(_, Op::Redrive(sender)) => {
+                redriven.insert(*sender);
+            }
+            // On a full disk no outcome can be written.
+            Event::Filled => deaths += 100,
+            Event::Took(sender, value) => *took.entry((*sender, *value)).or_default() += 1,
+            Event::Tried(sender, value, _, key, _) => {
+                let (count, before) = tried.entry((*sender, *value)).or_insert((0, key));
+                *count += 1;
+                // A dead letter that is tried again is another message, unless it may have taken effect.
+                let another = redriven.contains(sender) && !took.contains_key(&(*sender, *value));
+                if *before != key && !another {
+                    return Err(format!(
+                        "message {value} of sender {sender} was tried under the keys {before} and {key}"
+                    ));
+                }
+                *before = key;
+            }
+            _ => {}
+        }
+    }
+    for ((sender, value), count) in took {
+        let lost = lost.get(&value).copied().unwrap_or(0);
+        if count > 1 + lost + deaths {
+            return Err(format!(
+                "message {value} of sender {sender} took effect {count} times, and {lost} answers were lost in {deaths} deaths"
+            ));
+        }
+    }
+    for (sender, letters) in posted {
+        if redriven.contains(sender) {
+            continue;
+        }
+        for letter in *letters {
+            let count = tried
+                .get(&(*sender, letter.value))
+                .map_or(0, |(count, _)| *count);
+            if count > letter.attempts {
+                return Err(format!(
+                    "{letter:?} of sender {sender} was tried {count} times"
+                ));
+            }
+        }
+    }
+    Ok(())
+}

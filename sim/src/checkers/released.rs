@@ -1,0 +1,45 @@
+//! Nothing leaves an object before its writes are durable: what anybody outside of it was shown is there in the end.
+//!
+//! It is checked from the receiver's side. Whatever arrives carries the length and the last value of its sender's list at
+//! that time; had it left too early, a loss of power would have taken that value back.
+
+use super::lists::Lists;
+use crate::history::{Event, Op};
+
+pub(super) fn check(events: &[Event]) -> Result<(), String> {
+    let lists = Lists::of(events);
+    for event in events {
+        match event {
+            Event::Seen {
+                object,
+                version,
+                last,
+                by,
+            } => {
+                let Some(list) = lists.get(*object) else {
+                    continue;
+                };
+                let found = (*version as usize)
+                    .checked_sub(1)
+                    .and_then(|at| list.values.get(at));
+                if found != last.as_ref() {
+                    return Err(format!(
+                        "{by:?} showed that ledger {object} had {last:?} as value {version}, and now that is {found:?}"
+                    ));
+                }
+            }
+            Event::Began(id, op @ Op::Relay(from, value, to, other)) => {
+                let (Some(here), Some(there)) = (lists.get(*from), lists.get(*to)) else {
+                    continue;
+                };
+                if there.place(*other).is_some() && here.place(*value).is_none() {
+                    return Err(format!(
+                        "operation {id}, {op:?}: ledger {to} has {other}, which ledger {from} sent after a {value} that it has not"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

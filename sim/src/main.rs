@@ -1,0 +1,153 @@
+//! `abide-sim run` runs many seeds, `abide-sim replay` one.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use abide_sim::{Plan, Violation, expect_panics, shrink::shortest, simulate};
+use clap::{Parser, Subcommand};
+
+/// A whole node in a deterministic simulation, from one seed.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs many seeds; ends with an error if one breaks a promise.
+    Run {
+        /// How many.
+        #[arg(long, default_value_t = 1_000)]
+        seeds: u64,
+        /// The first.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Threads; each runs other seeds.
+        #[arg(long, default_value_t = 1)]
+        jobs: u64,
+        /// Stops after so many failures.
+        #[arg(long, default_value_t = 3)]
+        failures: usize,
+    },
+    /// Runs one seed and prints what it did; if it breaks a promise, the shortest schedule that still does.
+    Replay {
+        /// The seed.
+        seed: u64,
+        /// Prints all that was seen.
+        #[arg(long)]
+        events: bool,
+    },
+    /// Prints a number for each seed that tells its history from any other.
+    Fingerprints {
+        /// How many seeds, from 0 on.
+        #[arg(long, default_value_t = 50)]
+        seeds: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    expect_panics();
+    match Args::parse().command {
+        Command::Run {
+            seeds,
+            from,
+            jobs,
+            failures,
+        } => run(from, seeds, jobs.max(1), failures),
+        Command::Replay { seed, events } => replay(seed, events),
+        Command::Fingerprints { seeds } => {
+            for seed in 0..seeds {
+                println!("{:016x}", simulate(&Plan::new(seed)).fingerprint);
+            }
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn run(from: u64, seeds: u64, jobs: u64, most: usize) -> ExitCode {
+    let begun = Instant::now();
+    let next = AtomicU64::new(0);
+    let failures: Mutex<Vec<(u64, Violation)>> = Mutex::default();
+    let failed = || failures.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = || loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= seeds || failed().len() >= most {
+            break;
+        }
+        let seed = from + seed;
+        if let Some(violation) = simulate(&Plan::new(seed)).violation {
+            println!("seed {seed}: {}: {}", violation.property, violation.text);
+            failed().push((seed, violation));
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        let mut reported = begun;
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            thread::sleep(Duration::from_millis(20));
+            if reported.elapsed() >= Duration::from_secs(30) {
+                reported = Instant::now();
+                let done = next.load(Ordering::Relaxed).min(seeds);
+                let rate = done as f64 / begun.elapsed().as_secs_f64();
+                println!("{done} seeds, {rate:.0}/s, {} failed", failed().len());
+            }
+        }
+    });
+    let done = next.load(Ordering::Relaxed).min(seeds);
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{done} seeds from {from} in {seconds:.1} s ({:.0}/s): {} broke a promise",
+        done as f64 / seconds,
+        failed().len()
+    );
+    let failures = failed();
+    let Some((seed, violation)) = failures.first() else {
+        return ExitCode::SUCCESS;
+    };
+    tell(&Plan::new(*seed), violation);
+    ExitCode::FAILURE
+}
+
+fn replay(seed: u64, events: bool) -> ExitCode {
+    let plan = Plan::new(seed);
+    println!("{plan}");
+    let history = abide_sim::run(&plan);
+    if events {
+        for event in history.events() {
+            println!("  {event:?}");
+        }
+    }
+    println!("fingerprint {:016x}", history.fingerprint());
+    match abide_sim::checkers::check(&history.events()) {
+        Ok(()) => {
+            println!("every promise was kept");
+            ExitCode::SUCCESS
+        }
+        Err(violation) => {
+            tell(&plan, &violation);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells of a failure as shortly as it can.
+fn tell(plan: &Plan, violation: &Violation) {
+    let short = shortest(plan, violation.property);
+    let why = simulate(&short).violation;
+    println!("\nbroken: {}", violation.property);
+    println!("{}", why.map_or(String::new(), |violation| violation.text));
+    println!(
+        "by these {} steps of {}:\n{short}",
+        short.steps.len(),
+        plan.steps.len()
+    );
+    println!("replay it with: abide-sim replay {}", plan.seed);
+}

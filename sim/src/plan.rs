@@ -1,0 +1,302 @@
+//! The schedule of a simulation: data that a seed makes, and from which steps can be left out.
+//!
+//! Whatever a step needs is in it, so leaving one out changes no other.
+
+use std::fmt;
+
+use crate::{
+    classes::Manner,
+    history::{Act, ObjectNo, Op, OpId, SenderNo, SocketNo, Value},
+    random::Random,
+};
+
+/// One thing that is done to the node, or that happens to its machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A client sends an operation whose values have so many bytes beside them, and does not wait.
+    Client(OpId, Op, u32),
+    /// A client opens a WebSocket to an object.
+    Open(SocketNo, ObjectNo),
+    /// The client of a WebSocket sends a value. If there is none, it opens one to an object before.
+    Say(SocketNo, ObjectNo, Value),
+    /// The connection of a WebSocket breaks.
+    Break(SocketNo),
+    /// Everything that is ready runs so many times; nothing is written.
+    Rounds(u32),
+    /// Everything runs until nothing can, and a disk that is not slow writes.
+    Settle,
+    /// The log writes one group.
+    Write,
+    /// The store prepares segments and takes a checkpoint if one is due.
+    House,
+    /// The store takes a checkpoint.
+    Checkpoint,
+    /// So many milliseconds pass.
+    Pass(u32),
+    /// The wall clock is set forward, or back, by so many milliseconds.
+    Wall(i32),
+    /// From now on the log is written only when the schedule says so; or at once again.
+    Slow(bool),
+    /// The disk has only so many bytes left.
+    Full(u32),
+    /// The disk has room again.
+    Room,
+    /// Syncs fail from now on, until the process has ended.
+    FailSyncs,
+    /// The next sync fails.
+    FailSync,
+    /// The process is killed.
+    Kill,
+    /// The machine loses its power after so many more changes of the disk, and what it had not synced survives as the
+    /// number says. If there is a second number of changes, it loses its power again after so many of the recovery.
+    PowerLoss(u32, u64, Option<u32>),
+    /// The process is stopped cleanly and started again.
+    Restart,
+}
+
+/// How a node and its machine are made, and what happens to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The seed of the node's randomness.
+    pub seed: u64,
+    /// Workers of the node.
+    pub workers: usize,
+    /// Objects.
+    pub objects: ObjectNo,
+    /// Objects with outboxes.
+    pub senders: SenderNo,
+    /// How they deliver.
+    pub(crate) manner: Manner,
+    /// After how many bytes of log a checkpoint begins.
+    pub checkpoint_bytes: u64,
+    /// What happens.
+    pub steps: Vec<Step>,
+}
+
+/// What may happen in a plan: each plan leaves some of it out, so that rare things meet often (Groce et al., "Swarm
+/// testing", ISSTA 2012).
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, in any combination"
+)]
+struct Swarm {
+    full: bool,
+    syncs: bool,
+    slow: bool,
+    clocks: bool,
+    kills: bool,
+    power: bool,
+    restarts: bool,
+    big: bool,
+    sockets: bool,
+    alarms: bool,
+    outboxes: bool,
+    wait: bool,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let objects = 1 + random.below(3) as ObjectNo;
+        let workers = 1 + random.below(3) as usize;
+        let checkpoint_bytes = 32 << (10 + random.below(5));
+        let swarm = Swarm {
+            full: random.one_in(4),
+            syncs: random.one_in(4),
+            slow: random.one_in(2),
+            clocks: random.one_in(2),
+            kills: random.one_in(2),
+            power: !random.one_in(4),
+            restarts: random.one_in(3),
+            big: random.one_in(3),
+            sockets: random.one_in(2),
+            alarms: random.one_in(2),
+            outboxes: random.one_in(3),
+            wait: random.one_in(2),
+        };
+        let count = 10 + random.below(50);
+        let mut ops = 0;
+        let steps = (0..count)
+            .map(|_| step(&mut random, &swarm, objects, &mut ops))
+            .collect();
+        Self {
+            seed,
+            workers,
+            objects,
+            senders: if swarm.outboxes { SENDERS } else { 0 },
+            manner: Manner {
+                wait: swarm.wait,
+                ticks: random.one_in(3),
+            },
+            checkpoint_bytes,
+            steps,
+        }
+    }
+}
+
+/// WebSockets that clients have open at a time.
+const SOCKETS: u32 = 3;
+
+/// Objects with outboxes, if there are any.
+const SENDERS: SenderNo = 2;
+
+/// Values that one operation may have.
+const VALUES: u32 = 16;
+
+/// Values that one operation may append in a transaction.
+const MOST: u32 = 4;
+
+fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -> Step {
+    match random.below(100) {
+        0..50 => {
+            *ops += 1;
+            let object = random.below(u32::from(objects)) as ObjectNo;
+            let value = *ops * VALUES;
+            if swarm.sockets && random.one_in(3) {
+                let socket = random.below(SOCKETS);
+                return match random.below(8) {
+                    0 => Step::Open(socket, object),
+                    1 if random.one_in(2) => Step::Break(socket),
+                    _ => Step::Say(socket, object, value),
+                };
+            }
+            if swarm.outboxes && random.one_in(2) {
+                return Step::Client(*ops, post(random, value, swarm.wait), 0);
+            }
+            if swarm.alarms && random.one_in(4) {
+                let op = if random.one_in(5) {
+                    Op::Cancel(object, value)
+                } else {
+                    let most = [1_500, 1_500, 15_000][random.below(3) as usize];
+                    let after = random.below(most);
+                    Op::Alarm(
+                        object,
+                        [value, value + 1],
+                        after,
+                        random.below(6).saturating_sub(3),
+                    )
+                };
+                return Step::Client(*ops, op, 0);
+            }
+            let op = match random.below(19) {
+                0..5 => {
+                    let count = 1 + random.below(MOST);
+                    Op::Append(object, (value..value + count).collect())
+                }
+                5 | 6 => Op::Pair(object, [value, value + 1]),
+                7..10 => Op::Read(object),
+                10 => Op::Panic(object, value),
+                16 => Op::Alone(object, [value, value + 1]),
+                17 => Op::Refused(object, value),
+                18 => Op::Twice(object, value),
+                11..14 => {
+                    let to = random.below(u32::from(objects)) as ObjectNo;
+                    Op::Relay(object, value, to, value + 1)
+                }
+                _ => Op::Tell(object, [value, value + 1]),
+            };
+            let pad = match random.below(8) {
+                0 if swarm.big => random.below(40_000),
+                0..3 => random.below(3_000),
+                _ => random.below(100),
+            };
+            Step::Client(*ops, op, pad)
+        }
+        50..62 => Step::Rounds(1 + random.below(8)),
+        62..70 => Step::Settle,
+        70..76 => Step::Write,
+        76..78 => Step::House,
+        78..80 => Step::Checkpoint,
+        80..84 => Step::Pass(match random.below(3) {
+            0 => random.below(20_000),
+            _ => random.below(1_500),
+        }),
+        84 | 85 if swarm.clocks => {
+            let by = random.below(20_000).cast_signed();
+            Step::Wall(if random.one_in(2) { by } else { -by })
+        }
+        86 | 87 if swarm.slow => Step::Slow(!random.one_in(3)),
+        88 if swarm.full => Step::Full(match random.below(3) {
+            0 => 0,
+            1 => random.below(20_000),
+            _ => random.below(1_000_000),
+        }),
+        89 if swarm.full => Step::Room,
+        90 if swarm.syncs => Step::FailSyncs,
+        98 if swarm.syncs => Step::FailSync,
+        91 | 92 if swarm.kills => Step::Kill,
+        93..97 if swarm.power => {
+            let after = match random.below(3) {
+                0 => 0,
+                1 => random.below(4),
+                _ => random.below(30),
+            };
+            let again = random.one_in(3).then(|| random.below(30));
+            Step::PowerLoss(after, random.draw(), again)
+        }
+        97 if swarm.restarts => Step::Restart,
+        _ => Step::Rounds(1),
+    }
+}
+
+/// An operation on an outbox. Dead letters are tried again only where their successors wait for them: elsewhere that would
+/// turn the order around.
+fn post(random: &mut Random, value: Value, wait: bool) -> Op {
+    let from = random.below(u32::from(SENDERS)) as SenderNo;
+    match random.below(16) {
+        0 => Op::Reset(from),
+        1 | 2 if wait => Op::Redrive(from),
+        3 => Op::Circulate(from, (value..value + random.below(VALUES)).collect()),
+        _ => {
+            let key = random.one_in(2).then(|| random.below(2) as u8);
+            Op::Post(from, random.below(3) as u8, value, key, acts(random))
+        }
+    }
+}
+
+/// What the receiver does to a message before it takes it.
+fn acts(random: &mut Random) -> Vec<Act> {
+    let mut acts = Vec::new();
+    for _ in 0..random.below(4) {
+        match random.below(8) {
+            0..2 => acts.push(Act::Refuse),
+            2 => acts.push(Act::Throttle),
+            3 => acts.push(Act::Hang),
+            4 => acts.push(Act::Lose),
+            5 => acts.push(Act::Panic),
+            _ => {
+                acts.push(Act::Accept);
+                for _ in 0..random.below(3) {
+                    acts.push(match random.below(3) {
+                        0 => Act::Throttle,
+                        1 => Act::Refuse,
+                        _ => Act::Hang,
+                    });
+                }
+                return acts;
+            }
+        }
+    }
+    if random.one_in(6) {
+        acts.push(Act::Reject);
+    }
+    acts
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} objects, {} workers, a checkpoint each {} KiB of log",
+            self.seed,
+            self.objects,
+            self.workers,
+            self.checkpoint_bytes >> 10
+        )?;
+        for (number, step) in self.steps.iter().enumerate() {
+            writeln!(f, "{number:4}  {step:?}")?;
+        }
+        Ok(())
+    }
+}

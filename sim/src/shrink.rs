@@ -1,0 +1,42 @@
+//! The shortest schedule that still breaks the same promise, as far as leaving steps out finds it.
+
+use crate::{plan::Plan, simulate};
+
+/// Runs that a search may take.
+const MAX_RUNS: u32 = 2_000;
+
+/// Leaves out steps in ever smaller pieces for as long as the plan still breaks the promise: the algorithm *ddmin* of
+/// Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (IEEE TSE 2002).
+pub fn shrink(plan: &Plan, breaks: impl Fn(&Plan) -> bool) -> Plan {
+    let mut shortest = plan.clone();
+    let mut pieces = 2;
+    let mut runs = 0;
+    while shortest.steps.len() > 1 && runs < MAX_RUNS {
+        let len = shortest.steps.len();
+        let size = len.div_ceil(pieces);
+        let without = (0..len).step_by(size).find_map(|start| {
+            runs += 1;
+            let mut plan = shortest.clone();
+            plan.steps.drain(start..(start + size).min(len));
+            breaks(&plan).then_some(plan)
+        });
+        match without {
+            Some(shorter) => {
+                shortest = shorter;
+                pieces = (pieces - 1).max(2);
+            }
+            None if size == 1 => break,
+            None => pieces = (pieces * 2).min(len),
+        }
+    }
+    shortest
+}
+
+/// The shortest plan found that breaks the same promise as this one.
+pub fn shortest(plan: &Plan, property: &str) -> Plan {
+    shrink(plan, |plan| {
+        simulate(plan)
+            .violation
+            .is_some_and(|violation| violation.property == property)
+    })
+}

@@ -1,0 +1,131 @@
+//! Clients' WebSockets, as a gateway serves them.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll},
+};
+
+use abide::{
+    Body, Message, Request,
+    socket::{ClientSocket, Close, Endpoint, Frame},
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    classes::Ledger,
+    history::{Carrier, Event, ObjectNo, Pen, SocketNo, Value},
+    life::Life,
+};
+
+/// A client's end. When it is dropped its connection breaks.
+pub(crate) struct Socket {
+    pub(crate) object: ObjectNo,
+    says: mpsc::UnboundedSender<Value>,
+}
+
+impl Socket {
+    /// Opens a WebSocket.
+    pub(crate) fn open(life: &Life, number: SocketNo, object: ObjectNo) -> Self {
+        let (says, said) = mpsc::unbounded_channel();
+        let ledger = life
+            .env()
+            .object::<Ledger>()
+            .get_by_name(&object.to_string());
+        let answer = ledger.fetch(Request::new(Body::empty()));
+        let pen = life.pen.clone();
+        life.executor.spawn(async move {
+            let endpoint = answer.await.ok().and_then(|mut response| {
+                let client: ClientSocket = response.extensions_mut().remove()?;
+                client.claim().ok()
+            });
+            if let Some(endpoint) = endpoint {
+                let connection = Connection {
+                    endpoint,
+                    said,
+                    waiting: None,
+                };
+                connection.serve(&pen, number, object).await;
+            }
+            pen.note(Event::Closed(number));
+        });
+        Self { object, says }
+    }
+
+    /// True if its connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.says.is_closed()
+    }
+
+    /// Sends a value, if the connection is still there.
+    pub(crate) fn say(&self, value: Value) {
+        let _ = self.says.send(value);
+    }
+}
+
+struct Connection {
+    endpoint: Endpoint,
+    said: mpsc::UnboundedReceiver<Value>,
+    waiting: Option<Message>,
+}
+
+/// What happens to a connection.
+enum Next {
+    Frame(Frame),
+    /// The node takes nothing more.
+    Refused(Close),
+    /// The client has gone.
+    Gone,
+}
+
+impl Connection {
+    async fn serve(mut self, pen: &Pen, number: SocketNo, object: ObjectNo) {
+        loop {
+            match poll_fn(|cx| self.poll(cx)).await {
+                Next::Frame(Frame::Message(message)) => hear(pen, number, object, &message),
+                Next::Frame(Frame::Close(close)) | Next::Refused(close) => {
+                    return self.endpoint.end(close);
+                }
+                // Dropping the endpoint tells the object.
+                Next::Gone => return,
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        if let Poll::Ready(frame) = self.endpoint.poll_frame(cx) {
+            self.endpoint.written(&frame);
+            return Poll::Ready(Next::Frame(frame));
+        }
+        loop {
+            if self.waiting.is_none() {
+                match self.said.poll_recv(cx) {
+                    Poll::Ready(Some(value)) => self.waiting = Some(value.to_string().into()),
+                    Poll::Ready(None) => return Poll::Ready(Next::Gone),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            match self.endpoint.poll_deliver(cx, &mut self.waiting) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(close)) => return Poll::Ready(Next::Refused(close)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+fn hear(pen: &Pen, number: SocketNo, object: ObjectNo, message: &Message) {
+    let mut parts = message
+        .as_text()
+        .into_iter()
+        .flat_map(str::split_whitespace);
+    let mut next = || parts.next().and_then(|part| part.parse::<u32>().ok());
+    if let (Some(casts), Some(version), Some(last)) = (next(), next(), next()) {
+        pen.note(Event::Heard(number, object, casts));
+        pen.note(Event::Seen {
+            object,
+            version,
+            last: (version > 0).then_some(last),
+            by: Carrier::Frame,
+        });
+    }
+}

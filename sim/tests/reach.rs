@@ -1,0 +1,76 @@
+//! The plans reach what the checkers look at: a promise that nothing tries is not kept but idle.
+
+use std::collections::BTreeMap;
+
+use abide_sim::{
+    Plan, expect_panics,
+    history::{Event, Fate, Outcome},
+    run,
+};
+
+/// What an event shows to have been tried.
+fn kinds(event: &Event) -> Vec<String> {
+    match event {
+        Event::Ended(_, outcome) => vec![
+            match outcome {
+                Outcome::Placed(_) => "an append that was acknowledged",
+                Outcome::List(_) => "a list that was read",
+                Outcome::Done => "an outbox that has taken something",
+                Outcome::NotRun(_) => "an operation that never ran",
+                Outcome::Undone(_) => "an operation that was undone",
+                Outcome::Unknown(_) => "an operation that may have run",
+            }
+            .to_owned(),
+        ],
+        Event::Seen { by, .. } => vec![format!("news by {by:?}")],
+        Event::Said(..) => vec!["a message to an object".to_owned()],
+        Event::Rang { .. } => vec!["an alarm".to_owned()],
+        Event::Died(death) => vec![format!("death by {death:?}")],
+        Event::Tried(_, _, attempt, ..) if *attempt > 1 => vec!["a second attempt".to_owned()],
+        Event::Posted(_, letters) => {
+            let fate = |letter: &abide_sim::history::Letter| format!("a letter {:?}", letter.fate);
+            assert!(letters.iter().all(|letter| letter.fate != Fate::Open));
+            letters.iter().map(fate).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+const WANTED: [&str; 20] = [
+    "an append that was acknowledged",
+    "a list that was read",
+    "an outbox that has taken something",
+    "an operation that never ran",
+    "an operation that was undone",
+    "an operation that may have run",
+    "news by Answer",
+    "news by Call",
+    "news by Request",
+    "news by Frame",
+    "a message to an object",
+    "an alarm",
+    "death by Kill",
+    "death by PowerLoss",
+    "death by Stop",
+    "death by Failure",
+    "a second attempt",
+    "a letter Sent",
+    "a letter Dead",
+    "a letter Behind",
+];
+
+#[test]
+fn everything_that_is_promised_is_tried_again_and_again() {
+    expect_panics();
+    let mut reached: BTreeMap<String, u32> = BTreeMap::new();
+    for seed in 0..150 {
+        for kind in run(&Plan::new(seed)).events().iter().flat_map(kinds) {
+            *reached.entry(kind).or_default() += 1;
+        }
+    }
+    let rare: Vec<_> = WANTED
+        .iter()
+        .filter(|kind| reached.get(**kind).is_none_or(|count| *count < 2))
+        .collect();
+    assert!(rare.is_empty(), "hardly tried: {rare:?} of {reached:#?}");
+}
