@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
 
-use crate::{figures::Latencies, workload::Sequence};
+use crate::{figures::Latencies, reply::Reply, workload::Sequence};
 
 const REPLY_BYTES: usize = 4096;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -236,62 +236,16 @@ impl Connection {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error).context("the connection broke"),
             }
-            if let Some(body) = parse_reply(&self.buffer[..self.filled])? {
-                let text = std::str::from_utf8(body)?.trim();
+            if let Some(reply) = Reply::parse(&self.buffer[..self.filled])? {
+                let text = std::str::from_utf8(reply.body)?.trim();
+                if reply.status != 200 {
+                    bail!("the server answered {}: {text}", reply.status);
+                }
                 return text
                     .parse()
                     .map(Some)
                     .with_context(|| format!("the reply {text:?} is no number"));
             }
         }
-    }
-}
-
-/// The body of a complete 200 reply; `None` while bytes are missing.
-fn parse_reply(bytes: &[u8]) -> Result<Option<&[u8]>> {
-    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
-        return Ok(None);
-    };
-    let (head, body) = (&bytes[..end], &bytes[end + 4..]);
-    let length = head
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| {
-            let (name, value) = line.split_at_checked(15)?;
-            name.eq_ignore_ascii_case(b"content-length:")
-                .then_some(value)
-        })
-        .and_then(|value| {
-            std::str::from_utf8(value)
-                .ok()?
-                .trim()
-                .parse::<usize>()
-                .ok()
-        })
-        .context("the reply has no content-length")?;
-    if body.len() < length {
-        return Ok(None);
-    }
-    if !head.starts_with(b"HTTP/1.1 200") {
-        bail!("the server answered {}", String::from_utf8_lossy(bytes));
-    }
-    Ok(Some(&body[..length]))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_reply;
-
-    #[test]
-    fn a_reply_is_taken_only_when_it_is_complete() {
-        let reply = b"HTTP/1.1 200 OK\r\nx: y\r\nContent-Length: 2\r\n\r\n17";
-        for cut in 0..reply.len() {
-            assert!(parse_reply(&reply[..cut]).unwrap().is_none());
-        }
-        assert_eq!(parse_reply(reply).unwrap(), Some(&b"17"[..]));
-    }
-
-    #[test]
-    fn a_reply_that_is_not_200_is_an_error() {
-        assert!(parse_reply(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").is_err());
     }
 }

@@ -5,18 +5,23 @@
 //! Nothing here asserts on time; wrong answers (a lost count, a reply out of order) are errors.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod benches;
 mod context;
 mod crew;
 mod figures;
+mod http_client;
 mod load;
 mod ours;
 mod peers;
 mod probe;
 mod process;
 mod receiver;
+mod reply;
 mod report;
+mod soak;
 mod sockets;
+mod transfers;
 mod workload;
 
 use anyhow::Result;
@@ -34,6 +39,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Bench {
+    /// Every bench with a peer that runs in the process or comes from npm, one after the other: one table.
+    All,
     /// (a) Durable small commits per second, beside one SQLite file per object.
     Commits(benches::commits::Options),
     /// (b) An HTTP counter (read-modify-write and reply), beside workerd.
@@ -58,6 +65,12 @@ enum Bench {
     Outbox(benches::outbox::Options),
     /// (l) Single acts of an outbox beside very many rows.
     OutboxScale(benches::outbox_scale::Options),
+    /// (m) More load than a server can take: answers, refusals, latencies, memory.
+    Load(benches::load::Options),
+    /// (n) Transfers between accounts of one bank; beside SQLite and workerd.
+    Bank(benches::bank::Options),
+    /// (o) Mixed load for an hour beside `kill -9`: is every acknowledged effect there, does anything grow?
+    Soak(soak::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -82,6 +95,10 @@ fn main() -> Result<()> {
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Outbox(options) => benches::outbox::run(&context, &options),
         Bench::OutboxScale(options) => benches::outbox_scale::run(&context, &options),
+        Bench::Load(options) => benches::load::run(&context, &options),
+        Bench::Bank(options) => benches::bank::run(&context, &options),
+        Bench::All => benches::run_all(&context),
+        Bench::Soak(options) => soak::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod backlog;
+pub(crate) mod bank;
 pub(crate) mod child;
 pub(crate) mod commits;
 pub(crate) mod node;

@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 
 /// `/proc` counts CPU time in hundredths of a second on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -69,6 +72,30 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// One side of a machine whose cores are shared out between a server and its load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Half {
+    Server,
+    Load,
+}
+
+/// Keeps this thread, and those that it starts from here on, on its half of the cores. Does nothing on a single core.
+pub(crate) fn keep_to(half: Half) -> Result<()> {
+    let allowed = sched_getaffinity(None).context("cannot tell which cores may be used")?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|core| allowed.is_set(*core))
+        .collect();
+    if cores.len() < 2 {
+        return Ok(());
+    }
+    let (server, load) = cores.split_at(cores.len().div_ceil(2));
+    let mut own = CpuSet::new();
+    for core in if half == Half::Server { server } else { load } {
+        own.set(*core);
+    }
+    sched_setaffinity(None, &own).context("cannot choose cores")
+}
+
 /// A child process that is killed when this is dropped.
 pub(crate) struct Owned(Child);
 
@@ -82,12 +109,23 @@ impl Owned {
 
     /// This binary again, in the given role. Its standard input stays open as long as this lives.
     pub(crate) fn ourselves(role: &str, dir: &Path, objects: usize) -> Result<Self> {
+        Self::ourselves_with(role, dir, objects, &[])
+    }
+
+    /// The same, with arguments of the role's own.
+    pub(crate) fn ourselves_with(
+        role: &str,
+        dir: &Path,
+        objects: usize,
+        arguments: &[&str],
+    ) -> Result<Self> {
         let binary = std::env::current_exe().context("cannot tell where this binary is")?;
         let mut command = Command::new(binary);
         command
             .args(["child", role, "--data"])
             .arg(dir)
-            .args(["--objects", &objects.to_string()]);
+            .args(["--objects", &objects.to_string()])
+            .args(arguments);
         Self::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
     }
 
@@ -121,6 +159,17 @@ impl Owned {
 
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
+    }
+
+    /// `kill -9`; returns when the child is gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.0.kill().context("cannot kill the child")?;
+        self.wait()
+    }
+
+    /// Closes the child's standard input, which tells it to end in good order.
+    pub(crate) fn close_input(&mut self) {
+        self.0.stdin = None;
     }
 
     /// Waits until the child ends by itself.

@@ -14,9 +14,12 @@ pub(crate) enum Unit {
     CallsPerSecond,
     AlarmsPerSecond,
     MessagesPerSecond,
+    TransfersPerSecond,
     Seconds,
     Microseconds,
     CpuMicroseconds,
+    Mebibytes,
+    Events,
     KibibytesPerObject,
     KibibytesPerSocket,
     FramesPerSecond,
@@ -33,9 +36,12 @@ impl Unit {
             Self::CallsPerSecond => "calls/s",
             Self::AlarmsPerSecond => "alarms/s",
             Self::MessagesPerSecond => "messages/s",
+            Self::TransfersPerSecond => "transfers/s",
             Self::Seconds => "s",
             Self::Microseconds => "us",
             Self::CpuMicroseconds => "us of CPU",
+            Self::Mebibytes => "MiB",
+            Self::Events => "events",
             Self::KibibytesPerObject => "KiB/object",
             Self::KibibytesPerSocket => "KiB/socket",
             Self::FramesPerSecond => "frames/s",
@@ -53,6 +59,7 @@ impl Unit {
                 | Self::CallsPerSecond
                 | Self::AlarmsPerSecond
                 | Self::MessagesPerSecond
+                | Self::TransfersPerSecond
                 | Self::FramesPerSecond
                 | Self::RoundTripsPerSecond
         )

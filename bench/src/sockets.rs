@@ -27,7 +27,8 @@ struct Client {
     stream: TcpStream,
     /// The beginning of a frame.
     partial: Vec<u8>,
-    sent: Instant,
+    /// When each message was sent that has not been answered.
+    asked: VecDeque<Instant>,
 }
 
 /// Open sockets of one server.
@@ -49,7 +50,7 @@ impl Sockets {
             clients.push(Client {
                 stream,
                 partial: Vec::new(),
-                sent: Instant::now(),
+                asked: VecDeque::new(),
             });
         }
         Ok(Self {
@@ -61,23 +62,37 @@ impl Sockets {
 
     /// Each socket sends a message and, when it has come back, the next. The latency of each within the time.
     pub(crate) fn echo(&mut self, message: &str, length: Duration) -> Result<Latencies> {
+        self.exchange(|| message.to_owned(), message, 1, length)
+    }
+
+    /// Each socket has so many messages on their way, each of which is answered by `expected`, in order. The latency of each
+    /// that is answered within the time.
+    pub(crate) fn exchange(
+        &mut self,
+        mut next: impl FnMut() -> String,
+        expected: &str,
+        window: usize,
+        length: Duration,
+    ) -> Result<Latencies> {
         let (mut latencies, begun) = (Latencies::default(), Instant::now());
-        let frame = frame(message);
         for client in &mut self.clients {
-            client.send(&frame)?;
+            for _ in 0..window {
+                client.ask(&frame(&next()))?;
+            }
         }
-        let mut waiting = self.clients.len();
+        let mut waiting = self.clients.len() * window;
         while waiting > 0 {
             let mut clients = std::mem::take(&mut self.clients);
-            let came = self.wait(&mut clients, message.as_bytes());
+            let came = self.wait(&mut clients, expected.as_bytes());
             self.clients = clients;
             for number in came? {
                 let client = &mut self.clients[number];
                 let now = Instant::now();
                 waiting -= 1;
+                let asked = client.asked.pop_front();
                 if now - begun <= length {
-                    latencies.push(now - client.sent);
-                    client.send(&frame)?;
+                    latencies.push(asked.map_or(Duration::ZERO, |asked| now - asked));
+                    client.ask(&frame(&next()))?;
                     waiting += 1;
                 }
             }
@@ -146,8 +161,13 @@ impl Sockets {
 }
 
 impl Client {
+    /// Sends a message that will be answered.
+    fn ask(&mut self, frame: &[u8]) -> Result<()> {
+        self.asked.push_back(Instant::now());
+        self.send(frame)
+    }
+
     fn send(&mut self, frame: &[u8]) -> Result<()> {
-        self.sent = Instant::now();
         let written = self
             .stream
             .write(frame)

@@ -1,5 +1,7 @@
 //! The work that both sides do, written once: the schema, the statements, the sequence of random numbers.
 
+use std::time::{Duration, Instant};
+
 /// Rows that each object has before the first measured commit; UPDATEs hit these.
 pub(crate) const SEED_ROWS: u64 = 20;
 
@@ -53,6 +55,28 @@ impl Sequence {
             }
         }
     }
+}
+
+/// Computes for so many rounds.
+pub(crate) fn compute(rounds: u64) {
+    let mut sequence = Sequence::new(rounds);
+    for _ in 0..rounds {
+        std::hint::black_box(sequence.next());
+    }
+}
+
+/// How many rounds take so long on a core of one's own: the most of several trials.
+pub(crate) fn rounds_in(time: Duration) -> u64 {
+    const TRIALS: usize = 9;
+    const ROUNDS: u64 = 1_000_000;
+    let trial = || {
+        let begun = Instant::now();
+        compute(ROUNDS);
+        begun.elapsed()
+    };
+    let shortest = (0..TRIALS).map(|_| trial()).min().unwrap_or_default();
+    let each = shortest.as_nanos().max(1);
+    u64::try_from(time.as_nanos() * u128::from(ROUNDS) / each).unwrap_or(u64::MAX)
 }
 
 /// The objects that one of several threads owns.

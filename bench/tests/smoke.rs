@@ -161,3 +161,83 @@ fn the_archive_is_measured_and_a_restore_is_right() {
         assert!(lines.iter().any(|line| line["name"] == name), "{name}");
     }
 }
+
+#[test]
+fn more_load_than_capacity_is_measured_at_each_level() {
+    let lines = without_peers(&[
+        "load",
+        "--scenes",
+        "write,slow",
+        "--levels",
+        "2",
+        "--length",
+        "0.5",
+        "--objects",
+        "5",
+        "--connections",
+        "50",
+        "--closed",
+        "4",
+    ]);
+    for name in [
+        "load/write/2x/goodput",
+        "load/slow/2x/refused",
+        "load/slow/2x/memory",
+    ] {
+        assert!(lines.iter().any(|line| line["name"] == name), "{name}");
+    }
+}
+
+#[test]
+fn money_is_moved_in_process_over_http_and_over_sockets_and_none_is_lost() {
+    let lines = without_peers(&[
+        "bank",
+        "--accounts",
+        "100",
+        "--clients",
+        "3",
+        "--window",
+        "2",
+        "--alpha",
+        "1.5",
+    ]);
+    for name in [
+        "in-process",
+        "in-process/pipelined",
+        "http",
+        "sockets",
+        "sockets/pipelined",
+    ] {
+        let name = format!("bank/zipf=1.5/{name}");
+        assert!(
+            lines.iter().any(|line| line["name"] == name.as_str()),
+            "{name}"
+        );
+    }
+}
+
+/// Half a minute beside kills: every acknowledged write, alarm, announcement and frame is looked for.
+#[test]
+fn nothing_acknowledged_is_lost_in_a_short_soak() {
+    let lines = without_peers(&[
+        "soak",
+        "--minutes",
+        "0.5",
+        "--every",
+        "5",
+        "--kill",
+        "3",
+        "--writers",
+        "4",
+        "--keep-awake",
+        "off",
+    ]);
+    let figure = |name: &str| {
+        let line = lines.iter().find(|line| line["name"] == name).unwrap();
+        line["ours"].as_f64().unwrap()
+    };
+    for name in ["writes", "announcements", "alarms", "frames", "kills"] {
+        assert!(figure(&format!("soak/{name}")) > 0.0, "{name}");
+    }
+    assert!(figure("soak/broken-promises") < 1.0);
+}

@@ -16,11 +16,13 @@ const counter :Workerd.Worker = (
   durableObjectNamespaces = [
     # Objects stay resident, so that the peer never pays for an eviction between two slices.
     (className = "Counter", uniqueKey = "bench-counter", enableSql = true, preventEviction = true),
+    (className = "Bank", uniqueKey = "bench-bank", enableSql = true, preventEviction = true),
     # Rooms leave memory when they are idle, as hibernation needs.
     (className = "Room", uniqueKey = "bench-room", enableSql = true),
   ],
   durableObjectStorage = (localDisk = "storage"),
   bindings = [
+    (name = "BANK", durableObjectNamespace = "Bank"),
     (name = "COUNTER", durableObjectNamespace = "Counter"),
     (name = "ROOM", durableObjectNamespace = "Room"),
   ],

@@ -47,10 +47,58 @@ export class Room extends DurableObject {
   }
 }
 
+// A bank: one object, in which all accounts are.
+export class Bank extends DurableObject {
+  open(accounts) {
+    const sql = this.ctx.storage.sql;
+    sql.exec("CREATE TABLE accounts (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL)");
+    sql.exec(
+      "WITH RECURSIVE ids (id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM ids WHERE id + 1 < ?) INSERT INTO accounts (id, balance) SELECT id, 10000000 FROM ids",
+      accounts,
+    );
+  }
+
+  // FROM/TO/AMOUNT
+  transfer(text) {
+    const sql = this.ctx.storage.sql;
+    const [from, to, amount] = text.split("/").map(Number);
+    const paying = sql.exec("SELECT balance FROM accounts WHERE id = ?", from).one().balance;
+    const paid = sql.exec("SELECT balance FROM accounts WHERE id = ?", to).one().balance;
+    if (paying < amount) throw new Error(`account ${from} has only ${paying}`);
+    sql.exec("UPDATE accounts SET balance = ? WHERE id = ?", paying - amount, from);
+    sql.exec("UPDATE accounts SET balance = ? WHERE id = ?", paid + amount, to);
+  }
+
+  fetch(request) {
+    if (request.headers.get("Upgrade") === "websocket") {
+      const [client, server] = Object.values(new WebSocketPair());
+      this.ctx.acceptWebSocket(server);
+      return new Response(null, { status: 101, webSocket: client });
+    }
+    this.transfer(new URL(request.url).pathname.slice("/bank/bank/".length));
+    return new Response("ok");
+  }
+
+  webSocketMessage(ws, message) {
+    this.transfer(message);
+    ws.send("ok");
+  }
+
+  webSocketClose(ws, code, reason) {
+    ws.close(1000, reason);
+  }
+}
+
 export default {
   async fetch(request, env) {
     const path = new URL(request.url).pathname;
     if (path.startsWith("/room/")) return env.ROOM.get(env.ROOM.idFromName(path.slice(6))).fetch(request);
+    if (path.startsWith("/bank/")) {
+      const bank = env.BANK.get(env.BANK.idFromName("bank"));
+      if (!path.startsWith("/bank/open/")) return bank.fetch(request);
+      await bank.open(Number(path.slice("/bank/open/".length)));
+      return new Response("open");
+    }
     const object = (name) => env.COUNTER.get(env.COUNTER.idFromName(name));
     if (path.startsWith("/count/")) return object(path.slice(7)).fetch(request);
     if (path.startsWith("/touch/")) return new Response(String(await object(path.slice(7)).touch()));

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::{
     benches::{alarms, memory, recovery},
     ours::node,
-    receiver,
+    receiver, soak,
 };
 
 /// What the child does.
@@ -19,6 +19,10 @@ use crate::{
 pub(crate) enum Role {
     /// Sets alarms; the line is the seconds that took.
     Alarms,
+    /// Serves a bank over HTTP and sockets; the line is the address.
+    Bank,
+    /// Serves objects that work, on half of the cores; the line is the address.
+    Busy,
     /// Serves the counter over HTTP; the line is the address.
     Counter,
     /// Touches objects; the line is resident bytes before and after.
@@ -29,6 +33,8 @@ pub(crate) enum Role {
     Receiver,
     /// Serves rooms of sockets; the line is its two addresses.
     Sockets,
+    /// Serves the soak's objects until it is killed; the line is the address.
+    Soak,
     /// Fills the log and dies without warning.
     Recovery,
 }
@@ -44,15 +50,21 @@ pub(crate) struct Options {
     /// Bytes of log that the role `recovery` writes.
     #[arg(long, default_value_t = 0)]
     log_bytes: u64,
+    /// Where the role `soak` listens.
+    #[arg(long, default_value_t = 0)]
+    port: u16,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     match options.role {
         Role::Alarms => alarms::set_and_tell(&options.data, options.objects),
+        Role::Bank => node::serve_bank(&options.data, options.objects),
+        Role::Busy => node::serve_busy(&options.data),
         Role::Counter => node::serve_counter(&options.data),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
         Role::Receiver => receiver::serve(),
         Role::Sockets => node::serve_rooms(&options.data),
+        Role::Soak => soak::serve(&options.data, options.port),
         Role::Awake => spin(),
         Role::Recovery => {
             recovery::write_and_die(&options.data, options.objects, options.log_bytes)

@@ -1,6 +1,12 @@
 //! Hosts with the benches' objects, on a real directory, without the defaults that would disturb a figure.
 
-use std::{io::Read, net::SocketAddr, path::Path, str::FromStr, time::Duration};
+use std::{
+    io::Read,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    str::FromStr,
+    time::Duration,
+};
 
 use abide::{
     ClassOptions,
@@ -10,8 +16,9 @@ use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
 use crate::{
-    ours::objects::{Counter, Family, Room, Table},
-    process,
+    ours::bank::Bank,
+    ours::objects::{Busy, Counter, Family, Room, Table},
+    process::{self, Half},
 };
 
 /// Longer than any bench: nothing is evicted unless the bench asks for it.
@@ -23,6 +30,7 @@ fn builder(dir: &Path) -> HostBuilder {
         ..ClassOptions::default()
     };
     Host::builder(dir)
+        .object_with::<Bank>("BANK", options())
         .object_with::<Counter>("COUNTER", options())
         .object_with::<Table>("TABLE", options())
         .object_with::<Family>("FAMILY", options())
@@ -53,13 +61,43 @@ impl Local {
 
 /// Serves the counter at `/count/NAME` until standard input closes. Prints the address.
 pub(crate) fn serve_counter(dir: &Path) -> Result<()> {
-    let runtime = runtime()?;
     let host = builder(dir)
-        .configure(|config| {
-            config.server.listen = ListenAddress::any_port();
-            config.admin.listen = None;
-        })
         .router(|env| axum::Router::new().nest("/count", object_router::<Counter>(&env)));
+    serve(host)
+}
+
+/// Serves objects that work at `/busy/NAME/ROUNDS`, on the server's half of the cores, until standard input closes.
+/// Prints the address.
+pub(crate) fn serve_busy(dir: &Path) -> Result<()> {
+    process::keep_to(Half::Server)?;
+    let host = Host::builder(dir)
+        .object::<Busy>("BUSY")
+        .router(|env| axum::Router::new().nest("/busy", object_router::<Busy>(&env)));
+    serve(host)
+}
+
+/// Serves a bank at `/bank/bank` until standard input closes. Prints the address.
+pub(crate) fn serve_bank(dir: &Path, accounts: usize) -> Result<()> {
+    let accounts = i64::try_from(accounts)?;
+    let local = Local::start(dir)?;
+    let bank = local.host.env().object::<Bank>().get_by_name("bank");
+    local.runtime.block_on(bank.open(accounts))??;
+    local.shutdown()?;
+    serve(builder(dir).router(|env| axum::Router::new().nest("/bank", object_router::<Bank>(&env))))
+}
+
+fn serve(host: HostBuilder) -> Result<()> {
+    serve_at(host, 0)
+}
+
+/// Serves at a port of 127.0.0.1, 0 for a free one, until standard input closes. Prints the address.
+pub(crate) fn serve_at(host: HostBuilder, port: u16) -> Result<()> {
+    let runtime = runtime()?;
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let host = host.configure(|config| {
+        config.server.listen = listen.into();
+        config.admin.listen = None;
+    });
     let running = runtime
         .block_on(host.start())
         .context("cannot start the host")?;

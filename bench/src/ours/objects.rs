@@ -73,6 +73,27 @@ pub(crate) enum Kind {
     Write,
 }
 
+/// An object that works: `/ROUNDS` computes for so long, then adds one to a stored count.
+#[durable_object]
+pub(crate) struct Busy {
+    state: State,
+}
+
+impl DurableObject for Busy {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let rounds = request.uri().path().trim_matches('/').parse();
+        workload::compute(rounds.map_err(Error::from_std)?);
+        let storage = self.state.storage();
+        let count = storage.get::<u64>(COUNT)?.unwrap_or(0) + 1;
+        storage.put(COUNT, &count)?;
+        Ok(Response::new(Body::from(count.to_string())))
+    }
+}
+
 /// An object with a schema and some rows, made in its constructor.
 #[durable_object]
 pub(crate) struct Table {

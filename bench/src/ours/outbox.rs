@@ -17,13 +17,13 @@ use crate::receiver::Stamp;
 
 /// A message of the bench.
 #[derive(Serialize, Deserialize)]
-struct Post {
-    url: String,
-    text: String,
+pub(crate) struct Post {
+    pub(crate) url: String,
+    pub(crate) text: String,
 }
 
 /// Sends posts.
-struct Poster;
+pub(crate) struct Poster;
 
 impl Deliver for Poster {
     type Payload = Post;

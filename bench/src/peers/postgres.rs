@@ -21,7 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{runtime::Runtime, sync::Notify, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
 
-use crate::{process::Owned, receiver::Stamp};
+use crate::{http_client, process::Owned, receiver::Stamp};
 
 const SCHEMA: &str = "
     CREATE TABLE queue (
@@ -291,17 +291,6 @@ struct Producer {
     insert_and_tell: Statement,
 }
 
-/// The same client as ours; nothing is sent over TLS.
-pub(crate) fn http_client() -> Result<reqwest::Client> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth();
-    let client = reqwest::Client::builder().tls_backend_preconfigured(tls);
-    Ok(client.no_proxy().build()?)
-}
-
 /// What a worker needs.
 struct Worker {
     client: Client,
@@ -325,7 +314,7 @@ impl Queue {
             .enable_all()
             .build()?;
         let marked = Arc::new(AtomicUsize::new(0));
-        let http = http_client()?;
+        let http = http_client::new()?;
         let (tasks, producers) = runtime.block_on(async {
             let (setup, _) = server.connect(None).await?;
             setup

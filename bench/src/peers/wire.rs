@@ -4,8 +4,7 @@ use anyhow::Result;
 use futures_util::future::try_join_all;
 use tokio::runtime::Runtime;
 
-use super::postgres::http_client;
-use crate::receiver::Stamp;
+use crate::{http_client, receiver::Stamp};
 
 /// Lanes that each send one message after the other.
 pub(crate) struct Wire {
@@ -20,7 +19,7 @@ impl Wire {
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .enable_all()
                 .build()?,
-            client: http_client()?,
+            client: http_client::new()?,
             lanes: lanes as u64,
         })
     }

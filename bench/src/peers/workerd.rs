@@ -4,13 +4,14 @@
 
 use std::{
     fs::{self, File},
+    io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::Owned;
 
@@ -63,6 +64,27 @@ impl Server {
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
+}
+
+/// Installs workerd unless it is there.
+pub(crate) fn install() -> Result<()> {
+    binary().map(drop)
+}
+
+/// Asks workerd once, outside any measurement.
+pub(crate) fn ask(addr: SocketAddr, path: &str) -> Result<()> {
+    let mut stream = TcpStream::connect(addr)?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply)?;
+    ensure!(
+        reply.starts_with("HTTP/1.1 200"),
+        "workerd answered {reply}"
+    );
+    Ok(())
 }
 
 /// The native binary in the npm package for this platform; npm installs it when it is missing.
