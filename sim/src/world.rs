@@ -313,6 +313,17 @@ impl World<'_> {
     }
 }
 
+impl Drop for World<'_> {
+    /// The parts of a node hold each other until they are told to stop, and nobody hears of that any more.
+    fn drop(&mut self) {
+        self.sockets.clear();
+        self.history.next_life();
+        if let Some(life) = self.life.take() {
+            life.end();
+        }
+    }
+}
+
 /// The WebSocket of this number in the plan; a new one to the object if there is none, or its connection has ended.
 fn open<'a>(
     sockets: &'a mut BTreeMap<SocketNo, (SocketNo, Socket)>,
