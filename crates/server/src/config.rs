@@ -17,6 +17,8 @@ use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 use abide_runtime::socket::{SlowReader, WebSocketOptions};
 use abide_storage::ArchiveOptions;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use load::load_text;
 pub use load::{ConfigError, Sources};
 
 use crate::AllowPrivate;

@@ -15,6 +15,9 @@ mod config;
 mod error;
 mod extract;
 mod forward;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod guard;
 mod host;

@@ -85,6 +85,10 @@ mod sync;
 mod template;
 mod vfs;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+
 pub mod cbor;
 pub mod limits;
 

@@ -69,14 +69,14 @@ impl Manifest {
         self.namespaces.get(place as usize).map(String::as_str)
     }
 
-    fn encode(&self) -> Result<Vec<u8>> {
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let body = serde_json::to_string_pretty(self)
             .map_err(|e| Error::refused(format!("encoding the manifest: {e}")))?;
         let crc = crc32c::crc32c(body.as_bytes());
         Ok(format!("{TITLE} {FORMAT_VERSION} {crc:08x}\n{body}").into_bytes())
     }
 
-    fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+    pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         let damaged = || {
             Error::refused(format!(
                 "{} is damaged: restore the data directory from a backup; nothing was changed",
@@ -105,6 +105,16 @@ impl Manifest {
             return Err(damaged());
         }
         serde_json::from_str(body).map_err(|_| damaged())
+    }
+
+    /// Makes the first line of a manifest that of this version, with the checksum of what follows.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn seal(bytes: &mut Vec<u8>) {
+        let body = bytes.iter().position(|&byte| byte == b'\n');
+        let body = bytes.split_off(body.map_or(0, |newline| newline + 1));
+        let crc = crc32c::crc32c(&body);
+        *bytes = format!("{TITLE} {FORMAT_VERSION} {crc:08x}\n").into_bytes();
+        bytes.extend(body);
     }
 
     /// Reads the manifest of a data directory; `None` if there is none.

@@ -86,6 +86,20 @@ impl Config {
     }
 }
 
+/// The settings that a file with this text and these variables make.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn load_text(
+    text: &str,
+    variables: HashMap<String, String>,
+) -> Result<Config, ConfigError> {
+    let path = Path::new(DEFAULT_FILE);
+    let mut gathered = Gathered::<()>::default();
+    gathered.apply(&Origin::File(path), read_text(text, path)?)?;
+    gathered.apply(&Origin::Environment, read_variables(variables)?)?;
+    gathered.config.check()?;
+    Ok(gathered.config)
+}
+
 fn gather<S: Section>(
     file: Option<&Path>,
     variables: HashMap<String, String>,
@@ -185,7 +199,11 @@ fn read_file(path: &Path) -> Result<Map<String, Value>, ConfigError> {
             path.display()
         ))
     })?;
-    File::from_str(&text, FileFormat::Toml)
+    read_text(&text, path)
+}
+
+fn read_text(text: &str, path: &Path) -> Result<Map<String, Value>, ConfigError> {
+    File::from_str(text, FileFormat::Toml)
         .collect()
         .map_err(|error| {
             let why = without_lines(&error.to_string());

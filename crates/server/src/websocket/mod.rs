@@ -10,6 +10,8 @@
 //! message to a thousand sockets is written from one place in memory.
 
 mod connector;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handshake;
 mod hub;
 mod pump;

@@ -13,6 +13,8 @@ mod run;
 
 pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, AlarmState, DueAlarm};
 pub use row::AlarmRow;
+#[cfg(feature = "fuzzing")]
+pub(crate) use run::seal as seal_run;
 pub(crate) use run::{Runs, dir_of, load, remove_others, write};
 
 /// What the node knows of an object's alarm without opening the object.

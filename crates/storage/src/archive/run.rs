@@ -223,6 +223,27 @@ impl Drop for RunWriter {
     }
 }
 
+/// Makes every checksum of a run right: header, footer, blocks, index.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let Some(footer) = bytes.len().checked_sub(FOOTER_BYTES) else {
+        return;
+    };
+    crate::fuzzing::put_crc(bytes, HEADER_BYTES - 4, 0..HEADER_BYTES - 4);
+    let crc_at = bytes.len() - 4;
+    crate::fuzzing::put_crc(bytes, crc_at, footer..crc_at);
+    let index = Fields(&bytes[footer + 8..]).u64().unwrap_or(0);
+    let index = (index as usize).min(footer);
+    let (blocks, rest) = bytes.split_at_mut(index);
+    let mut at = HEADER_BYTES;
+    while let Some(length) = blocks.get_mut(at..).and_then(super::block::seal) {
+        at += length;
+    }
+    for block in rest[..footer - index].chunks_mut(INDEX_BLOCK) {
+        super::index::seal(block);
+    }
+}
+
 fn writing(path: &Path, error: &std::io::Error) -> Error {
     Error::io(format_args!("writing {}", path.display()), error)
 }

@@ -162,6 +162,20 @@ pub(crate) fn lsn_field(bytes: &[u8]) -> Option<Lsn> {
     (bytes.len() >= HEADER_BYTES).then(|| Lsn(u64_at(bytes, 8)))
 }
 
+/// Makes the checksums of the record at `at` right, and returns its length if it is whole.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn seal(bytes: &mut [u8], at: usize) -> Option<usize> {
+    let record = bytes.get_mut(at..)?;
+    record.get(..HEADER_BYTES)?;
+    let length = u32_at(record, 4) as usize;
+    let payload = record.get(HEADER_BYTES..length).map(crc32c::crc32c);
+    if let Some(crc) = payload {
+        put(record, 96, &crc.to_le_bytes());
+    }
+    crate::fuzzing::put_crc(record, 0, 4..HEADER_BYTES);
+    payload.map(|_| length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,75 @@
+//! The reader of frames for fuzzers: what bytes say, however they are cut.
+
+use abide_runtime::socket::Message;
+use bytes::Bytes;
+
+use super::{
+    Role,
+    reader::{Input, Reader},
+};
+
+/// Something whole that a peer said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// A message of text.
+    Text(String),
+    /// A message of bytes.
+    Binary(Bytes),
+    /// A ping, with its payload.
+    Ping(Bytes),
+    /// A pong; the reader does not keep its payload.
+    Pong,
+    /// A close frame: its code (1005 if it has none) and its reason.
+    Close(u16, String),
+}
+
+/// What bytes said up to their end, the first close frame or the first violation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conversation {
+    /// What was whole.
+    pub said: Vec<Said>,
+    /// The close code that answers the violation, if there was one.
+    pub violation: Option<u16>,
+}
+
+/// Reads what a client (`from_client`), or a server, sends in these pieces.
+pub fn read_frames<'a>(
+    from_client: bool,
+    max_message: usize,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> Conversation {
+    let role = if from_client {
+        Role::Server
+    } else {
+        Role::Client
+    };
+    let mut reader = Reader::new(role, max_message);
+    let mut conversation = Conversation::default();
+    for mut piece in pieces {
+        loop {
+            match reader.read(&mut piece) {
+                Ok(None) => break,
+                Ok(Some(input)) => conversation.said.push(said(input)),
+                Err(violation) => {
+                    conversation.violation = Some(violation.code);
+                    return conversation;
+                }
+            }
+            if let Some(Said::Close(..)) = conversation.said.last() {
+                return conversation;
+            }
+        }
+        assert!(piece.is_empty(), "a reader that needs more has taken all");
+    }
+    conversation
+}
+
+fn said(input: Input) -> Said {
+    match input {
+        Input::Message(Message::Text(text)) => Said::Text(text.to_string()),
+        Input::Message(Message::Binary(bytes)) => Said::Binary(bytes),
+        Input::Ping(bytes) => Said::Ping(bytes),
+        Input::Pong => Said::Pong,
+        Input::Close(close) => Said::Close(close.code, close.reason.to_string()),
+    }
+}

@@ -1,0 +1,4 @@
+//! libFuzzer's program of the target `websocket`.
+#![no_main]
+
+abide_fuzz::program!(abide_fuzz::websocket::target);

@@ -1,0 +1,122 @@
+//! Arbitrary bytes as WebSocket frames: however they are cut they say the same, and what they say is what another
+//! implementation of RFC 6455 understands.
+
+use abide_server::fuzzing::{Conversation, Said, read_frames};
+use std::io::{Cursor, Read, Write};
+use tungstenite::protocol::{Role, WebSocketConfig};
+use tungstenite::{Error, Message, WebSocket, error::ProtocolError};
+
+/// Longest message in bytes.
+const MAX_MESSAGE: usize = 4096;
+
+/// The first byte says who speaks, the second into what pieces the rest is cut.
+pub fn target(bytes: &[u8]) {
+    let [from, cut, frames @ ..] = bytes else {
+        return;
+    };
+    let from_client = from % 2 == 0;
+    let ours = read_frames(from_client, MAX_MESSAGE, [frames]);
+    let pieces = frames.chunks(usize::from(*cut).max(1));
+    assert_eq!(read_frames(from_client, MAX_MESSAGE, pieces), ours);
+    agree(&ours, &theirs(from_client, frames));
+}
+
+/// How a conversation ended for the other implementation.
+#[derive(Debug)]
+enum End {
+    /// More bytes are needed.
+    Open,
+    /// With a close frame.
+    Closed,
+    /// A text is not UTF-8. It is seen at the fragment, not only at the message's end.
+    NotUtf8,
+    /// Anything else against the protocol or a limit.
+    Violation,
+}
+
+fn agree(ours: &Conversation, (said, end): &(Vec<Said>, End)) {
+    assert!(
+        matches!(ours.violation, None | Some(1002 | 1007 | 1009)),
+        "closed with {:?}",
+        ours.violation
+    );
+    let told = || format!("{ours:?} is not {said:?} {end:?}");
+    match end {
+        // A frame is refused by its header here, and only when it has come whole there.
+        End::Open => assert_eq!(&ours.said, said, "{}", told()),
+        End::Violation => {
+            assert_eq!(&ours.said, said, "{}", told());
+            assert!(ours.violation.is_some(), "{}", told());
+        }
+        End::Closed => {
+            // The other side replaces a code that must not be sent; here it is a violation.
+            let (close, before) = said.split_last().expect("a close frame");
+            let refused = ours.violation.is_some() && ours.said == before;
+            let bad = matches!(close, Said::Close(code, _) if *code == 1002 || *code < 1000);
+            assert!(ours.said == *said || refused && bad, "{}", told());
+        }
+        End::NotUtf8 => {
+            let rest = ours.said.strip_prefix(said.as_slice());
+            let rest = rest.unwrap_or_else(|| panic!("{}", told()));
+            let messages = rest
+                .iter()
+                .any(|said| matches!(said, Said::Text(_) | Said::Binary(_)));
+            assert!(!messages, "{}", told());
+        }
+    }
+}
+
+/// What `tungstenite` makes of the same bytes.
+fn theirs(from_client: bool, frames: &[u8]) -> (Vec<Said>, End) {
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE))
+        .read_buffer_size(1024);
+    let role = if from_client {
+        Role::Server
+    } else {
+        Role::Client
+    };
+    let mut socket = WebSocket::from_raw_socket(Peer(Cursor::new(frames)), role, Some(config));
+    let mut all = Vec::new();
+    loop {
+        all.push(match socket.read() {
+            Ok(Message::Text(text)) => Said::Text(text.to_string()),
+            Ok(Message::Binary(bytes)) => Said::Binary(bytes),
+            Ok(Message::Ping(bytes)) => Said::Ping(bytes),
+            Ok(Message::Pong(_)) => Said::Pong,
+            Ok(Message::Close(close)) => {
+                all.push(close.map_or_else(
+                    || Said::Close(1005, String::new()),
+                    |close| Said::Close(close.code.into(), close.reason.to_string()),
+                ));
+                return (all, End::Closed);
+            }
+            Ok(Message::Frame(_)) => continue,
+            Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => {
+                return (all, End::Open);
+            }
+            Err(Error::Utf8(_)) => return (all, End::NotUtf8),
+            Err(_) => return (all, End::Violation),
+        });
+    }
+}
+
+/// A peer that says these bytes and hears nothing.
+struct Peer<'a>(Cursor<&'a [u8]>);
+
+impl Read for Peer<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Peer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
