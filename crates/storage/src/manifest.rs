@@ -9,6 +9,7 @@ use crate::broken::{Variant, broken};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo};
+use crate::store::MIN_SEGMENT_BYTES;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -20,6 +21,14 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
 const TITLE: &str = "abide manifest";
+
+/// More bytes, and things in them, than a file can have.
+const MOST_BYTES: u64 = 1 << 48;
+
+/// True for a position of the log, or a number of a file, that a store can come to.
+fn is_place(number: u64) -> bool {
+    number <= 1 << 62
+}
 
 /// What the manifest says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +113,30 @@ impl Manifest {
         if crc != Some(crc32c::crc32c(body.as_bytes())) {
             return Err(damaged());
         }
-        serde_json::from_str(body).map_err(|_| damaged())
+        serde_json::from_str(body)
+            .ok()
+            .filter(Self::is_possible)
+            .ok_or_else(damaged)
+    }
+
+    /// True if a store could have come to these figures. The engine counts on from them and reserves by them.
+    fn is_possible(&self) -> bool {
+        let segment = MIN_SEGMENT_BYTES..=MOST_BYTES;
+        let archive = &self.archive;
+        let positions = [self.redo, self.alarms.newest, archive.rebase];
+        let mut alarm_runs = self.alarms.list.iter();
+        let mut runs = archive.runs.iter();
+        self.epoch < u32::MAX
+            && segment.contains(&self.segment_bytes)
+            && positions.into_iter().chain(archive.archived).all(is_place)
+            && alarm_runs.all(|run| is_place(run.number) && run.entries <= MOST_BYTES)
+            && runs.all(|run| {
+                let places = [run.number, run.from, run.to];
+                places.into_iter().all(is_place)
+                    && run.from <= run.to
+                    && run.objects.max(run.bytes) <= MOST_BYTES
+                    && run.level < u32::MAX
+            })
     }
 
     /// Makes the first line of a manifest that of this version, with the checksum of what follows.
@@ -278,6 +310,27 @@ mod tests {
                     "{first} {second} seed {seed}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_manifest_with_figures_that_no_store_comes_to_is_refused() {
+        let changes: [fn(&mut Manifest); 6] = [
+            |manifest| manifest.epoch = u32::MAX,
+            |manifest| manifest.redo = u64::MAX,
+            |manifest| manifest.segment_bytes = 4096,
+            |manifest| manifest.segment_bytes = u64::MAX,
+            |manifest| manifest.alarms.newest = u64::MAX,
+            |manifest| manifest.archive.archived = Some(u64::MAX),
+        ];
+        let decoded =
+            |manifest: &Manifest| Manifest::decode(&manifest.encode().unwrap(), Path::new("M"));
+        assert_eq!(decoded(&manifest()).unwrap(), manifest());
+        for change in changes {
+            let mut changed = manifest();
+            change(&mut changed);
+            let refused = decoded(&changed).map_err(|error| error.kind());
+            assert_eq!(refused, Err(ErrorKind::Refused), "{changed:?}");
         }
     }
 

@@ -81,7 +81,7 @@ impl StoreOptions {
 }
 
 /// The smallest segment: one that holds a record of the largest payload, a page more, and its header block.
-const MIN_SEGMENT_BYTES: u64 = 512 << 10;
+pub(crate) const MIN_SEGMENT_BYTES: u64 = 512 << 10;
 const _: () =
     assert!(MIN_SEGMENT_BYTES > crate::limits::MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
 
