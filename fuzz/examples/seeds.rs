@@ -150,6 +150,7 @@ fn recovery_() {
         change.extend(bytes);
         change
     };
+    manifests(change);
     for directory in 0..2_u8 {
         save("recovery", &format!("whole-{directory}"), &[directory << 1]);
         for file in 0..9_u8 {
@@ -168,6 +169,53 @@ fn recovery_() {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Manifests that are whole and say what no store writes.
+fn manifests(change: impl Fn(u8, u8, u32, u8, &[u8]) -> Vec<u8>) {
+    let most = u64::MAX;
+    for (name, epoch, redo, segment_bytes, rest) in [
+        ("as-written", 1, 0, 524_288, String::new()),
+        ("last-epoch", u64::from(u32::MAX), 0, 524_288, String::new()),
+        ("redo-at-the-end", 1, most, 524_288, String::new()),
+        ("redo-near-the-end", 1, most - 7, 524_288, String::new()),
+        ("no-segments", 1, 0, 0, String::new()),
+        ("small-segments", 1, 0, 4096, String::new()),
+        ("endless-segments", 1, 0, most, String::new()),
+        (
+            "last-alarm-run",
+            1,
+            0,
+            524_288,
+            format!(",\"alarms\":{{\"newest\":{most},\"list\":[]}}"),
+        ),
+        (
+            "many-alarms",
+            1,
+            0,
+            524_288,
+            format!(",\"alarms\":{{\"newest\":1,\"list\":[{{\"number\":1,\"entries\":{most}}}]}}"),
+        ),
+        (
+            "last-archive-run",
+            1,
+            0,
+            524_288,
+            format!(",\"archive\":{{\"archived\":{most},\"next_run\":{most},\"runs\":[]}}"),
+        ),
+    ] {
+        let text = format!(
+            "\n{{\"epoch\":{epoch},\"redo\":{redo},\"segment_bytes\":{segment_bytes},\"namespaces\":[\"objects\"],\"quarantined\":{{}}{rest}}}"
+        );
+        for directory in 0..2_u8 {
+            let bytes = [
+                &[directory << 1 | 1],
+                &change(4, 0, 0, 0, text.as_bytes())[..],
+            ]
+            .concat();
+            save("recovery", &format!("manifest-{name}-{directory}"), &bytes);
         }
     }
 }
