@@ -327,10 +327,10 @@ mod tests {
             |manifest: &Manifest| Manifest::decode(&manifest.encode().unwrap(), Path::new("M"));
         assert_eq!(decoded(&manifest()).unwrap(), manifest());
         for change in changes {
-            let mut changed = manifest();
-            change(&mut changed);
-            let refused = decoded(&changed).map_err(|error| error.kind());
-            assert_eq!(refused, Err(ErrorKind::Refused), "{changed:?}");
+            let mut bad = manifest();
+            change(&mut bad);
+            let refused = decoded(&bad).map_err(|error| error.kind());
+            assert_eq!(refused, Err(ErrorKind::Refused), "{bad:?}");
         }
     }
 
