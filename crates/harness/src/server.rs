@@ -73,30 +73,27 @@ impl Program {
 
     /// Starts it; returns when it serves.
     pub fn start(&self) -> Server {
+        self.try_start().expect("the server starts")
+    }
+
+    /// The same, of a server that may not get there; what it printed in place of its address then.
+    pub fn try_start(&self) -> Result<Server, String> {
         let mut child = self
             .command()
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        let mut line = |intro: &str| {
-            let mut text = String::new();
-            stdout
-                .read_line(&mut text)
-                .expect("the server prints lines");
-            text.trim()
-                .strip_prefix(intro)
-                .unwrap_or_else(|| panic!("expected {intro:?}, got {text:?}"))
-                .to_owned()
-        };
-        let address = line("listening on http://");
-        let admin = line("health and metrics on http://");
-        Server {
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        // From here on the process ends with this.
+        let mut server = Server {
             child,
-            _stdout: stdout,
-            address,
-            admin,
-        }
+            stdout,
+            address: String::new(),
+            admin: String::new(),
+        };
+        server.address = server.line("listening on http://")?;
+        server.admin = server.line("health and metrics on http://")?;
+        Ok(server)
     }
 }
 
@@ -105,12 +102,23 @@ impl Program {
 pub struct Server {
     child: Child,
     /// Kept open, so that the server never writes to a closed pipe.
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     address: String,
     admin: String,
 }
 
 impl Server {
+    /// What follows this on the next line.
+    fn line(&mut self, intro: &str) -> Result<String, String> {
+        let mut text = String::new();
+        self.stdout
+            .read_line(&mut text)
+            .expect("the server prints lines");
+        let rest = text.trim().strip_prefix(intro);
+        rest.map(str::to_owned)
+            .ok_or_else(|| format!("expected {intro:?}, got {:?}", text.trim()))
+    }
+
     /// Host and port of the listener for clients.
     pub fn address(&self) -> &str {
         &self.address
