@@ -6,12 +6,15 @@
 //! started again: each acknowledged value is there, one whose answer never came is there as a whole or not at all, and
 //! each accepted message has arrived in the end, in the order of its key and always under the same idempotency key.
 //!
+//! That the checks can fail is shown by a disk that ignores flushes, and by a server whose syncs are skipped.
+//!
 //! `ABIDE_POWER_ROUNDS` sets the number of rounds, `ABIDE_POWER_SEED` everything that is random but threads.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex},
@@ -70,8 +73,8 @@ fn value(number: u64) -> Value {
     json!({ "number": number, "text": text.collect::<String>() })
 }
 
-fn program(root: &Path, checkpoint_interval: &str) -> Program {
-    Program::new(env!("CARGO_BIN_EXE_abide"), root.join("data"))
+fn program(binary: &Path, root: &Path, checkpoint_interval: &str) -> Program {
+    Program::new(binary, root.join("data"))
         // As many checkpoints and merges as can be had.
         .env("ABIDE__STORAGE__SEGMENT_BYTES", "1MiB")
         .env("ABIDE__STORAGE__CHECKPOINT_BYTES", "1MiB")
@@ -178,6 +181,7 @@ struct World {
     disk: Disk,
     ledger: Shared,
     receiver: Receiver,
+    binary: PathBuf,
     /// Whether the disk keeps its word.
     flushes_count: bool,
 }
@@ -197,8 +201,19 @@ impl World {
             disk: Mounted::format(DISK_BYTES).unwrap(),
             ledger: Shared::default(),
             receiver,
+            binary: env!("CARGO_BIN_EXE_abide").into(),
             flushes_count,
         }
+    }
+
+    /// What somebody missed within so many rounds.
+    async fn found_out(&mut self, rounds: u64) -> Option<Broken> {
+        for round in 1..=rounds {
+            if let Err(broken) = self.round(round).await {
+                return Some(broken);
+            }
+        }
+        None
     }
 
     /// Starts, checks what is there, works, loses power.
@@ -209,7 +224,7 @@ impl World {
             self.disk.cut_after(u64::from(self.random.below(60)));
         }
         let interval = ["50ms", "300ms", "1s"][self.random.below(3) as usize];
-        match program(&mounted.root(), interval).try_start() {
+        match program(&self.binary, &mounted.root(), interval).try_start() {
             Err(_) if self.disk.is_cut() => {}
             Err(said) => return Err(format!("the server does not start: {said}")),
             Ok(server) => {
@@ -276,7 +291,7 @@ impl World {
     /// Lets all messages arrive, stops the server, and looks into its files, after another loss of power.
     async fn end(mut self) -> Result<(), Broken> {
         let mounted = Mounted::new(&self.disk).map_err(|error| error.to_string())?;
-        let server = program(&mounted.root(), "1s").try_start()?;
+        let server = program(&self.binary, &mounted.root(), "1s").try_start()?;
         check_values(&server, &self.ledger).await?;
         until_idle(&server.client()).await?;
         self.check_messages()?;
@@ -417,10 +432,8 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
     let seed = setting("ABIDE_POWER_SEED", 1);
     println!("{rounds} rounds from seed {seed}");
     let mut world = World::new(seed, true).await;
-    for round in 1..=rounds {
-        if let Err(broken) = world.round(round).await {
-            panic!("seed {seed}, round {round}: {broken}");
-        }
+    if let Some(broken) = world.found_out(rounds).await {
+        panic!("seed {seed}: {broken}");
     }
     if let Err(broken) = world.end().await {
         panic!("seed {seed}, at the end: {broken}");
@@ -432,16 +445,36 @@ async fn what_was_acknowledged_survives_a_loss_of_power() {
 async fn a_disk_that_ignores_flushes_is_found_out() {
     need_a_disk();
     for seed in 1..=3 {
-        let mut world = World::new(seed, false).await;
-        let mut found_out = None;
         // A round finds what the one before has lost.
-        for round in 1..=6 {
-            found_out = world.round(round).await.err();
-            if found_out.is_some() {
-                break;
-            }
-        }
-        println!("seed {seed}: {found_out:?}");
-        assert!(found_out.is_some(), "seed {seed}: nobody missed anything");
+        let said = World::new(seed, false).await.found_out(6).await;
+        println!("seed {seed}: {said:?}");
+        assert!(said.is_some(), "seed {seed}: nobody missed anything");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs root, /dev/fuse, loop devices and strace"]
+async fn a_server_that_skips_its_syncs_is_found_out() {
+    need_a_disk();
+    let dir = tempfile::tempdir().unwrap();
+    for call in ["fdatasync", "syncfs"] {
+        // strace answers this system call in the kernel's place, and looks at no other.
+        let script = format!(
+            "#!/bin/sh\nexec strace -D -f -qq --seccomp-bpf -o /dev/null -e trace={call} -e inject={call}:retval=0 {} \"$@\"\n",
+            env!("CARGO_BIN_EXE_abide"),
+        );
+        let binary = dir.path().join(call);
+        std::fs::write(&binary, script).unwrap();
+        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let helps = Command::new(&binary).arg("--help").output().unwrap();
+        assert!(helps.status.success(), "it runs under strace: {helps:?}");
+        let mut world = World::new(1, true).await;
+        world.binary = binary;
+        let said = world.found_out(30).await;
+        println!("{call}: {said:?}");
+        assert!(
+            said.is_some_and(|said| said.contains("/value: ") || said.contains("does not start")),
+            "{call}: nobody missed anything"
+        );
     }
 }
