@@ -4,6 +4,7 @@
 
 mod crash;
 mod dead_letters;
+mod durable;
 mod edges;
 mod enqueue;
 mod fan_out;

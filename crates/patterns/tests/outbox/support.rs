@@ -12,16 +12,26 @@ use std::{
 };
 
 use abide::{
-    Node, SimDisk, Store, StoreOptions,
+    Fetching, Node, Outbound, SimDisk, Store, StoreOptions,
     clock::{Clock, Sleep, TestClock},
     prelude::*,
 };
+use abide_patterns::deliver::HttpDelivery;
 use abide_patterns::outbox::{
     self, Batch, Change, Counts, DeadLetterFilter, Deliver, Delivery, Destination, Enqueued,
     Failure, FanOut, FanOutRecord, Filter, Message, Options, Outbox, OutboxError, Page, Polled,
     Record, Registry, Status, Submitted, Swept,
 };
 use serde::{Deserialize, Serialize};
+
+/// Requests are answered with 200.
+impl Outbound for Script {
+    fn fetch(&self, request: Request) -> Fetching {
+        let mut inner = self.0.lock().unwrap();
+        inner.requests.push(request.uri().to_string());
+        Box::pin(std::future::ready(Ok(Response::new(Body::empty()))))
+    }
+}
 
 /// A test that hangs fails instead, after far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -91,6 +101,8 @@ struct Inner {
     life: usize,
     /// Keys of what has taken effect, in order.
     effects: Vec<(String, String)>,
+    /// The addresses of requests.
+    requests: Vec<String>,
 }
 
 impl Script {
@@ -129,6 +141,11 @@ impl Script {
     /// The same with the keys under which they had it.
     pub(crate) fn keyed_effects(&self) -> Vec<(String, String)> {
         self.0.lock().unwrap().effects.clone()
+    }
+
+    /// Where requests have gone to.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.0.lock().unwrap().requests.clone()
     }
 
     /// How many attempts of a text were made that count.
@@ -582,12 +599,14 @@ impl World {
         let registry = Registry::new()
             .with(Scripted(script.clone(), script.life()))
             .with_kind("other", Scripted(script.clone(), script.life()))
+            .with(HttpDelivery::new())
             .with_fan_out(Circular);
         let node = Node::builder(store)
             .class::<Sender>("SENDER", outbox::class_options())
             .with(registry)
             .with(Settings(Arc::new(options.clone())))
             .clock(Arc::new(clock.clone()))
+            .outbound(Arc::new(script.clone()))
             .workers(1)
             .start()
             .unwrap();
