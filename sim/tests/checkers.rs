@@ -159,6 +159,10 @@ fn an_alarm_that_is_early_deleted_or_missing_is_found() {
         holds(&[10, 20]),
     ];
     assert_eq!(broken(&deleted), Some(ALARMS));
+    // An attempt that runs is not taken back: if it breaks, it is repeated.
+    let mut running = deleted.to_vec();
+    running.insert(2, rang(550));
+    assert_eq!(broken(&running), None);
 }
 
 #[test]
