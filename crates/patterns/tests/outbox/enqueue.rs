@@ -120,7 +120,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
         let cases: Vec<(Message, &str)> = vec![
             (
                 Message::from_json("letter", "{}"),
-                "no handler for kind `letter`; there is one for `note`, `other`",
+                "no handler for kind `letter`; there is one for `http`, `note`, `other`",
             ),
             (
                 Message::from_json("note", "{}"),
