@@ -1,5 +1,6 @@
 //! Patterns on durable objects, each built on the public API of `abide` alone.
 //!
+//! - [`alarm`]: an object's one alarm, shared by several components.
 //! - [`deliver`]: handlers for what most outboxes send: HTTP requests, webhooks, mails, calls of other objects.
 //! - [`outbox`]: what an object must tell the world, written with its state and delivered for certain.
 //! - [`service`]: the same as a ready-made class with an HTTP API, for programs in any language.
@@ -9,6 +10,7 @@
 #[cfg(doctest)]
 mod guides;
 
+pub mod alarm;
 pub mod deliver;
 pub mod outbox;
 pub mod service;
