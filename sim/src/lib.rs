@@ -26,7 +26,12 @@ pub mod shrink;
 mod socket;
 mod world;
 
-pub use crate::{checkers::Violation, plan::Plan, random::Random, world::run};
+pub use crate::{
+    checkers::Violation,
+    plan::{Focus, Plan},
+    random::Random,
+    world::run,
+};
 
 /// What objects that panic on purpose say.
 pub const ON_PURPOSE: &str = "on purpose: a simulated object panics";

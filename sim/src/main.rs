@@ -1,6 +1,7 @@
 //! `abide-sim run` runs many seeds, `abide-sim replay` one.
 
 use std::{
+    ops::Range,
     process::ExitCode,
     sync::{
         Mutex, PoisonError,
@@ -10,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use abide_sim::{Plan, Violation, expect_panics, shrink::shortest, simulate};
+use abide_sim::{Focus, Plan, Violation, expect_panics, shrink::shortest, simulate};
 use clap::{Parser, Subcommand};
 
 /// A whole node in a deterministic simulation, from one seed.
@@ -36,6 +37,9 @@ enum Command {
         /// Stops after so many failures.
         #[arg(long, default_value_t = 3)]
         failures: usize,
+        /// What half of all steps are about.
+        #[arg(long)]
+        focus: Option<Focus>,
     },
     /// Runs one seed and prints what it did; if it breaks a promise, the shortest schedule that still does.
     Replay {
@@ -44,6 +48,9 @@ enum Command {
         /// Prints all that was seen.
         #[arg(long)]
         events: bool,
+        /// What half of all steps are about.
+        #[arg(long)]
+        focus: Option<Focus>,
     },
     /// Prints a number for each seed that tells its history from any other.
     Fingerprints {
@@ -61,33 +68,44 @@ fn main() -> ExitCode {
             from,
             jobs,
             failures,
-        } => run(from, seeds, jobs.max(1), failures),
-        Command::Replay { seed, events } => replay(seed, events),
+            focus,
+        } => run(from..from + seeds, focus, jobs.max(1), failures),
+        Command::Replay {
+            seed,
+            events,
+            focus,
+        } => replay(&Plan::new(seed, focus), events),
         Command::Fingerprints { seeds } => {
             for seed in 0..seeds {
-                println!("{:016x}", simulate(&Plan::new(seed)).fingerprint);
+                println!("{:016x}", simulate(&Plan::new(seed, None)).fingerprint);
             }
             ExitCode::SUCCESS
         }
     }
 }
 
-fn run(from: u64, seeds: u64, jobs: u64, most: usize) -> ExitCode {
+fn run(seeds: Range<u64>, focus: Option<Focus>, jobs: u64, most: usize) -> ExitCode {
     let begun = Instant::now();
-    let next = AtomicU64::new(0);
-    let failures: Mutex<Vec<(u64, Violation)>> = Mutex::default();
+    let next = AtomicU64::new(seeds.start);
+    let failures: Mutex<Vec<(Plan, Violation)>> = Mutex::default();
     let failed = || failures.lock().unwrap_or_else(PoisonError::into_inner);
     let work = || loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
-        if seed >= seeds || failed().len() >= most {
+        if seed >= seeds.end || failed().len() >= most {
             break;
         }
-        let seed = from + seed;
-        if let Some(violation) = simulate(&Plan::new(seed)).violation {
-            println!("seed {seed}: {}: {}", violation.property, violation.text);
-            failed().push((seed, violation));
+        let plan = Plan::new(seed, focus);
+        if let Some(violation) = simulate(&plan).violation {
+            println!(
+                "{}: {}: {}",
+                plan.name(),
+                violation.property,
+                violation.text
+            );
+            failed().push((plan, violation));
         }
     };
+    let done = || next.load(Ordering::Relaxed).min(seeds.end) - seeds.start;
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         let mut reported = begun;
@@ -95,31 +113,31 @@ fn run(from: u64, seeds: u64, jobs: u64, most: usize) -> ExitCode {
             thread::sleep(Duration::from_millis(20));
             if reported.elapsed() >= Duration::from_secs(30) {
                 reported = Instant::now();
-                let done = next.load(Ordering::Relaxed).min(seeds);
+                let done = done();
                 let rate = done as f64 / begun.elapsed().as_secs_f64();
                 println!("{done} seeds, {rate:.0}/s, {} failed", failed().len());
             }
         }
     });
-    let done = next.load(Ordering::Relaxed).min(seeds);
+    let done = done();
     let seconds = begun.elapsed().as_secs_f64();
     println!(
-        "{done} seeds from {from} in {seconds:.1} s ({:.0}/s): {} broke a promise",
+        "{done} seeds from {} in {seconds:.1} s ({:.0}/s): {} broke a promise",
+        seeds.start,
         done as f64 / seconds,
         failed().len()
     );
     let failures = failed();
-    let Some((seed, violation)) = failures.first() else {
+    let Some((plan, violation)) = failures.first() else {
         return ExitCode::SUCCESS;
     };
-    tell(&Plan::new(*seed), violation);
+    tell(plan, violation);
     ExitCode::FAILURE
 }
 
-fn replay(seed: u64, events: bool) -> ExitCode {
-    let plan = Plan::new(seed);
+fn replay(plan: &Plan, events: bool) -> ExitCode {
     println!("{plan}");
-    let history = abide_sim::run(&plan);
+    let history = abide_sim::run(plan);
     if events {
         for event in history.events() {
             println!("  {event:?}");
@@ -132,7 +150,7 @@ fn replay(seed: u64, events: bool) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(violation) => {
-            tell(&plan, &violation);
+            tell(plan, &violation);
             ExitCode::FAILURE
         }
     }
@@ -149,5 +167,8 @@ fn tell(plan: &Plan, violation: &Violation) {
         short.steps.len(),
         plan.steps.len()
     );
-    println!("replay it with: abide-sim replay {}", plan.seed);
+    println!(
+        "replay it with: abide-sim replay {}, and the same --focus",
+        plan.seed
+    );
 }

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use clap::ValueEnum;
+
 use crate::{
     classes::Manner,
     history::{Act, ObjectNo, Op, OpId, SenderNo, SocketNo, Value},
@@ -59,6 +61,8 @@ pub enum Step {
 pub struct Plan {
     /// The seed of the node's randomness.
     pub seed: u64,
+    /// What it is mostly about.
+    pub focus: Option<Focus>,
     /// Workers of the node.
     pub workers: usize,
     /// Objects.
@@ -71,6 +75,19 @@ pub struct Plan {
     pub checkpoint_bytes: u64,
     /// What happens.
     pub steps: Vec<Step>,
+}
+
+/// What a plan is mostly about, so that what shows in rare schedules only shows soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Focus {
+    /// Records of one size, checkpoints, losses of power: segments of the log are used again.
+    Log,
+    /// Alarms, and processes that end while they go off.
+    Alarms,
+    /// Messages over WebSockets to objects that wait, are reset and leave memory.
+    Sockets,
+    /// Messages with one ordering key, some of which become dead letters.
+    DeadLetters,
 }
 
 /// What may happen in a plan: each plan leaves some of it out, so that rare things meet often (Groce et al., "Swarm
@@ -92,11 +109,12 @@ struct Swarm {
     alarms: bool,
     outboxes: bool,
     wait: bool,
+    focus: Option<Focus>,
 }
 
 impl Plan {
-    /// The plan of a seed.
-    pub fn new(seed: u64) -> Self {
+    /// The plan of a seed; if there is a focus, half of its steps are about that.
+    pub fn new(seed: u64, focus: Option<Focus>) -> Self {
         let mut random = Random::new(seed);
         let objects = 1 + random.below(3) as ObjectNo;
         let workers = 1 + random.below(3) as usize;
@@ -112,8 +130,9 @@ impl Plan {
             big: random.one_in(3),
             sockets: random.one_in(2),
             alarms: random.one_in(2),
-            outboxes: random.one_in(3),
-            wait: random.one_in(2),
+            outboxes: random.one_in(3) || focus == Some(Focus::DeadLetters),
+            wait: random.one_in(2) || focus == Some(Focus::DeadLetters),
+            focus,
         };
         let count = 10 + random.below(50);
         let mut ops = 0;
@@ -122,6 +141,7 @@ impl Plan {
             .collect();
         Self {
             seed,
+            focus,
             workers,
             objects,
             senders: if swarm.outboxes { SENDERS } else { 0 },
@@ -132,6 +152,17 @@ impl Plan {
             checkpoint_bytes,
             steps,
         }
+    }
+}
+
+impl Plan {
+    /// What makes it again, as `abide-sim replay` takes it.
+    pub fn name(&self) -> String {
+        let focus = self.focus.and_then(|focus| focus.to_possible_value());
+        focus.map_or_else(
+            || self.seed.to_string(),
+            |focus| format!("{} --focus {}", self.seed, focus.get_name()),
+        )
     }
 }
 
@@ -148,6 +179,11 @@ const VALUES: u32 = 16;
 const MOST: u32 = 4;
 
 fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -> Step {
+    if let Some(focus) = swarm.focus
+        && random.one_in(2)
+    {
+        return focus.step(random, ops);
+    }
     match random.below(100) {
         0..50 => {
             *ops += 1;
@@ -226,18 +262,61 @@ fn step(random: &mut Random, swarm: &Swarm, objects: ObjectNo, ops: &mut OpId) -
         90 if swarm.syncs => Step::FailSyncs,
         98 if swarm.syncs => Step::FailSync,
         91 | 92 if swarm.kills => Step::Kill,
-        93..97 if swarm.power => {
-            let after = match random.below(3) {
-                0 => 0,
-                1 => random.below(4),
-                _ => random.below(30),
-            };
-            let again = random.one_in(3).then(|| random.below(30));
-            Step::PowerLoss(after, random.draw(), again)
-        }
+        93..97 if swarm.power => power_loss(random),
         97 if swarm.restarts => Step::Restart,
         _ => Step::Rounds(1),
     }
+}
+
+impl Focus {
+    /// A step of what the plan is about: all of it is about the first object, or the first object with an outbox.
+    fn step(self, random: &mut Random, ops: &mut OpId) -> Step {
+        *ops += 1;
+        let (id, value) = (*ops, *ops * VALUES);
+        let client = |op| Step::Client(id, op, 0);
+        match self {
+            Self::Log => match random.below(8) {
+                0..5 => client(Op::Append(0, vec![value])),
+                5 => Step::Settle,
+                6 => Step::Checkpoint,
+                _ => power_loss(random),
+            },
+            Self::Alarms => match random.below(8) {
+                0..2 => client(Op::Alarm(0, [value, value + 1], random.below(1_500), 0)),
+                2..4 => Step::Pass(random.below(1_500)),
+                4 => Step::Rounds(1 + random.below(4)),
+                5 => Step::Write,
+                6 => Step::Kill,
+                _ => power_loss(random),
+            },
+            Self::Sockets => match random.below(16) {
+                0 => Step::Open(random.below(2), 0),
+                1..10 => Step::Say(random.below(2), 0, value),
+                10 => client(Op::Alone(0, [value, value + 1])),
+                11 | 12 => client(Op::Panic(0, value)),
+                13 => Step::Pass(random.below(20_000)),
+                _ => Step::Rounds(1),
+            },
+            Self::DeadLetters => match random.below(8) {
+                0..6 => {
+                    let acts = random.one_in(3).then_some(Act::Reject);
+                    client(Op::Post(0, 0, value, Some(0), acts.into_iter().collect()))
+                }
+                6 => Step::Settle,
+                _ => Step::Pass(random.below(1_500)),
+            },
+        }
+    }
+}
+
+fn power_loss(random: &mut Random) -> Step {
+    let after = match random.below(3) {
+        0 => 0,
+        1 => random.below(4),
+        _ => random.below(30),
+    };
+    let again = random.one_in(3).then(|| random.below(30));
+    Step::PowerLoss(after, random.draw(), again)
 }
 
 /// An operation on an outbox. Dead letters are tried again only where their successors wait for them: elsewhere that would
@@ -289,7 +368,7 @@ impl fmt::Display for Plan {
         writeln!(
             f,
             "seed {}: {} objects, {} workers, a checkpoint each {} KiB of log",
-            self.seed,
+            self.name(),
             self.objects,
             self.workers,
             self.checkpoint_bytes >> 10

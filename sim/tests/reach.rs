@@ -64,7 +64,7 @@ fn everything_that_is_promised_is_tried_again_and_again() {
     expect_panics();
     let mut reached: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..150 {
-        for kind in run(&Plan::new(seed)).events().iter().flat_map(kinds) {
+        for kind in run(&Plan::new(seed, None)).events().iter().flat_map(kinds) {
             *reached.entry(kind).or_default() += 1;
         }
     }

@@ -8,7 +8,7 @@ fn has(plan: &Plan, step: &Step) -> bool {
 
 /// A plan of many steps with two that matter.
 fn plan() -> Plan {
-    let mut plan = Plan::new(1);
+    let mut plan = Plan::new(1, None);
     plan.steps = vec![Step::Rounds(1); 60];
     plan.steps[13] = Step::Kill;
     plan.steps[47] = Step::FailSyncs;
