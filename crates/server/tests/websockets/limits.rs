@@ -1,0 +1,138 @@
+//! Peers that are slow, or gone.
+
+use std::{net::SocketAddr, time::Duration};
+
+use abide::socket::SlowReader;
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::tungstenite::Message as Sent;
+
+use crate::{
+    support::{ask, connect, read_to_end},
+    world::{SHORT, hear, say, world},
+};
+
+#[tokio::test]
+async fn a_ping_is_answered_with_its_payload() {
+    let world = world(|host| host).await;
+    let mut client = world.client().await;
+    client.send(Sent::Ping("you?".into())).await.unwrap();
+    let pong = client.next().await.unwrap().unwrap();
+    assert_eq!(pong, Sent::Pong("you?".into()));
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_answer_pings_is_found_dead() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.websocket.ping_interval = Some(SHORT);
+            c.websocket.pong_timeout = SHORT;
+        })
+    })
+    .await;
+    // The client answers pings only while it is polled, and this one is not.
+    let client = world.client().await;
+    world.notes.wait(r#"closed 1006 "" false"#).await;
+    drop(client);
+    let metrics = ask(
+        world.host.admin_addr().unwrap(),
+        http::Method::GET,
+        "/metrics",
+    );
+    let metrics = metrics.await.body;
+    assert!(
+        metrics.contains("abide_websocket_keep_alive_timeouts_total "),
+        "{metrics}"
+    );
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_that_answers_pings_stays() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.websocket.ping_interval = Some(Duration::from_millis(10));
+            c.websocket.pong_timeout = Duration::from_secs(20);
+        })
+    })
+    .await;
+    let mut client = world.client().await;
+    for _ in 0..5 {
+        let ping = client.next().await.unwrap().unwrap();
+        assert!(matches!(ping, Sent::Ping(_)), "{ping:?}");
+    }
+    say(&mut client, "still here").await;
+    assert_eq!(hear(&mut client).await, Sent::text("still here"));
+    assert_eq!(world.notes.count("closed"), 0);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_is_too_slow_is_closed_with_1013() {
+    let world = world(|host| host.configure(|c| c.websocket.send_buffer_bytes = 200_000)).await;
+    let mut client = world.client().await;
+    // More than the kernel takes for a client that does not read.
+    say(&mut client, "flood 1000").await;
+    let frame = loop {
+        match hear(&mut client).await {
+            Sent::Close(frame) => break frame.unwrap(),
+            message => assert_eq!(message.len(), 100_000),
+        }
+    };
+    assert_eq!(u16::from(frame.code), 1013);
+    assert!(client.next().await.is_none());
+    world.notes.wait("closed 1013").await;
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_reader_may_miss_messages_instead() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.websocket.send_buffer_bytes = 200_000;
+            c.websocket.slow_reader = SlowReader::DropNewest;
+        })
+    })
+    .await;
+    let mut client = world.client().await;
+    say(&mut client, "flood 1000").await;
+    let mut count = 0;
+    loop {
+        // This echo may be among what is left out, as long as there is something else to hear.
+        say(&mut client, "still there").await;
+        match hear(&mut client).await.len() {
+            100_000 => count += 1,
+            _ => break,
+        }
+    }
+    assert!((1..1_000).contains(&count), "{count}");
+    assert_eq!(world.notes.count("closed"), 0);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_is_not_subject_to_the_request_timeout_and_keeps_its_connection_s_slot() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.server.request_timeout = SHORT;
+            c.server.header_timeout = SHORT;
+            c.server.max_connections = 1;
+        })
+    })
+    .await;
+    let mut client = world.client().await;
+    let addr: SocketAddr = world.host.addr();
+    let waiting = connect(
+        addr,
+        "GET /room/plain HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    );
+    let waiting = tokio::spawn(read_to_end(waiting.await));
+    tokio::time::sleep(2 * SHORT).await;
+    say(&mut client, "hello").await;
+    assert_eq!(hear(&mut client).await, Sent::text("hello"));
+    assert!(!waiting.is_finished(), "there is one slot");
+    client.close(None).await.unwrap();
+    drop(client);
+    assert!(waiting.await.unwrap().ends_with("no socket"));
+    world.host.shutdown().await.unwrap();
+}

@@ -1,0 +1,12 @@
+//! WebSockets over real connections: the gateway's half.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod ends;
+mod handshake;
+mod limits;
+mod messages;
+mod outgoing;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
