@@ -3,6 +3,7 @@
 //! - [`alarm`]: an object's one alarm, shared by several components.
 //! - [`deliver`]: handlers for what most outboxes send: HTTP requests, webhooks, mails, calls of other objects.
 //! - [`outbox`]: what an object must tell the world, written with its state and delivered for certain.
+//! - [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes.
 //! - [`service`]: the same as a ready-made class with an HTTP API, for programs in any language.
 
 #![forbid(unsafe_code)]
@@ -13,4 +14,5 @@ mod guides;
 pub mod alarm;
 pub mod deliver;
 pub mod outbox;
+pub mod outcomes;
 pub mod service;

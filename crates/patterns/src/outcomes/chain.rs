@@ -1,0 +1,86 @@
+//! The chain: rows that are appended and read in their order, and never changed.
+
+use std::sync::Arc;
+
+use abide::{Result, Sql, Storage};
+
+use super::{
+    Entry, Machine, Schema, Until, limits,
+    reached::{Reached, Stored, damaged, forward},
+};
+
+/// The chain of one object.
+#[derive(Debug)]
+pub(super) struct Chain {
+    pub(super) schema: Arc<Schema>,
+    pub(super) storage: Storage,
+    pub(super) sql: Sql,
+}
+
+impl Chain {
+    pub(super) fn new(schema: Arc<Schema>, storage: &Storage) -> Self {
+        Self {
+            schema,
+            storage: storage.clone(),
+            sql: storage.sql(),
+        }
+    }
+
+    /// The number of the last outcome; 0 if there is none.
+    pub(super) fn last(&self) -> Result<i64> {
+        let last = "SELECT coalesce(max(seq), 0) FROM outcomes";
+        self.sql.exec(last, ())?.one()
+    }
+
+    pub(super) fn append(&self, entry: &Entry) -> Result<()> {
+        self.sql.exec(
+            "INSERT INTO outcomes (seq, action, outcome, version, data, ts) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            (
+                entry.seq,
+                &entry.action,
+                &entry.outcome,
+                entry.version,
+                entry.json(),
+                entry.ts,
+            ),
+        )?;
+        Ok(())
+    }
+
+    /// Goes on from a place in the chain, one outcome in memory at a time, and shows each with what it led to.
+    pub(super) fn replay<M: Machine>(
+        &self,
+        reached: &mut Reached<M>,
+        until: Until,
+        mut each: impl FnMut(&Entry, &Reached<M>) -> Result<()>,
+    ) -> Result<()> {
+        let (seq, ts) = until.bounds();
+        self.sql.for_each(
+            "SELECT seq, action, outcome, version, data, ts FROM outcomes
+             WHERE seq > ?1 AND seq <= ?2 AND ts <= ?3 ORDER BY seq",
+            (reached.seq, seq, ts),
+            |row| {
+                let stored: Stored = row
+                    .get()
+                    .map_err(|error| damaged(&self.schema, reached.seq + 1, error.message()))?;
+                let entry = reached.step(&self.schema, stored)?;
+                each(&entry, reached)
+            },
+        )
+    }
+
+    /// Outcomes after one, oldest first, brought forward.
+    pub(super) fn history<M: Machine>(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
+        let rows = self.sql.exec(
+            "SELECT seq, action, outcome, version, data, ts FROM outcomes WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+            (after, limit.min(limits::MAX_PAGE) as i64),
+        )?;
+        rows.iter::<Stored>()
+            .map(|stored| {
+                let stored = stored?;
+                let seq = stored.0;
+                forward::<M>(stored).map_err(|error| damaged(&self.schema, seq, error.message()))
+            })
+            .collect()
+    }
+}

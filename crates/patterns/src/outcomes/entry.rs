@@ -1,0 +1,75 @@
+//! One outcome of a chain.
+
+use abide::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// One outcome of a chain, brought forward to the present version of the data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its place in the chain, counted from 1.
+    pub seq: i64,
+    /// What was tried.
+    pub action: String,
+    /// What came of it.
+    pub outcome: String,
+    /// The version of the data when it was written.
+    pub version: u32,
+    /// When it was written, in milliseconds since 1970. It never goes backwards along a chain.
+    pub ts: i64,
+    /// The data as JSON text; serialized it is JSON itself.
+    #[serde(with = "json")]
+    data: String,
+}
+
+impl Entry {
+    pub(super) fn new(
+        (seq, action, outcome, version, data, ts): (i64, String, String, u32, String, i64),
+    ) -> Self {
+        Self {
+            seq,
+            action,
+            outcome,
+            version,
+            ts,
+            data,
+        }
+    }
+
+    /// What is known of it, in a type that it fits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Decode`] if it does not fit.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(&self.data).map_err(|error| {
+            Error::with_kind(
+                ErrorKind::Decode,
+                format!(
+                    "the data of `{}` is not a {}: {error}",
+                    self.outcome,
+                    std::any::type_name::<T>()
+                ),
+            )
+        })
+    }
+
+    /// The data as JSON text.
+    pub fn json(&self) -> &str {
+        &self.data
+    }
+}
+
+/// JSON text that is serialized as what it says, in whatever format.
+mod json {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+        let value: Value = serde_json::from_str(text).map_err(ser::Error::custom)?;
+        value.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+        let value = Value::deserialize(from)?;
+        serde_json::to_string(&value).map_err(de::Error::custom)
+    }
+}

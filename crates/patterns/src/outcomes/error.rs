@@ -1,0 +1,82 @@
+//! What outcomes answer when they do not do what they are asked.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why nothing was written, or nothing can be shown. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum OutcomesError {
+    /// The schema does not allow it in the present state.
+    #[error("the {schema} is `{state}` and does not take `{action}` with `{outcome}`: {}", say(.allowed))]
+    Refused {
+        /// The schema.
+        schema: String,
+        /// The present state.
+        state: String,
+        /// What was tried.
+        action: String,
+        /// What would have come of it.
+        outcome: String,
+        /// What would have been allowed.
+        allowed: Vec<Allowed>,
+    },
+    /// The schema allows it, and the machine says no.
+    #[error("`{action}` with `{outcome}` was rejected: {reason}")]
+    Rejected {
+        /// What was tried.
+        action: String,
+        /// What would have come of it.
+        outcome: String,
+        /// Why.
+        reason: String,
+    },
+    /// What was asked makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The chain is not so long.
+    #[error("there is no outcome {seq}: the chain has {last}")]
+    NotFound {
+        /// What was asked for.
+        seq: i64,
+        /// The last outcome.
+        last: i64,
+    },
+    /// The storage failed, the chain is damaged, or the hook failed.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+/// An action with an outcome that a state allows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowed {
+    /// What can be tried.
+    pub action: String,
+    /// What can come of it.
+    pub outcome: String,
+}
+
+fn say(allowed: &[Allowed]) -> String {
+    if allowed.is_empty() {
+        return "nothing is allowed any more".to_owned();
+    }
+    let each: Vec<_> = allowed
+        .iter()
+        .map(|allowed| format!("`{}` with `{}`", allowed.action, allowed.outcome))
+        .collect();
+    format!("allowed are {}", each.join(", "))
+}
+
+impl From<OutcomesError> for Error {
+    fn from(error: OutcomesError) -> Self {
+        let kind = match &error {
+            OutcomesError::Object(error) => return error.clone(),
+            OutcomesError::Refused { .. } | OutcomesError::Rejected { .. } => {
+                ErrorKind::Application
+            }
+            OutcomesError::Invalid(_) => ErrorKind::Input,
+            OutcomesError::NotFound { .. } => ErrorKind::NotFound,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

@@ -1,0 +1,30 @@
+//! How a chain is kept.
+
+use abide::{Error, ErrorKind, Result};
+
+/// How a chain is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Every so many outcomes a snapshot is taken in place of the one before, so that a cold start replays only what came
+    /// after it. Default: never. A chain of 1,000 outcomes replays in about a millisecond without one.
+    pub snapshot_every: Option<i64>,
+}
+
+impl Options {
+    /// Refuses what makes no sense.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.snapshot_every {
+            Some(every) if every < 1 => Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "a snapshot cannot be taken every {every} outcomes: say 1 or more, or `None`"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn takes_snapshot_at(&self, seq: i64) -> bool {
+        self.snapshot_every.is_some_and(|every| seq % every == 0)
+    }
+}

@@ -1,0 +1,119 @@
+//! A snapshot of a long chain, which saves replaying its beginning.
+//!
+//! Contract: the chain alone is the truth. A snapshot may be missing, of other code, or damaged: then it is as if there were
+//! none. It is deleted at any time without loss.
+
+use abide::Result;
+use sha2::{Digest, Sha256};
+use tracing::warn;
+
+use super::{
+    Machine, Schema, Until,
+    chain::Chain,
+    limits,
+    reached::{Reached, damaged},
+    tables,
+};
+
+impl Chain {
+    /// The furthest place from which a replay can start: the snapshot, if there is one that is of use, or the beginning.
+    pub(super) fn begin<M: Machine>(&self, until: Until) -> Result<Reached<M>> {
+        let (seq, ts) = until.bounds();
+        let snapshot = self.snapshot()?;
+        let fits = |reached: &Reached<M>| reached.seq <= seq && reached.ts <= ts;
+        Ok(snapshot
+            .filter(fits)
+            .unwrap_or_else(|| Reached::start(&self.schema)))
+    }
+
+    /// The snapshot, if there is one that is of use.
+    pub(super) fn snapshot<M: Machine>(&self) -> Result<Option<Reached<M>>> {
+        if !tables::has_snapshot(&self.sql)? {
+            return Ok(None);
+        }
+        let rows = self.sql.exec(
+            "SELECT seq, ts, state, machine, checksum FROM outcomes_snapshot",
+            (),
+        )?;
+        // What is not of this form is not a snapshot that was taken here.
+        let Ok(Some(row)) = rows.optional::<(i64, i64, String, String, Vec<u8>)>() else {
+            return Ok(None);
+        };
+        let (seq, ts, state, text, sum) = row;
+        if sum != checksum::<M>(&self.schema, seq, ts, &state, &text) {
+            return Ok(None);
+        }
+        let (Some(state), Ok(machine)) = (self.schema.state(&state), serde_json::from_str(&text))
+        else {
+            return Ok(None);
+        };
+        let last = self.last()?;
+        if seq > last {
+            // The snapshot is whole, so it is the chain that has lost something.
+            return Err(damaged(&self.schema, last + 1, "it is missing"));
+        }
+        Ok(Some(Reached {
+            seq,
+            ts,
+            state,
+            machine,
+        }))
+    }
+
+    /// Takes a snapshot in place of the one before. One that would not be read as it was is not taken, and the log says so.
+    pub(super) fn take_snapshot<M: Machine>(&self, reached: &Reached<M>) -> Result<()> {
+        let text = match text(&reached.machine) {
+            Ok(text) => text,
+            Err(reason) => {
+                let schema = self.schema.declaration().name;
+                warn!(schema, seq = reached.seq, %reason, "no snapshot was taken");
+                return Ok(());
+            }
+        };
+        let Reached { seq, ts, state, .. } = reached;
+        let sum = checksum::<M>(&self.schema, *seq, *ts, state, &text);
+        tables::prepare_snapshot(&self.sql)?;
+        self.sql.exec(
+            "INSERT OR REPLACE INTO outcomes_snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5)",
+            (*seq, *ts, *state, &text, sum),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn delete_snapshot(&self) -> Result<()> {
+        if tables::has_snapshot(&self.sql)? {
+            self.sql.exec("DELETE FROM outcomes_snapshot", ())?;
+        }
+        Ok(())
+    }
+}
+
+/// A machine as it is kept, if it can be read again as it was.
+fn text<M: Machine>(machine: &M) -> Result<String, String> {
+    let text = serde_json::to_string(machine).map_err(|error| error.to_string())?;
+    if text.len() > limits::MAX_SNAPSHOT_BYTES {
+        return Err(format!("it has {} bytes", text.len()));
+    }
+    let again: M = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let again = serde_json::to_value(&again).map_err(|error| error.to_string())?;
+    let first = serde_json::to_value(machine).map_err(|error| error.to_string())?;
+    if again != first {
+        return Err("read again it is not what it was".to_owned());
+    }
+    Ok(text)
+}
+
+/// It holds for one schema, one version of the data and one of the state.
+fn checksum<M: Machine>(schema: &Schema, seq: i64, ts: i64, state: &str, text: &str) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update(schema.hash());
+    for version in [M::VERSION, M::STATE_VERSION] {
+        hash.update(version.to_le_bytes());
+    }
+    for number in [seq, ts, state.len() as i64] {
+        hash.update(number.to_le_bytes());
+    }
+    hash.update(state);
+    hash.update(text);
+    hash.finalize().to_vec()
+}
