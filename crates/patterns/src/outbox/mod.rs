@@ -117,10 +117,12 @@ pub use error::OutboxError;
 pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};
 pub use list::{DeadLetterFilter, Filter, Page};
 pub use message::{Change, Counts, Enqueued, Message, Priority, Record, Status};
-pub use options::{BehindDeadLetter, Breaker, Limit, Options, Pace, Polling, Rate, RetryPolicy};
+pub use options::{BehindDeadLetter, Breaker, Limit, Options, Pace, Polling, Rate};
 pub use registry::Registry;
 
-pub(crate) use message::millis;
+pub use crate::retry::RetryPolicy;
+
+pub(crate) use message::{millis, rows};
 pub(crate) use registry::cut;
 
 /// An object's outbox. Clones are the same outbox.

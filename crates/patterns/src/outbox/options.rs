@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
 
-use super::limits;
+use super::{RetryPolicy, limits};
 
 /// How an outbox delivers.
 #[derive(Clone, Debug, PartialEq)]
@@ -168,52 +168,6 @@ impl Rate {
             interval: Duration::from_nanos(60_000_000_000 / rate as u64),
             burst,
         }
-    }
-}
-
-/// When failed attempts are repeated, and when a message is given up.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RetryPolicy {
-    /// Waits that double.
-    Exponential {
-        /// The wait before the second attempt.
-        base: Duration,
-        /// The longest wait.
-        max: Duration,
-        /// Attempts before the message is given up.
-        max_attempts: u32,
-    },
-    /// A wait before each attempt but the first; after the last of them the message is given up.
-    Schedule(Vec<Duration>),
-}
-
-impl Default for RetryPolicy {
-    /// 12 attempts, the second 2 s after the first, doubling up to an hour: about two hours in all.
-    fn default() -> Self {
-        Self::Exponential {
-            base: Duration::from_secs(2),
-            max: Duration::from_hours(1),
-            max_attempts: 12,
-        }
-    }
-}
-
-impl RetryPolicy {
-    /// [Svix's schedule](https://docs.svix.com/retries): 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h. Standard Webhooks
-    /// recommends waits that grow so, over days and with jitter.
-    pub fn webhooks() -> Self {
-        const MINUTE: u64 = 60;
-        const HOUR: u64 = 60 * MINUTE;
-        let waits = [
-            5,
-            5 * MINUTE,
-            30 * MINUTE,
-            2 * HOUR,
-            5 * HOUR,
-            10 * HOUR,
-            10 * HOUR,
-        ];
-        Self::Schedule(waits.map(Duration::from_secs).to_vec())
     }
 }
 

@@ -9,12 +9,12 @@ use abide::{
     Result,
     broken::{Variant, broken},
 };
-use sha2::{Digest, Sha256};
 
 use super::{
-    Failure, Polled, Polling, RetryPolicy, Status, Submitted, claims::Claim, deliver::Fate,
-    destination, inner::Inner, limits, message::millis, registry::Handler, rows::Burial,
+    Failure, Polled, Polling, Status, Submitted, claims::Claim, deliver::Fate, destination,
+    inner::Inner, limits, message::millis, registry::Handler, rows::Burial,
 };
+use crate::retry::jittered;
 
 /// How an attempt or a poll ended.
 #[derive(Debug)]
@@ -254,33 +254,16 @@ impl Inner {
             return waits.get(done as usize - 1).copied();
         }
         let policy = handler.and_then(Handler::retry);
-        match policy.as_ref().unwrap_or(&self.rows.options.retry) {
-            RetryPolicy::Schedule(waits) => waits
-                .get(done as usize - 1)
-                .map(|wait| self.jittered(millis(*wait), limits::SCHEDULE_JITTER, claim)),
-            RetryPolicy::Exponential {
-                base,
-                max,
-                max_attempts,
-            } => (done < *max_attempts).then(|| {
-                let doublings = (done - 1).min(30);
-                let wait = base.saturating_mul(1 << doublings).min(*max);
-                self.jittered(millis(wait), limits::JITTER, claim)
-            }),
-        }
+        let policy = policy.as_ref().unwrap_or(&self.rows.options.retry);
+        let (wait, most) = policy.wait(done)?;
+        Some(self.jittered(millis(wait), most, claim))
     }
 
-    /// A wait, up to a share of it longer. The same for the same attempt, so that a run can be repeated.
     fn jittered(&self, wait: i64, most: f64, claim: &Claim) -> i64 {
         if !self.rows.options.jitter {
             return wait;
         }
-        let mut hash = Sha256::new();
-        hash.update(&claim.idempotency_key);
-        hash.update(claim.attempts.to_le_bytes());
-        let share = f64::from(hash.finalize()[0]) / f64::from(u8::MAX);
-        let longer = wait as f64 * most * share;
-        wait.saturating_add(longer as i64)
+        jittered(wait, most, &claim.idempotency_key, claim.attempts)
     }
 }
 

@@ -1,0 +1,229 @@
+//! The object's alarm, or a task in its background, takes what is due and hands it to the object's handler.
+//!
+//! Contract: an attempt is on disk before its handler is called, so one that ends the object or the process is counted, and
+//! cannot do so for ever. At most one of the two takes what is due at a time. What it had taken and did not get to is given
+//! back by the next.
+
+use std::{future::Future, pin::pin, rc::Rc, sync::Arc, time::Duration};
+
+use abide::Result;
+use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+
+use super::{
+    Failure, Firing,
+    inner::Inner,
+    limits,
+    runs::{Claim, Taken},
+};
+use crate::outbox::millis;
+
+/// An attempt in the background.
+type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;
+
+impl Inner {
+    /// Sees to what is due, one after the other.
+    pub(super) async fn see_to<E: Into<Failure>>(
+        self: &Rc<Self>,
+        handler: impl Fn(&Firing) -> Result<(), E>,
+    ) -> Result<()> {
+        let Some(turn) = Turn::begin(self) else {
+            return Ok(());
+        };
+        let clock = Arc::clone(self.state.env().clock());
+        let end = clock.now() + limits::TURN;
+        self.recover(self.now())?;
+        while clock.now() < end && !self.state.env().is_stopping() {
+            let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, self.now())?;
+            if claims.is_empty() {
+                break;
+            }
+            self.rows.storage.sync().await?;
+            for claim in claims {
+                self.attempt(&claim, &handler)?;
+                // One poll each: a handler that panics undoes no other's work.
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(turn);
+        self.arm_next()
+    }
+
+    /// Has a handler called, in one transaction with what comes of it.
+    fn attempt<E: Into<Failure>>(
+        &self,
+        claim: &Claim,
+        handler: impl Fn(&Firing) -> Result<(), E>,
+    ) -> Result<()> {
+        let now = self.now();
+        let storage = &self.rows.storage;
+        let Some(firing) = self.firing(claim, now)? else {
+            return Ok(());
+        };
+        let done = storage.transaction_sync(|| {
+            handler(&firing).map_err(Into::into)?;
+            self.done(claim, now)?;
+            Ok::<(), Failure>(())
+        });
+        match done {
+            Ok(()) => Ok(()),
+            Err(failure) => storage.transaction_sync(|| self.failed(claim, &failure, now)),
+        }
+    }
+
+    /// Sees to what is due in a task of its own, unless one is there, and has the alarm look after it.
+    pub(super) fn see_to_in_background<F, E>(
+        self: &Rc<Self>,
+        handler: impl Fn(Firing) -> F + 'static,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<(), E>> + 'static,
+        E: Into<Failure>,
+    {
+        if let Some(turn) = Turn::begin(self) {
+            let task = Task {
+                inner: Rc::clone(self),
+                flights: FuturesUnordered::new(),
+                _turn: turn,
+            };
+            let handler = move |firing| {
+                let attempt = handler(firing);
+                async move { attempt.await.map_err(Into::into) }.boxed_local()
+            };
+            self.state.wait_until(task.run(handler))?;
+        }
+        self.arm()
+    }
+}
+
+/// The background task.
+struct Task {
+    inner: Rc<Inner>,
+    flights: FuturesUnordered<Flight>,
+    _turn: Turn,
+}
+
+impl Task {
+    async fn run(
+        mut self,
+        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
+    ) {
+        if let Err(error) = self.work(handler).await {
+            tracing::error!(%error, "the schedule stops until its alarm");
+        }
+    }
+
+    async fn work(
+        &mut self,
+        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
+    ) -> Result<()> {
+        let inner = Rc::clone(&self.inner);
+        let env = inner.state.env();
+        let clock = Arc::clone(env.clock());
+        let end = clock.now() + limits::TURN;
+        inner.recover(inner.now())?;
+        loop {
+            let now = inner.now();
+            let open = clock.now() < end && !env.is_stopping();
+            let free = inner.options.concurrency - self.flights.len();
+            if open && free > 0 {
+                let claims = inner.pass(Taken::Running, free.min(limits::MAX_CLAIMS), now)?;
+                if !claims.is_empty() {
+                    self.synced().await?;
+                    for claim in claims {
+                        self.launch(claim, &handler)?;
+                    }
+                    continue;
+                }
+            }
+            let next = inner.rows.next()?.0.filter(|_| open && free > 0);
+            let soon = next.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
+            if self.flights.is_empty() && (!open || soon.is_none()) {
+                return inner.arm_next();
+            }
+            // While something is on its way, this task is the only one that sees to what is due.
+            let wait = next.map(|at| {
+                let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
+                clock.sleep_until(clock.now() + Duration::from_millis(wait))
+            });
+            let wait = async move {
+                match wait {
+                    Some(wait) => wait.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,
+                () = inner.news.notified(), if open => {}
+                () = wait => {}
+            }
+        }
+    }
+
+    /// Waits until what was taken is on disk.
+    async fn synced(&mut self) -> Result<()> {
+        let inner = Rc::clone(&self.inner);
+        let mut synced = pin!(inner.rows.storage.sync());
+        loop {
+            tokio::select! {
+                biased;
+                durable = &mut synced => return durable,
+                landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,
+            }
+        }
+    }
+
+    fn launch(
+        &self,
+        claim: Claim,
+        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
+    ) -> Result<()> {
+        let Some(firing) = self.inner.firing(&claim, self.inner.now())? else {
+            return Ok(());
+        };
+        let limit = self.inner.options.timeout;
+        let clock = self.inner.state.env().clock();
+        let late = clock.sleep_until(clock.now() + limit);
+        let attempt = handler(firing);
+        let flight = async move {
+            let ended = tokio::select! {
+                biased;
+                ended = attempt => ended,
+                () = late => Err(Failure::again(format!("no end within {} s", limit.as_secs_f64()))),
+            };
+            (claim, ended)
+        };
+        self.flights.push(flight.boxed_local());
+        Ok(())
+    }
+
+    /// Writes what came of an attempt: in the poll in which its handler has ended, and so in one transaction with its last
+    /// writes.
+    fn settle(&self, landed: Option<(Claim, Result<(), Failure>)>) -> Result<()> {
+        let Some((claim, ended)) = landed else {
+            return Ok(());
+        };
+        let inner = &self.inner;
+        let now = inner.now();
+        inner.rows.storage.transaction_sync(|| match ended {
+            Ok(()) => inner.done(&claim, now),
+            Err(failure) => inner.failed(&claim, &failure, now),
+        })
+    }
+}
+
+/// That somebody takes what is due.
+struct Turn(Rc<Inner>);
+
+impl Turn {
+    /// None if somebody does already.
+    fn begin(inner: &Rc<Inner>) -> Option<Self> {
+        (!inner.running.replace(true)).then(|| Self(Rc::clone(inner)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.running.set(false);
+    }
+}

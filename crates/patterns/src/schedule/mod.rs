@@ -1,0 +1,342 @@
+//! Many named timers on an object's one alarm: once, at intervals, or as a cron expression says in a time zone.
+//!
+//! An object that holds a [`Schedule`] sets timers in the transaction that changes its state. When one is due, the object's
+//! alarm hands it to the object's handler, again and again if need be, until the handler succeeds or the attempts are used
+//! up; then it has failed, and waits for a person.
+//!
+//! - Setting a timer as it is changes nothing, so setting timers can be repeated, at each start for instance.
+//! - Each attempt is counted on disk before it begins. A handler that ends the process is not tried for ever.
+//! - A handler that is called in the alarm has its effect on the object exactly once: what it writes and the end of the
+//!   occurrence are one transaction. One in the background that waits for others is called at least once.
+//! - No occurrence is lost or comes twice because the node was down or its clock was set; [`Misfire`] says what becomes of
+//!   those that were missed, [`Overlap`] of one that comes before the last has ended.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide_patterns::{
+//!     alarm::SharedAlarm,
+//!     schedule::{self, Firing, Options, Schedule, ScheduleError, Spec},
+//! };
+//! use std::time::Duration;
+//!
+//! #[durable_object]
+//! struct Subscription {
+//!     state: State,
+//!     alarm: SharedAlarm,
+//!     schedule: Schedule,
+//! }
+//!
+//! impl DurableObject for Subscription {
+//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!         let alarm = SharedAlarm::open(&state)?;
+//!         let schedule = Schedule::open(&state, &alarm, Options::default())?;
+//!         schedule.upsert("report", &Spec::cron("report", "0 9 * * MON", "Europe/Berlin"))?;
+//!         Ok(Self { state, alarm, schedule })
+//!     }
+//!
+//!     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+//!         self.alarm.woken()?;
+//!         self.schedule.alarm(|firing| self.goes_off(firing)).await
+//!     }
+//! }
+//!
+//! impl Subscription {
+//!     /// What is written here, and that the timer has gone off, is one transaction.
+//!     fn goes_off(&self, firing: &Firing) -> Result<()> {
+//!         match firing.kind.as_str() {
+//!             "trial end" => self.state.storage().put("trial", &false),
+//!             _ => Ok(()),
+//!         }
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Subscription {
+//!     pub async fn start_trial(&self, ends_at: i64) -> Result<(), ScheduleError> {
+//!         self.state.storage().put("trial", &true)?;
+//!         self.schedule.upsert("trial", &Spec::once("trial end", ends_at))?;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() {
+//! let host = abide::Host::builder("data").object_with::<Subscription>("SUBSCRIPTIONS", schedule::class_options());
+//! # }
+//! ```
+
+mod alarm;
+mod clock;
+mod error;
+mod history;
+mod inner;
+pub mod limits;
+mod options;
+mod pass;
+mod record;
+mod rows;
+mod runs;
+mod schema;
+mod settle;
+mod spec;
+mod timers;
+mod timing;
+
+use std::{future::Future, rc::Rc};
+
+use abide::{Result, State};
+
+use crate::{alarm::SharedAlarm, outbox::rows as count};
+use inner::Inner;
+use timers::Set;
+
+pub use crate::{outbox::class_options, retry::RetryPolicy};
+pub use error::ScheduleError;
+pub use options::Options;
+pub use record::{Entry, Failure, Firing, Phase, Run, Timer, Upserted};
+pub use spec::{Misfire, Overlap, Spec};
+pub use timing::Timing;
+
+/// An object's timers. Clones are the same schedule.
+#[derive(Clone, Debug)]
+pub struct Schedule(Rc<Inner>);
+
+impl Schedule {
+    /// Opens the schedule of an object, in its constructor; makes its tables, whose names begin with `schedule_`, when there
+    /// are none. It has the slot `schedule` of the object's alarm.
+    ///
+    /// Run its class with [`class_options`]: then the alarm is never given up.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense,
+    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
+    pub fn open(state: &State, alarm: &SharedAlarm, options: Options) -> Result<Self> {
+        options.check()?;
+        schema::prepare(state.storage())?;
+        let inner = Inner::new(state, alarm, options);
+        inner.mind_clock(inner.now())?;
+        inner.arm()?;
+        Ok(Self(inner))
+    }
+
+    /// Sets a timer, in the transaction of the current poll. If there is one of this name that was set to the same,
+    /// nothing changes, whatever it does at the moment.
+    ///
+    /// One that was set to something else is replaced. What has gone off already runs to its end, and is not repeated; what
+    /// has failed is dropped. A timer that repeats with the same timing as before keeps its rhythm.
+    pub fn upsert(&self, name: &str, spec: &Spec) -> Result<Upserted, ScheduleError> {
+        let inner = &self.0;
+        let now = inner.now();
+        let rows = &inner.rows;
+        let known = rows.named(name)?;
+        if known.as_ref().is_some_and(|set| set.spec.0 == *spec) {
+            return Ok(Upserted::Unchanged);
+        }
+        if !(1..=limits::MAX_NAME_BYTES).contains(&name.len()) {
+            return Err(ScheduleError::Invalid(format!(
+                "the name has {} bytes: give it 1 to {}",
+                name.len(),
+                limits::MAX_NAME_BYTES
+            )));
+        }
+        spec.check(now)?;
+        rows.storage.transaction_sync(|| {
+            inner.mind_clock(now)?;
+            let anchor = spec.timing.anchor(now);
+            let first = spec.timing.first(anchor, now);
+            let (upserted, event) = match known {
+                None => {
+                    if rows.count()? >= limits::MAX_TIMERS {
+                        return Err(ScheduleError::Full {
+                            max: limits::MAX_TIMERS,
+                        });
+                    }
+                    rows.insert(name, spec, anchor, first, now)?;
+                    (Upserted::Created, "created")
+                }
+                Some(set) => {
+                    let keeps = spec.timing.repeats() && spec.timing == set.spec.0.timing;
+                    let (anchor, due_at) = match set.due_at.filter(|_| keeps) {
+                        Some(due_at) => (set.anchor, Some(due_at)),
+                        None => (anchor, first),
+                    };
+                    rows.replace(set.id, spec, anchor, due_at, now)?;
+                    (Upserted::Replaced, "replaced")
+                }
+            };
+            rows.note(name, event, first, None, now)?;
+            inner.arm()?;
+            Ok(upserted)
+        })
+    }
+
+    /// Removes a timer, and what has failed of it. What has gone off already runs to its end, and is not repeated. True if
+    /// there was one.
+    pub fn cancel(&self, name: &str) -> Result<bool> {
+        let inner = &self.0;
+        inner.rows.storage.transaction_sync(|| {
+            let Some(set) = inner.rows.named(name)? else {
+                return Ok(false);
+            };
+            inner.rows.remove(set.id)?;
+            inner
+                .rows
+                .note(name, "canceled", set.due_at, None, inner.now())?;
+            inner.arm()?;
+            Ok(true)
+        })
+    }
+
+    /// A timer.
+    pub fn get(&self, name: &str) -> Result<Option<Timer>> {
+        self.0.rows.timer(name)
+    }
+
+    /// Timers in the order of their names, from the first after another; at most so many, and at most 1,000.
+    pub fn list(&self, after: Option<&str>, limit: usize) -> Result<Vec<Timer>> {
+        self.0.rows.timers_after(after.unwrap_or(""), page(limit))
+    }
+
+    /// Occurrences that have failed, oldest first, from the first whose id is higher than another; at most so many, and at
+    /// most 1,000.
+    pub fn failed(&self, after: Option<i64>, limit: usize) -> Result<Vec<Run>> {
+        self.0.rows.failed(after.unwrap_or(0), page(limit))
+    }
+
+    /// What has happened, newest first, to one timer or to all, from the first whose id is lower than another; at most so
+    /// many, and at most 1,000.
+    pub fn history(
+        &self,
+        timer: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Entry>> {
+        self.0
+            .rows
+            .history(timer, before.unwrap_or(i64::MAX), page(limit))
+    }
+
+    /// When something is due next, in milliseconds since 1970.
+    pub fn next(&self) -> Result<Option<i64>> {
+        Ok(self.0.rows.next()?.0)
+    }
+
+    /// Has a timer go off at once. One that goes off once does so now in place of its time; one that has ended, or repeats,
+    /// does so beside its times.
+    pub fn run_now(&self, name: &str) -> Result<(), ScheduleError> {
+        self.change(name, "asked", |inner, set, now| {
+            let spec = &set.spec.0;
+            if let Some(due_at) = set.due_at.filter(|_| !spec.timing.repeats()) {
+                let plan = timers::Plan {
+                    due_at: Some(due_at),
+                    fire_at: Some(now),
+                    queued: true,
+                };
+                return Ok(inner.rows.plan(set.id, plan)?);
+            }
+            if spec.overlap != Overlap::Allow && inner.rows.is_busy(set)? {
+                return Err(ScheduleError::Busy {
+                    name: set.name.clone(),
+                });
+            }
+            inner.rows.reopen(set.id)?;
+            Ok(inner.rows.begin(set, now, now)?)
+        })
+    }
+
+    /// Has all that has failed of a timer tried again at once, with all attempts before it.
+    pub fn retry(&self, name: &str) -> Result<(), ScheduleError> {
+        self.change(name, "redriven", |inner, set, now| {
+            if inner.rows.revive(set.id, now)? {
+                return Ok(());
+            }
+            Err(ScheduleError::NotFailed {
+                name: set.name.clone(),
+            })
+        })
+    }
+
+    /// Gives up all that has failed of a timer.
+    pub fn discard(&self, name: &str) -> Result<(), ScheduleError> {
+        self.change(name, "discarded", |inner, set, now| {
+            if inner.rows.discard(set.id)? {
+                return Ok(inner.rows.rest(set.id, now)?);
+            }
+            Err(ScheduleError::NotFailed {
+                name: set.name.clone(),
+            })
+        })
+    }
+
+    /// Sees to what is due, one after the other. Call it from the object's [`alarm`](abide::DurableObject::alarm), after
+    /// [`SharedAlarm::woken`].
+    ///
+    /// What the handler writes, and that the occurrence has ended, is one transaction. If it is an error, nothing of it is
+    /// written, and the attempt has failed. If it panics, the object is reset, as always; the attempt has failed, and the
+    /// others go on. A handler may set and cancel timers, its own as well.
+    pub async fn alarm<E: Into<Failure>>(
+        &self,
+        handler: impl Fn(&Firing) -> Result<(), E>,
+    ) -> Result<()> {
+        self.0.see_to(handler).await
+    }
+
+    /// The same, for handlers that wait: they run in the background, several at a time, and the alarm is free for others.
+    /// The handler is a function of what it needs, not of the object itself: clones of its state, its outbox, and so on.
+    ///
+    /// What a handler writes after its last `await`, and that the occurrence has ended, is one transaction; what it wrote
+    /// before stays written whatever happens. An attempt that takes longer than [`Options::timeout`] is dropped where it
+    /// waits, and has failed.
+    ///
+    /// ```
+    /// # use abide::prelude::*;
+    /// # use abide_patterns::schedule::{Firing, Schedule};
+    /// # struct Pages { state: State, schedule: Schedule }
+    /// # impl Pages {
+    /// # fn rings(&self) -> Result<()> {
+    /// let state = self.state.clone();
+    /// self.schedule.alarm_in_background(move |firing: Firing| {
+    ///     let state = state.clone();
+    ///     async move {
+    ///         let page = abide::http::Request::get("https://example.com/")
+    ///             .header("idempotency-key", &firing.key)
+    ///             .body(Body::empty())?;
+    ///         let answer = state.env().fetch(page).await?;
+    ///         state.storage().put("status", &answer.status().as_u16())
+    ///     }
+    /// })
+    /// # }
+    /// # }
+    /// ```
+    pub fn alarm_in_background<F, E>(&self, handler: impl Fn(Firing) -> F + 'static) -> Result<()>
+    where
+        F: Future<Output = Result<(), E>> + 'static,
+        E: Into<Failure>,
+    {
+        self.0.see_to_in_background(handler)
+    }
+
+    fn change(
+        &self,
+        name: &str,
+        event: &str,
+        f: impl FnOnce(&Inner, &Set, i64) -> Result<(), ScheduleError>,
+    ) -> Result<(), ScheduleError> {
+        let inner = &self.0;
+        let now = inner.now();
+        inner.rows.storage.transaction_sync(|| {
+            let Some(set) = inner.rows.named(name)? else {
+                return Err(ScheduleError::NotFound {
+                    name: name.to_owned(),
+                });
+            };
+            f(inner, &set, now)?;
+            inner.rows.note(name, event, None, None, now)?;
+            Ok(inner.arm()?)
+        })
+    }
+}
+
+/// A number of rows, as SQL takes it.
+fn page(limit: usize) -> i64 {
+    count(limit.min(limits::MAX_PAGE))
+}

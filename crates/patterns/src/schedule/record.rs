@@ -1,0 +1,167 @@
+//! What is known of timers, and what a handler is told of one that goes off. Times are milliseconds since 1970.
+
+use std::fmt;
+
+use abide::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::Spec;
+
+/// What setting a timer came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Upserted {
+    /// There was none of this name.
+    Created,
+    /// There was another of this name.
+    Replaced,
+    /// There was the same: nothing changed.
+    Unchanged,
+}
+
+/// Where a timer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waits for its next time.
+    Waiting,
+    /// Goes off: an attempt is on its way, or about to be.
+    Running,
+    /// An attempt has failed, and another follows.
+    Retrying,
+    /// All attempts at an occurrence have failed, and somebody has to decide. One that repeats goes on all the same.
+    Failed,
+    /// Will not go off any more.
+    Ended,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Waiting => "waiting",
+            Self::Running => "running",
+            Self::Retrying => "retrying",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+        })
+    }
+}
+
+/// A timer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timer {
+    /// Its name in its schedule.
+    pub name: String,
+    /// How it was set.
+    pub spec: Spec,
+    /// Where it is.
+    pub phase: Phase,
+    /// Its next time. `None` if it has none.
+    pub due_at: Option<i64>,
+    /// The occurrence that has not ended, or has failed; the newest if there are several.
+    pub run: Option<Run>,
+    /// When it was first set.
+    pub created_at: i64,
+    /// When it was last set.
+    pub updated_at: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+}
+
+/// An occurrence of a timer that has not ended, or has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id in its schedule. Ids rise.
+    pub id: i64,
+    /// The timer's name.
+    pub timer: String,
+    /// For when it was planned.
+    pub due_at: i64,
+    /// Where it is: `Running`, `Retrying` or `Failed`.
+    pub phase: Phase,
+    /// When the next attempt is due, if one is.
+    pub fire_at: Option<i64>,
+    /// Attempts that were begun.
+    pub attempts: u32,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+}
+
+/// What has happened, as the history tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its id. Ids rise.
+    pub id: i64,
+    /// When.
+    pub at: i64,
+    /// The timer's name.
+    pub timer: String,
+    /// What: `created`, `replaced`, `canceled`, `done`, `retried` (an attempt has failed, and another follows), `failed`,
+    /// `skipped` (the one before had not ended), `missed`, `asked` (to go off at once), `redriven`, `discarded`, `dropped` (its timer was set anew or
+    /// canceled meanwhile).
+    pub event: String,
+    /// For when the occurrence was planned.
+    pub due_at: Option<i64>,
+    /// More of it, for people.
+    pub detail: Option<String>,
+}
+
+/// An occurrence that goes off, as its handler is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// The timer's name.
+    pub timer: String,
+    /// What the timer is for.
+    pub kind: String,
+    /// The timer's metadata: a JSON text.
+    pub metadata: String,
+    /// For when it was planned. It may be later.
+    pub due_at: i64,
+    /// The number of this attempt, from 1.
+    pub attempt: u32,
+    /// The same for all attempts at this occurrence, and no other has it: for services that tell repetitions by a key.
+    pub key: String,
+}
+
+impl Firing {
+    /// The timer's metadata as a value.
+    pub fn metadata<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_str(&self.metadata).map_err(|error| {
+            Error::with_kind(
+                ErrorKind::Decode,
+                format!("the metadata of timer `{}`: {error}", self.timer),
+            )
+        })
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub(super) error: String,
+    pub(super) permanent: bool,
+}
+
+impl Failure {
+    /// It may succeed another time.
+    pub fn again(error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            permanent: false,
+        }
+    }
+
+    /// It will never succeed: no other attempt is made.
+    pub fn permanent(error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            permanent: true,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::again(error.to_string())
+    }
+}

@@ -1,0 +1,114 @@
+//! The schedule's tables.
+//!
+//! Contract: everything is part of the poll's transaction, and no statement looks at more rows the more timers there are,
+//! but for the few that say so. A run that waits or has failed is always of its timer as it is set now; one that is taken
+//! may be of an earlier generation, or of a timer that is gone.
+
+use abide::{Error, ErrorKind, Result, Sql, Storage};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+
+use super::limits;
+use crate::outbox::millis;
+
+/// The tables of one schedule.
+pub(super) struct Rows {
+    pub(super) storage: Storage,
+    pub(super) sql: Sql,
+    /// Rows that the history may have.
+    pub(super) history: i64,
+}
+
+impl Rows {
+    pub(super) fn new(storage: &Storage, history: i64) -> Self {
+        Self {
+            sql: storage.sql(),
+            storage: storage.clone(),
+            history,
+        }
+    }
+
+    /// When the first timer or retry is due, and whether something is taken.
+    pub(super) fn next(&self) -> Result<(Option<i64>, bool)> {
+        let (timer, run, taken): (Option<i64>, Option<i64>, bool) = self
+            .sql
+            .exec(
+                "SELECT (SELECT min(fire_at) FROM schedule_timers WHERE fire_at IS NOT NULL),
+                        (SELECT min(fire_at) FROM schedule_runs WHERE fire_at IS NOT NULL),
+                        EXISTS (SELECT 1 FROM schedule_runs INDEXED BY schedule_runs_taken
+                                WHERE state IN ('claimed', 'running'))",
+                (),
+            )?
+            .one()?;
+        let first = match (timer, run) {
+            (Some(timer), Some(run)) => Some(timer.min(run)),
+            (timer, run) => timer.or(run),
+        };
+        Ok((first, taken))
+    }
+
+    /// After an occurrence has ended: what waited for that is looked at, and a timer that has no other has ended.
+    pub(super) fn rest(&self, timer: i64, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_timers SET fire_at = due_at WHERE id = ?1 AND fire_at IS NULL AND due_at IS NOT NULL",
+            (timer,),
+        )?;
+        self.sql.exec(
+            "UPDATE schedule_timers SET ended_at = ?2 WHERE id = ?1 AND due_at IS NULL AND ended_at IS NULL
+                 AND NOT EXISTS (SELECT 1 FROM schedule_runs WHERE timer = ?1)",
+            (timer, now),
+        )?;
+        Ok(())
+    }
+
+    /// Forgets timers that ended before a time, or are too many, some at a time.
+    pub(super) fn sweep(&self, before: i64) -> Result<()> {
+        const FORGET: &str = "DELETE FROM schedule_timers WHERE id IN
+            (SELECT id FROM schedule_timers WHERE ended_at <= ?1 ORDER BY ended_at LIMIT ?2)";
+        let ended: i64 = self
+            .sql
+            .exec("SELECT ended FROM schedule_meta", ())?
+            .one()?;
+        if ended == 0 {
+            return Ok(());
+        }
+        self.sql.exec(FORGET, (before, limits::MAX_SWEPT))?;
+        let many = (ended - limits::MAX_ENDED).min(limits::MAX_SWEPT);
+        if many > 0 {
+            self.sql.exec(FORGET, (i64::MAX, many))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the time that is seen; returns the last one.
+    pub(super) fn see(&self, now: i64) -> Result<i64> {
+        let seen: i64 = self
+            .sql
+            .exec("SELECT last_seen FROM schedule_meta", ())?
+            .one()?;
+        if now < seen || now.saturating_sub(seen) >= millis(limits::CLOCK_STEP) {
+            self.sql
+                .exec("UPDATE schedule_meta SET last_seen = ?1", (now,))?;
+        }
+        Ok(seen)
+    }
+}
+
+/// A value that a column has as JSON.
+#[derive(Clone, Debug)]
+pub(super) struct Json<T>(pub(super) T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Json<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        serde_json::from_str(&text)
+            .map(Self)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+impl<T: Serialize> Json<T> {
+    pub(super) fn text(&self) -> Result<String> {
+        serde_json::to_string(&self.0)
+            .map_err(|error| Error::with_kind(ErrorKind::Input, error.to_string()))
+    }
+}
