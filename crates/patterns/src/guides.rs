@@ -2,3 +2,6 @@
 
 #[doc = include_str!("../../../docs/outbox.md")]
 struct Outbox;
+
+#[doc = include_str!("../../../docs/queue.md")]
+struct Queue;

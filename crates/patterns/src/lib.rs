@@ -4,6 +4,7 @@
 //! - [`deliver`]: handlers for what most outboxes send: HTTP requests, webhooks, mails, calls of other objects.
 //! - [`outbox`]: what an object must tell the world, written with its state and delivered for certain.
 //! - [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes.
+//! - [`queue`]: durable queues made of sharded objects, consumed in batches.
 //! - [`schedule`]: many named timers on that alarm: once, at intervals, or as cron says, with retries.
 //! - [`service`]: the same as a ready-made class with an HTTP API, for programs in any language.
 
@@ -16,6 +17,7 @@ pub mod alarm;
 pub mod deliver;
 pub mod outbox;
 pub mod outcomes;
+pub mod queue;
 mod retry;
 pub mod schedule;
 pub mod service;

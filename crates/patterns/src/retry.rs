@@ -53,6 +53,16 @@ impl RetryPolicy {
         Self::Schedule(waits.map(Duration::from_secs).to_vec())
     }
 
+    /// Attempts in all.
+    pub(crate) fn max_attempts(&self) -> u32 {
+        match self {
+            Self::Exponential { max_attempts, .. } => *max_attempts,
+            Self::Schedule(waits) => u32::try_from(waits.len())
+                .unwrap_or(u32::MAX)
+                .saturating_add(1),
+        }
+    }
+
     /// The wait after so many attempts, and by which share of it chance may make it longer. None if that was the last.
     pub(crate) fn wait(&self, attempts: u32) -> Option<(Duration, f64)> {
         let done = attempts.max(1);
@@ -72,11 +82,13 @@ impl RetryPolicy {
     }
 }
 
-/// A wait, up to a share of it longer. The same for the same attempt at the same thing, so that a run can be repeated.
-pub(crate) fn jittered(wait: i64, most: f64, what: &str, attempts: u32) -> i64 {
+/// A wait, up to a share of it longer. The same for the same attempt at the same thing, which its parts name, so that a run can
+/// be repeated.
+pub(crate) fn jittered(wait: i64, most: f64, parts: &[&[u8]]) -> i64 {
     let mut hash = Sha256::new();
-    hash.update(what);
-    hash.update(attempts.to_le_bytes());
+    for part in parts {
+        hash.update(part);
+    }
     let share = f64::from(hash.finalize()[0]) / f64::from(u8::MAX);
     let longer = wait as f64 * most * share;
     wait.saturating_add(longer as i64)

@@ -6,7 +6,7 @@ use url::Url;
 use super::limits;
 
 /// A URL that requests can be sent to.
-pub(super) fn target(text: &str) -> Result<Url, String> {
+pub(crate) fn target(text: &str) -> Result<Url, String> {
     if text.len() > limits::MAX_URL_BYTES {
         return Err(format!(
             "the URL has {} bytes; at most {} are allowed",
@@ -26,7 +26,7 @@ pub(super) fn target(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-pub(super) fn uri(url: &Url) -> Result<Uri, String> {
+pub(crate) fn uri(url: &Url) -> Result<Uri, String> {
     url.as_str().parse().map_err(|error| {
         format!(
             "`{}` cannot be sent to: {error}",

@@ -21,22 +21,22 @@ use super::{address::without_query, limits};
 use crate::outbox::{Delivery, Failure, Fate};
 
 /// A receiver's answer.
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     /// See [`limits::MAX_ANSWER_BYTES`].
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// Whether there is more of it.
-    pub(super) end: End,
+    pub(crate) end: End,
     /// How long it asks to be left alone.
-    pub(super) after: Option<Duration>,
+    pub(crate) after: Option<Duration>,
     /// Whether the request is a repetition of one whose answer was lost.
     repeated: bool,
 }
 
 /// How the reading of a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// It is all there.
     Whole,
     /// It is longer, or takes longer, than an attempt waits.
@@ -47,24 +47,31 @@ pub(super) enum End {
 
 /// Sends a request and reads what comes back. Redirects are answers: a client that follows one may turn a `POST` into a
 /// `GET`, and shows headers to whoever it leads to.
-pub(super) async fn send(delivery: &Delivery, mut request: Request) -> Result<Answer, Failure> {
+pub(super) async fn send(delivery: &Delivery, request: Request) -> Result<Answer, Failure> {
+    let mut answer = fetch(delivery.env(), request).await?;
+    answer.repeated = delivery.unknown();
+    Ok(answer)
+}
+
+/// The same for a request that is no message's.
+pub(crate) async fn fetch(env: &Env, mut request: Request) -> Result<Answer, Failure> {
     request.extensions_mut().insert(NoRedirects);
-    let response = delivery.fetch(request).await;
+    let response = env.fetch(request).await;
     let (head, body) = response.map_err(|error| failure(&error))?.into_parts();
-    let (body, end) = beginning(delivery.env(), body).await;
+    let (body, end) = beginning(env, body).await;
     Ok(Answer {
         status: head.status,
-        after: retry_after(&head.headers, delivery.env().clock().unix_millis()),
+        after: retry_after(&head.headers, env.clock().unix_millis()),
         headers: head.headers,
         body,
         end,
-        repeated: delivery.unknown(),
+        repeated: false,
     })
 }
 
 impl Answer {
     /// What an answer means that is no success.
-    pub(super) fn failure(&self) -> Failure {
+    pub(crate) fn failure(&self) -> Failure {
         let (status, after) = (self.status, self.after);
         let error = self.text();
         match status {

@@ -25,8 +25,8 @@
 //! Requests leave through [`Env::fetch`](abide::Env::fetch), under the address policy of the node's settings. SMTP relays
 //! are named by the program, not by messages, and are not under it.
 
-mod address;
-mod answer;
+pub(crate) mod address;
+pub(crate) mod answer;
 mod call;
 mod email;
 mod http;

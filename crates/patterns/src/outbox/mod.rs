@@ -123,7 +123,7 @@ pub use registry::Registry;
 pub use crate::retry::RetryPolicy;
 
 pub(crate) use message::{millis, rows};
-pub(crate) use registry::cut;
+pub(crate) use registry::{cut, text_of};
 
 /// An object's outbox. Clones are the same outbox.
 #[derive(Clone, Debug)]

@@ -190,7 +190,7 @@ fn caught<T: 'static>(attempt: impl Future<Output = Result<T, Failure>> + 'stati
 }
 
 /// What a panic says.
-pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

@@ -263,7 +263,8 @@ impl Inner {
         if !self.rows.options.jitter {
             return wait;
         }
-        jittered(wait, most, &claim.idempotency_key, claim.attempts)
+        let attempt = claim.attempts.to_le_bytes();
+        jittered(wait, most, &[claim.idempotency_key.as_bytes(), &attempt])
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     Entry, Machine, Schema, Until, limits,
     reached::{Reached, Stored, damaged, forward},
 };
+use crate::outbox::rows;
 
 /// The chain of one object.
 #[derive(Debug)]
@@ -71,11 +72,12 @@ impl Chain {
 
     /// Outcomes after one, oldest first, brought forward.
     pub(super) fn history<M: Machine>(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
-        let rows = self.sql.exec(
+        let found = self.sql.exec(
             "SELECT seq, action, outcome, version, data, ts FROM outcomes WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            (after, limit.min(limits::MAX_PAGE) as i64),
+            (after, rows(limit.min(limits::MAX_PAGE))),
         )?;
-        rows.iter::<Stored>()
+        found
+            .iter::<Stored>()
             .map(|stored| {
                 let stored = stored?;
                 let seq = stored.0;

@@ -1,7 +1,7 @@
 //! A state machine as data: states, actions, outcomes, and the transitions that they allow.
 //!
 //! Contract: a [`Schema`] makes sense. Every name in it is declared once and used, every state can be reached, and a state
-//! is terminal exactly if nothing leads out of it. What does not is refused with all that is wrong with it.
+//! is terminal exactly if nothing leads to another one. What does not is refused with all that is wrong with it.
 
 use std::{
     any::TypeId,
@@ -27,7 +27,7 @@ pub struct Declaration {
     pub initial: &'static str,
     /// Every state, the initial and the terminal ones as well.
     pub states: &'static [&'static str],
-    /// The states that nothing leads out of.
+    /// The states that are never left. They may have transitions to themselves, for what arrives late.
     pub terminal: &'static [&'static str],
     /// What can be tried.
     pub actions: &'static [&'static str],
@@ -106,7 +106,7 @@ impl Schema {
             .collect()
     }
 
-    /// True if nothing leads out of a state.
+    /// True if a state is never left.
     pub fn is_terminal(&self, state: &str) -> bool {
         self.declaration.terminal.contains(&state)
     }
@@ -218,13 +218,15 @@ fn together(declaration: &Declaration) -> Vec<String> {
                 declaration.initial
             ));
         }
-        let leads_on = transitions.iter().any(|(from, ..)| from == state);
+        let leads_on = transitions
+            .iter()
+            .any(|(from, .., to)| from == state && to != state);
         match (declaration.terminal.contains(state), leads_on) {
             (true, true) => found.push(format!(
-                "the state `{state}` is terminal, and transitions lead out of it"
+                "the state `{state}` is terminal, and a transition leads to another"
             )),
             (false, false) => found.push(format!(
-                "nothing leads out of the state `{state}`: declare it as terminal"
+                "nothing leads from the state `{state}` to another: declare it as terminal"
             )),
             _ => {}
         }

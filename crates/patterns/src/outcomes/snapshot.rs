@@ -110,10 +110,11 @@ fn checksum<M: Machine>(schema: &Schema, seq: i64, ts: i64, state: &str, text: &
     for version in [M::VERSION, M::STATE_VERSION] {
         hash.update(version.to_le_bytes());
     }
-    for number in [seq, ts, state.len() as i64] {
+    for number in [seq, ts] {
         hash.update(number.to_le_bytes());
     }
     hash.update(state);
+    hash.update([0]);
     hash.update(text);
     hash.finalize().to_vec()
 }

@@ -73,17 +73,18 @@ fn states_that_cannot_be_reached_or_left_and_names_that_are_not_used_are_refused
         outcomes: &["moved", "stuck"],
         transitions: &[
             ("shut", "push", "moved", "open"),
+            ("open", "push", "moved", "open"),
             ("gone", "push", "moved", "open"),
         ],
     };
     assert_eq!(
         problems(wrong),
         [
-            "nothing leads out of the state `open`: declare it as terminal",
+            "nothing leads from the state `open` to another: declare it as terminal",
             "nothing leads from `shut` to the state `gone`",
-            "the state `gone` is terminal, and transitions lead out of it",
+            "the state `gone` is terminal, and a transition leads to another",
             "nothing leads from `shut` to the state `broken`",
-            "nothing leads out of the state `broken`: declare it as terminal",
+            "nothing leads from the state `broken` to another: declare it as terminal",
             "no transition has the action `pull`",
             "no transition has the outcome `stuck`",
         ]
@@ -93,8 +94,27 @@ fn states_that_cannot_be_reached_or_left_and_names_that_are_not_used_are_refused
     assert!(
         error
             .message()
-            .starts_with("the schema `door` makes no sense: nothing leads out of the state `open`")
+            .starts_with("the schema `door` makes no sense: nothing leads from the state `open`")
     );
+}
+
+#[test]
+fn a_terminal_state_may_have_transitions_to_itself() {
+    let late = Declaration {
+        name: "letter",
+        initial: "sent",
+        states: &["sent", "answered"],
+        terminal: &["answered"],
+        actions: &["answer"],
+        outcomes: &["first", "another"],
+        transitions: &[
+            ("sent", "answer", "first", "answered"),
+            ("answered", "answer", "another", "answered"),
+        ],
+    };
+    let schema = Schema::new(late).unwrap();
+    assert!(schema.is_terminal("answered"));
+    assert_eq!(schema.allowed("answered").len(), 1);
 }
 
 #[test]

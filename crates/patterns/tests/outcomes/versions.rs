@@ -88,7 +88,7 @@ impl Machine for Third {
         match (from, old.outcome.as_str()) {
             (1, "cut") => old.data = json!(old.data.as_i64().unwrap_or(0) * 10),
             (2, "cut") => {
-                old.outcome = "shortened".to_owned();
+                "shortened".clone_into(&mut old.outcome);
                 old.data = json!({"by": old.data, "why": "not told"});
             }
             _ => {}

@@ -1,0 +1,81 @@
+//! What a queue answers when it does not do what it is asked.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::MessageId;
+
+/// Why a queue did not do what it was asked. Nothing changed in the shard that says so.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum QueueError {
+    /// It makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The program has not declared the queue.
+    #[error("there is no queue `{queue}`; this program declares {known}")]
+    Unknown {
+        /// What was asked for.
+        queue: String,
+        /// What there is.
+        known: String,
+    },
+    /// The shard holds as much as it may.
+    #[error(
+        "shard {shard} of queue `{queue}` holds {messages} messages and {dead} dead letters, {bytes} bytes in all, and takes no \
+         more: send again when some were consumed, or redrive or discard dead letters"
+    )]
+    Full {
+        /// The queue.
+        queue: String,
+        /// Which of its shards.
+        shard: u32,
+        /// Messages that wait or are on their way.
+        messages: i64,
+        /// Dead letters.
+        dead: i64,
+        /// Bytes of their bodies.
+        bytes: i64,
+    },
+    /// The dedup key belongs to a message that says something else.
+    #[error(
+        "the dedup key belongs to message {id}, which says something else: a new message needs a new key"
+    )]
+    KeyReused {
+        /// The message.
+        id: MessageId,
+    },
+    /// There is no such dead letter.
+    #[error("there is no dead letter {id}")]
+    NotFound {
+        /// What was asked for.
+        id: MessageId,
+    },
+    /// The storage failed, or the object, or the way to it.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl QueueError {
+    /// True if nothing was taken, and the same may be taken after a pause.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::Full { .. } => true,
+            Self::Object(error) => error.retryable(),
+            _ => false,
+        }
+    }
+}
+
+impl From<QueueError> for Error {
+    fn from(error: QueueError) -> Self {
+        let kind = match &error {
+            QueueError::Object(error) => return error.clone(),
+            QueueError::Invalid(_) => ErrorKind::Input,
+            QueueError::Full { .. } => ErrorKind::Overloaded,
+            QueueError::KeyReused { .. } => ErrorKind::KeyReused,
+            QueueError::Unknown { .. } | QueueError::NotFound { .. } => ErrorKind::NotFound,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

@@ -1,0 +1,70 @@
+//! The figures of a shard, for whoever scrapes the node.
+
+use std::sync::Once;
+
+use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge};
+
+use super::Counts;
+
+const MESSAGES: &str = "abide_queue_messages";
+const DEAD: &str = "abide_queue_dead_letters";
+const OLDEST: &str = "abide_queue_oldest_message_seconds";
+const CONSUMED: &str = "abide_queue_messages_consumed_total";
+const FAILED: &str = "abide_queue_attempts_failed_total";
+
+/// Looked up by their names once for each life of a shard.
+pub(super) struct Figures {
+    messages: Gauge,
+    dead: Gauge,
+    oldest: Gauge,
+    consumed: Counter,
+    failed: Counter,
+}
+
+impl Figures {
+    pub(super) fn new(queue: &str, shard: u32) -> Self {
+        static DESCRIBED: Once = Once::new();
+        DESCRIBED.call_once(describe);
+        let labels = [("queue", queue.to_owned()), ("shard", shard.to_string())];
+        Self {
+            messages: gauge!(MESSAGES, &labels),
+            dead: gauge!(DEAD, &labels),
+            oldest: gauge!(OLDEST, &labels),
+            consumed: counter!(CONSUMED, &labels),
+            failed: counter!(FAILED, &labels),
+        }
+    }
+
+    pub(super) fn show(&self, counts: &Counts, now: i64) {
+        self.messages.set(counts.messages as f64);
+        self.dead.set(counts.dead as f64);
+        let age = counts.oldest.map_or(0, |sent_at| (now - sent_at).max(0));
+        self.oldest.set(age as f64 / 1e3);
+    }
+
+    pub(super) fn consumed(&self, messages: u64) {
+        self.consumed.increment(messages);
+    }
+
+    pub(super) fn failed(&self, attempts: u64) {
+        self.failed.increment(attempts);
+    }
+}
+
+fn describe() {
+    describe_gauge!(
+        MESSAGES,
+        "Messages of a queue's shard that are not consumed."
+    );
+    describe_gauge!(DEAD, "Dead letters of a queue's shard.");
+    describe_gauge!(
+        OLDEST,
+        Unit::Seconds,
+        "Time since the oldest message of a queue's shard was sent, when it was last looked at."
+    );
+    describe_counter!(CONSUMED, "Messages of a queue's shard that were consumed.");
+    describe_counter!(
+        FAILED,
+        "Attempts of a queue's shard to have a message consumed that failed."
+    );
+}

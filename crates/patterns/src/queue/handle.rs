@@ -1,0 +1,184 @@
+//! The handle on a queue: which shard takes what.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
+
+use abide::{Env, Error, Namespace, Stub};
+use futures_util::future::try_join_all;
+use sha2::{Digest, Sha256};
+
+use super::{
+    BINDING, Counts, DeadLetter, Message, MessageId, QueueError, QueueShard, Queues, Sent, limits,
+    queues::Declared,
+};
+
+/// A queue. Clones are the same queue.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    env: Env,
+    shards: Namespace<QueueShard>,
+    declared: Arc<Declared>,
+}
+
+impl Queue {
+    /// The queue of this name.
+    ///
+    /// # Errors
+    /// If the program has not declared it, or has not [installed](super::install) queues.
+    pub fn new(env: &Env, name: &str) -> Result<Self, QueueError> {
+        let queues = env.require::<Queues>()?;
+        Ok(Self {
+            env: env.clone(),
+            shards: env.namespace(BINDING)?,
+            declared: Arc::clone(queues.get(name)?),
+        })
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        &self.declared.name
+    }
+
+    /// Sends a message. When this returns it is on disk.
+    ///
+    /// # Errors
+    /// [`QueueError::Full`] if its shard holds as much as it may. If the answer is lost ([`QueueError::Object`] that is not
+    /// [`retryable`](QueueError::retryable)), the message may have been taken: sending it again with the same
+    /// [`dedup_key`](Message::dedup_key) does not take it twice.
+    pub async fn send(&self, message: Message) -> Result<Sent, QueueError> {
+        let shard = self.shard_of(&message);
+        let sent = self.shard(shard).send(vec![message]).await??;
+        sent.first()
+            .copied()
+            .ok_or_else(|| Error::new("the shard says nothing of the message").into())
+    }
+
+    /// Sends messages; what came of each, in their order. Those that go to one shard are taken together or not at all. They
+    /// go to one shard if none has a key or a dedup key, or all have the same key.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send). Other shards may have taken theirs, so messages for several shards want dedup keys.
+    pub async fn send_batch(&self, messages: Vec<Message>) -> Result<Vec<Sent>, QueueError> {
+        let turn = self.next_turn();
+        let mut parts: BTreeMap<u32, (Vec<usize>, Vec<Message>)> = BTreeMap::new();
+        let count = messages.len();
+        for (index, message) in messages.into_iter().enumerate() {
+            let shard = self.keyed(&message).unwrap_or(turn);
+            let (indexes, part) = parts.entry(shard).or_default();
+            indexes.push(index);
+            part.push(message);
+        }
+        let parts =
+            parts
+                .into_iter()
+                .map(async |(shard, (indexes, part))| -> Result<_, QueueError> {
+                    let sent = self.shard(shard).send(part).await??;
+                    Ok(indexes.into_iter().zip(sent))
+                });
+        let mut sent: Vec<(usize, Sent)> =
+            try_join_all(parts).await?.into_iter().flatten().collect();
+        sent.sort_by_key(|(index, _)| *index);
+        if sent.len() != count {
+            return Err(Error::new("a shard says nothing of some messages").into());
+        }
+        Ok(sent.into_iter().map(|(_, sent)| sent).collect())
+    }
+
+    /// How much is where, of all shards.
+    pub async fn counts(&self) -> Result<Counts, QueueError> {
+        let counts = try_join_all(self.all().map(async |shard| shard.counts().await?)).await?;
+        Ok(counts.into_iter().fold(Counts::default(), Counts::and))
+    }
+
+    /// Has no message given to a consumer until [`resume`](Self::resume), whatever happens to the process. What a consumer
+    /// has it keeps.
+    pub async fn pause(&self) -> Result<(), QueueError> {
+        try_join_all(self.all().map(async |shard| shard.pause().await?)).await?;
+        Ok(())
+    }
+
+    /// Ends a [`pause`](Self::pause), and the rest of a consumer that has failed.
+    pub async fn resume(&self) -> Result<(), QueueError> {
+        try_join_all(self.all().map(async |shard| shard.resume().await?)).await?;
+        Ok(())
+    }
+
+    /// Dead letters, newest first, at most so many and at most [`limits::MAX_PAGE`].
+    pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, QueueError> {
+        let limit = limit.min(limits::MAX_PAGE);
+        let pages = self
+            .all()
+            .map(async |shard| shard.dead_letters(limit).await?);
+        let mut letters: Vec<DeadLetter> =
+            try_join_all(pages).await?.into_iter().flatten().collect();
+        letters.sort_by_key(|letter| std::cmp::Reverse((letter.died_at, letter.id)));
+        letters.truncate(limit);
+        Ok(letters)
+    }
+
+    /// Has a dead letter consumed, as if it were new.
+    pub async fn redrive(&self, id: MessageId) -> Result<(), QueueError> {
+        self.shard(id.shard).redrive(id.number).await?
+    }
+
+    /// Removes a dead letter.
+    pub async fn discard(&self, id: MessageId) -> Result<(), QueueError> {
+        self.shard(id.shard).discard(id.number).await?
+    }
+
+    /// Has every message consumed that is a dead letter now; returns how many.
+    pub async fn redrive_all(&self) -> Result<u64, QueueError> {
+        self.sweep(true).await
+    }
+
+    /// Removes every message that is a dead letter now; returns how many.
+    pub async fn discard_all(&self) -> Result<u64, QueueError> {
+        self.sweep(false).await
+    }
+
+    async fn sweep(&self, redrive: bool) -> Result<u64, QueueError> {
+        // What dies meanwhile is left: else a redrive need not end.
+        let now = i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX);
+        let mut total = 0;
+        for shard in self.all() {
+            loop {
+                let swept = shard.sweep(redrive, now).await??;
+                total += swept;
+                if swept < limits::MAX_SWEPT as u64 {
+                    break;
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Which shard takes a message.
+    fn shard_of(&self, message: &Message) -> u32 {
+        self.keyed(message).unwrap_or_else(|| self.next_turn())
+    }
+
+    /// Which shard takes a message that has a key of one kind or the other.
+    fn keyed(&self, message: &Message) -> Option<u32> {
+        let key = message.key.as_ref().or(message.dedup_key.as_ref())?;
+        let hash = Sha256::digest(key.as_bytes());
+        let mut number = [0; 8];
+        number.copy_from_slice(&hash[..8]);
+        Some((u64::from_le_bytes(number) % u64::from(self.declared.options.shards)) as u32)
+    }
+
+    fn next_turn(&self) -> u32 {
+        let turn = self.declared.turn.fetch_add(1, Ordering::Relaxed);
+        turn % self.declared.options.shards
+    }
+
+    fn all(&self) -> impl Iterator<Item = Stub<QueueShard>> + '_ {
+        (0..self.declared.options.shards).map(|shard| self.shard(shard))
+    }
+
+    fn shard(&self, shard: u32) -> Stub<QueueShard> {
+        self.shards
+            .get_by_name(&format!("{}/{shard}", self.declared.name))
+    }
+}

@@ -1,0 +1,120 @@
+//! Which queues a program has, and who consumes them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, atomic::AtomicU32},
+};
+
+use super::{
+    Consumer, DeadLetters, Options, QueueError,
+    consumer::{AnyConsumer, Typed},
+    limits,
+};
+
+/// The queues of a program. Share it with [`install`](super::install), or with the builder's `with`.
+#[derive(Default)]
+pub struct Queues(BTreeMap<String, Arc<Declared>>);
+
+/// A queue as the program has declared it.
+pub(super) struct Declared {
+    pub(super) name: String,
+    pub(super) options: Options,
+    pub(super) consumer: Option<Arc<dyn AnyConsumer>>,
+    /// The shard for the next message without a key, counted without end.
+    pub(super) turn: AtomicU32,
+}
+
+impl Queues {
+    /// No queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a queue.
+    ///
+    /// # Panics
+    /// If there is one of this name, the name has no or more than [`limits::MAX_NAME_BYTES`] bytes or a `/`, or the options
+    /// make no sense.
+    #[must_use]
+    pub fn with<C: Consumer>(self, name: impl Into<String>, options: Options, consumer: C) -> Self {
+        self.add(
+            &name.into(),
+            options,
+            Some(Arc::new(Typed(Arc::new(consumer)))),
+        )
+    }
+
+    /// Adds a queue that nobody consumes, such as one for dead letters that a person looks at.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    #[must_use]
+    pub fn without_consumer(self, name: impl Into<String>, options: Options) -> Self {
+        self.add(&name.into(), options, None)
+    }
+
+    fn add(mut self, name: &str, options: Options, consumer: Option<Arc<dyn AnyConsumer>>) -> Self {
+        assert!(
+            (1..=limits::MAX_NAME_BYTES).contains(&name.len()) && !name.contains('/'),
+            "a queue's name has 1 to {} bytes and no `/`: `{name}`",
+            limits::MAX_NAME_BYTES
+        );
+        if let Err(error) = options.check() {
+            panic!("queue `{name}` cannot be run like this: {error}");
+        }
+        let declared = Arc::new(Declared {
+            name: name.to_owned(),
+            options,
+            consumer,
+            turn: AtomicU32::new(0),
+        });
+        let before = self.0.insert(name.to_owned(), declared);
+        assert!(before.is_none(), "there are two queues `{name}`");
+        self
+    }
+
+    /// The names, in alphabetical order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<&Arc<Declared>, QueueError> {
+        let declared = self.0.get(name).ok_or_else(|| self.unknown(name))?;
+        if let DeadLetters::Queue(other) = &declared.options.dead_letters
+            && (other == name || !self.0.contains_key(other))
+        {
+            return Err(QueueError::Invalid(format!(
+                "the dead letters of queue `{name}` go to `{other}`, which is no other queue of this program"
+            )));
+        }
+        Ok(declared)
+    }
+
+    pub(super) fn unknown(&self, name: &str) -> QueueError {
+        let known: Vec<String> = self.names().map(|name| format!("`{name}`")).collect();
+        QueueError::Unknown {
+            queue: name.to_owned(),
+            known: if known.is_empty() {
+                "none".to_owned()
+            } else {
+                known.join(", ")
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Queues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Queues").field(&self.0.keys()).finish()
+    }
+}
+
+impl fmt::Debug for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Declared")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,123 @@
+//! The class: a shard of a queue.
+
+use std::rc::Rc;
+
+use abide::prelude::*;
+
+use super::{
+    Counts, DeadLetter, Message, QueueError, Queues, Sent, inner::Inner, limits, rows::Rows, schema,
+};
+
+/// A shard of a queue: its name is the queue's, a `/` and its number. A [`Queue`](super::Queue) finds the right one.
+#[durable_object]
+pub struct QueueShard {
+    inner: Rc<Inner>,
+}
+
+impl DurableObject for QueueShard {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let name = state.name().unwrap_or_default();
+        let place = name
+            .rsplit_once('/')
+            .and_then(|(queue, shard)| Some((queue.to_owned(), shard.parse().ok()?)));
+        let Some((queue, shard)) = place else {
+            return Err(Error::new(format!(
+                "`{name}` is no shard of a queue: reach it by a `Queue`"
+            )));
+        };
+        schema::prepare(state.storage())?;
+        let queues = env.require::<Queues>()?;
+        let rows = Rows {
+            storage: state.storage().clone(),
+            sql: state.storage().sql(),
+            queue,
+            shard,
+        };
+        let inner = Inner::new(state, rows, queues);
+        inner.go_on()?;
+        Ok(Self { inner })
+    }
+
+    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        self.inner.go_on()
+    }
+}
+
+#[rpc]
+impl QueueShard {
+    /// Takes all messages, or none.
+    pub async fn send(&self, messages: Vec<Message>) -> Result<Vec<Sent>, QueueError> {
+        let inner = &self.inner;
+        let declared = inner.declared()?;
+        let bytes: usize = messages.iter().map(|message| message.body.len()).sum();
+        if messages.len() > limits::MAX_SEND || bytes > limits::MAX_SEND_BYTES {
+            return Err(QueueError::Invalid(format!(
+                "a shard takes {} messages of {} bytes in all at a time, not {} of {bytes}: send them in parts",
+                limits::MAX_SEND,
+                limits::MAX_SEND_BYTES,
+                messages.len()
+            )));
+        }
+        let now = inner.now();
+        let rows = &inner.rows;
+        let sent = rows
+            .storage
+            .transaction_sync(|| rows.take(&messages, &declared.options, now))?;
+        inner.go_on()?;
+        Ok(sent)
+    }
+
+    /// How much is where.
+    pub async fn counts(&self) -> Result<Counts, QueueError> {
+        Ok(self.inner.counts()?)
+    }
+
+    /// Gives no message to a consumer until [`resume`](Self::resume).
+    pub async fn pause(&self) -> Result<(), QueueError> {
+        self.inner.rows.change_meta(|meta| meta.paused = true)?;
+        Ok(())
+    }
+
+    /// Goes on after a pause, and after a consumer's rest.
+    pub async fn resume(&self) -> Result<(), QueueError> {
+        self.inner.rows.change_meta(|meta| {
+            meta.paused = false;
+            meta.rest_until = 0;
+        })?;
+        Ok(self.inner.go_on()?)
+    }
+
+    /// Dead letters, newest first.
+    pub async fn dead_letters(&self, limit: usize) -> Result<Vec<DeadLetter>, QueueError> {
+        Ok(self.inner.rows.dead_letters(limit.min(limits::MAX_PAGE))?)
+    }
+
+    /// Has a dead letter consumed, as if it were new.
+    pub async fn redrive(&self, number: i64) -> Result<(), QueueError> {
+        self.found(number, self.inner.redrive(&[number])?)
+    }
+
+    /// Removes a dead letter.
+    pub async fn discard(&self, number: i64) -> Result<(), QueueError> {
+        self.found(number, self.inner.discard(&[number])?)
+    }
+
+    /// Redrives or discards some of the dead letters that died up to a time; returns how many.
+    pub async fn sweep(&self, redrive: bool, died_until: i64) -> Result<u64, QueueError> {
+        let numbers = self.inner.rows.dead_until(died_until, limits::MAX_SWEPT)?;
+        Ok(if redrive {
+            self.inner.redrive(&numbers)?
+        } else {
+            self.inner.discard(&numbers)?
+        })
+    }
+
+    fn found(&self, number: i64, count: u64) -> Result<(), QueueError> {
+        match count {
+            0 => Err(QueueError::NotFound {
+                id: self.inner.rows.id(number),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Queues on a node with a disk in memory.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod consuming;
+mod crash;
+mod dead_letters;
+mod elsewhere;
+mod limits;
+mod sending;
+mod support;

@@ -1,0 +1,331 @@
+//! A node on a disk in memory with queues, and a consumer that does what a test's script says.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::Future,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use abide::{Fetching, Node, Outbound, SimDisk, Store, StoreOptions, clock::TestClock, prelude::*};
+use abide_patterns::queue::{
+    self, Batch, Consumer, Counts, Message, Options, Queue, QueueShard, Queues, RetryPolicy,
+};
+
+/// A test that hangs fails instead, after far longer than any of them takes.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Runs a test to its end.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime
+        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
+        .expect("the test hangs");
+    runtime.shutdown_background();
+}
+
+/// What becomes of a message.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Acknowledged by a mark, whatever becomes of the batch.
+    Ack,
+    Retry(Option<Duration>),
+    Refuse,
+    /// The whole batch fails.
+    Fail,
+    Panic,
+    Hang,
+}
+
+/// A batch, as the consumer saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) queue: String,
+    /// Milliseconds since the clock began.
+    pub(crate) at: u64,
+    pub(crate) bodies: Vec<String>,
+    pub(crate) attempts: Vec<u32>,
+    pub(crate) ids: Vec<String>,
+}
+
+/// What is to happen, and what has. Outlives nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    acts: HashMap<String, VecDeque<Act>>,
+    seen: Vec<Seen>,
+    running: usize,
+    most: usize,
+    life: usize,
+    /// Requests that were sent, with their bodies, and what they are answered.
+    requests: Vec<String>,
+    answers: VecDeque<(u16, String)>,
+}
+
+impl Script {
+    /// What happens at a message's next attempts; then all goes well.
+    pub(crate) fn say(&self, body: &str, acts: impl IntoIterator<Item = Act>) {
+        let mut inner = self.0.lock().unwrap();
+        inner.acts.entry(body.to_owned()).or_default().extend(acts);
+    }
+
+    pub(crate) fn answer(&self, status: u16, body: &str) {
+        let mut inner = self.0.lock().unwrap();
+        inner.answers.push_back((status, body.to_owned()));
+    }
+
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.0.lock().unwrap().requests.clone()
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        self.0.lock().unwrap().seen.clone()
+    }
+
+    /// All bodies in the order in which they were seen.
+    pub(crate) fn bodies(&self) -> Vec<String> {
+        let seen = self.seen();
+        seen.into_iter().flat_map(|seen| seen.bodies).collect()
+    }
+
+    /// When a body was seen, in milliseconds.
+    pub(crate) fn times(&self, body: &str) -> Vec<u64> {
+        let seen = self.seen().into_iter();
+        seen.filter(|seen| seen.bodies.iter().any(|other| other == body))
+            .map(|seen| seen.at)
+            .collect()
+    }
+
+    /// Most batches at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.0.lock().unwrap().most
+    }
+}
+
+/// Answers requests as the script says.
+impl Outbound for Script {
+    fn fetch(&self, request: Request) -> Fetching {
+        let script = self.clone();
+        Box::pin(async move {
+            let body = axum::body::to_bytes(request.into_body(), usize::MAX).await;
+            let mut inner = script.0.lock().unwrap();
+            let body = String::from_utf8(body.unwrap().to_vec()).unwrap();
+            inner.requests.push(body);
+            let (status, body) = inner.answers.pop_front().unwrap_or((204, String::new()));
+            Ok(Response::builder()
+                .status(status)
+                .body(Body::from(body))
+                .unwrap())
+        })
+    }
+}
+
+/// The consumer, and for which life of the process it works: one that was killed does nothing any more.
+pub(crate) struct Scripted(pub(crate) Script, pub(crate) usize);
+
+impl Consumer for Scripted {
+    type Body = String;
+
+    async fn consume(&self, batch: &Batch<String>) -> Result<()> {
+        let clock = Arc::clone(batch.env().clock());
+        let acts = {
+            let mut inner = self.0.0.lock().unwrap();
+            if inner.life == self.1 {
+                let messages = batch.messages().iter();
+                inner.seen.push(Seen {
+                    queue: batch.queue().to_owned(),
+                    at: u64::try_from(clock.now().as_millis()).unwrap(),
+                    bodies: messages.clone().map(|m| m.body.clone()).collect(),
+                    attempts: messages.clone().map(queue::Received::attempt).collect(),
+                    ids: messages.clone().map(|m| m.id().to_string()).collect(),
+                });
+                inner.running += 1;
+                inner.most = inner.most.max(inner.running);
+                Some(
+                    messages
+                        .map(|m| inner.acts.get_mut(&m.body).and_then(VecDeque::pop_front))
+                        .collect::<Vec<_>>(),
+                )
+            } else {
+                None
+            }
+        };
+        let Some(acts) = acts else {
+            return std::future::pending().await;
+        };
+        let _running = Running(&self.0, self.1);
+        // So that batches of one pass are on their way together.
+        tokio::task::yield_now().await;
+        let mut result = Ok(());
+        for (message, act) in batch.messages().iter().zip(acts) {
+            match act {
+                None => {}
+                Some(Act::Ack) => message.ack(),
+                Some(Act::Retry(after)) => message.retry(after, "not now"),
+                Some(Act::Refuse) => message.refuse("never"),
+                Some(Act::Fail) => result = Err(Error::new("the script says so")),
+                Some(Act::Panic) => panic!("the script says so"),
+                Some(Act::Hang) => return std::future::pending().await,
+            }
+        }
+        result
+    }
+}
+
+/// Counts a batch that runs, until this is dropped.
+struct Running<'a>(&'a Script, usize);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.0.lock().unwrap();
+        if inner.life == self.1 {
+            inner.running -= 1;
+        }
+    }
+}
+
+/// Makes the queues of a life of the process.
+pub(crate) type Make = fn(&Script, usize) -> Queues;
+
+pub(crate) struct World {
+    pub(crate) disk: SimDisk,
+    pub(crate) clock: TestClock,
+    pub(crate) node: Node,
+    pub(crate) script: Script,
+    make: Make,
+}
+
+impl World {
+    pub(crate) fn new(make: Make) -> Self {
+        Self::at(TestClock::new(), SimDisk::new(), Script::default(), make)
+    }
+
+    fn at(clock: TestClock, disk: SimDisk, script: Script, make: Make) -> Self {
+        let time = clock.clone();
+        let options = StoreOptions {
+            unix_millis: Arc::new(move || abide::clock::Clock::unix_millis(&time)),
+            ..StoreOptions::small()
+        };
+        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
+        let life = script.0.lock().unwrap().life;
+        let node = Node::builder(store)
+            .class::<QueueShard>(queue::BINDING, queue::class_options())
+            .class::<crate::elsewhere::Ledger>("LEDGER", ClassOptions::default())
+            .with(make(&script, life))
+            .clock(Arc::new(clock.clone()))
+            .outbound(Arc::new(script.clone()))
+            .workers(2)
+            .start()
+            .unwrap();
+        Self {
+            disk,
+            clock,
+            node,
+            script,
+            make,
+        }
+    }
+
+    /// Another node, on what a kill of this one leaves.
+    pub(crate) fn killed(self) -> Self {
+        let disk = self.disk.after_kill();
+        self.next(disk)
+    }
+
+    /// Another node, on what a power failure leaves of the disk.
+    pub(crate) fn crashed(self, seed: u64) -> Self {
+        let disk = self.disk.crash(seed);
+        self.next(disk)
+    }
+
+    /// Another node, with other queues.
+    pub(crate) fn with(mut self, make: Make) -> Self {
+        self.make = make;
+        self.killed()
+    }
+
+    fn next(self, disk: SimDisk) -> Self {
+        {
+            let mut inner = self.script.0.lock().unwrap();
+            inner.life += 1;
+            inner.running = 0;
+        }
+        Self::at(self.clock.clone(), disk, self.script.clone(), self.make)
+    }
+
+    pub(crate) fn queue(&self, name: &str) -> Queue {
+        Queue::new(self.node.env(), name).unwrap()
+    }
+
+    pub(crate) async fn send(&self, bodies: &[&str]) {
+        let messages = bodies.iter().map(|body| message(body)).collect();
+        self.queue("words").send_batch(messages).await.unwrap();
+    }
+
+    pub(crate) async fn counts(&self) -> Counts {
+        self.queue("words").counts().await.unwrap()
+    }
+
+    /// Waits until something is so, and does not move the clock.
+    pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
+        for _ in 0..10_000 {
+            if so().await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("never: {what}; {:#?}", self.script.seen());
+    }
+
+    /// Moves the clock until something is so; asks no object meanwhile, unless `so` does.
+    pub(crate) async fn pass_until(&self, what: &str, so: impl AsyncFn() -> bool) {
+        for _ in 0..20_000 {
+            if so().await {
+                return;
+            }
+            self.clock.advance(Duration::from_millis(50));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("never: {what}; {:#?}", self.script.seen());
+    }
+
+    /// Waits until so many messages were consumed and none is left.
+    pub(crate) async fn until_consumed(&self, count: i64) {
+        self.until("all is consumed", async || {
+            let counts = self.counts().await;
+            counts.consumed == count && counts.messages == 0
+        })
+        .await;
+    }
+
+    /// The counts agree with what the shards hold: all that is left can be discarded, and nothing remains.
+    pub(crate) async fn check_empty(&self) {
+        let counts = self.counts().await;
+        assert_eq!((counts.messages, counts.bytes, counts.dead), (0, 0, 0));
+        assert_eq!(counts.oldest, None);
+    }
+}
+
+pub(crate) fn message(body: &str) -> Message {
+    Message::new(body).unwrap()
+}
+
+/// A queue `words` of one shard, whose retries come after 1 s, 2 s, 4 s, exactly.
+pub(crate) fn plain() -> Options {
+    Options {
+        retry: RetryPolicy::Schedule([1, 2, 4].map(Duration::from_secs).to_vec()),
+        jitter: false,
+        ..Options::default()
+    }
+}
+
+pub(crate) fn words(script: &Script, life: usize) -> Queues {
+    Queues::new().with("words", plain(), Scripted(script.clone(), life))
+}
