@@ -27,6 +27,10 @@ mod workload;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
+/// As in `abide` itself.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Measures abide beside its peers.
 #[derive(Parser)]
 #[command(name = "bench", version)]

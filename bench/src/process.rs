@@ -79,21 +79,32 @@ pub(crate) enum Half {
     Load,
 }
 
-/// Keeps this thread, and those that it starts from here on, on its half of the cores. Does nothing on a single core.
-pub(crate) fn keep_to(half: Half) -> Result<()> {
-    let allowed = sched_getaffinity(None).context("cannot tell which cores may be used")?;
+/// Keeps this thread, and the threads and processes that it starts, on its half of the cores until the guard is dropped. Does
+/// nothing on a single core, so a process that inherits one half cannot choose the other.
+pub(crate) fn keep_to(half: Half) -> Result<Kept> {
+    let before = sched_getaffinity(None).context("cannot tell which cores may be used")?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU)
-        .filter(|core| allowed.is_set(*core))
+        .filter(|core| before.is_set(*core))
         .collect();
-    if cores.len() < 2 {
-        return Ok(());
+    if cores.len() >= 2 {
+        let (server, load) = cores.split_at(cores.len().div_ceil(2));
+        let mut own = CpuSet::new();
+        for core in if half == Half::Server { server } else { load } {
+            own.set(*core);
+        }
+        sched_setaffinity(None, &own).context("cannot choose cores")?;
     }
-    let (server, load) = cores.split_at(cores.len().div_ceil(2));
-    let mut own = CpuSet::new();
-    for core in if half == Half::Server { server } else { load } {
-        own.set(*core);
+    Ok(Kept(before))
+}
+
+/// A thread that is kept to some cores.
+#[must_use]
+pub(crate) struct Kept(CpuSet);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
     }
-    sched_setaffinity(None, &own).context("cannot choose cores")
 }
 
 /// A child process that is killed when this is dropped.

@@ -61,7 +61,6 @@ const CAPACITY: &str = "its capacity";
 const MIB: f64 = (1_u64 << 20) as f64;
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
-    process::keep_to(Half::Load)?;
     process::descriptor_limit();
     for &scene in &options.scenes {
         Level::measure_all(context, options, scene)?;
@@ -116,6 +115,8 @@ impl Level<'_> {
             .lines()?
             .next()
             .context("the server did not start; its error is above")??;
+        // After the server has chosen its own.
+        let _kept = process::keep_to(Half::Load)?;
         let mut clients = Clients::new(
             address.parse()?,
             scene.paths(options).into_iter(),

@@ -69,7 +69,7 @@ pub(crate) fn serve_counter(dir: &Path) -> Result<()> {
 /// Serves objects that work at `/busy/NAME/ROUNDS`, on the server's half of the cores, until standard input closes.
 /// Prints the address.
 pub(crate) fn serve_busy(dir: &Path) -> Result<()> {
-    process::keep_to(Half::Server)?;
+    let _kept = process::keep_to(Half::Server)?;
     let host = Host::builder(dir)
         .object::<Busy>("BUSY")
         .router(|env| axum::Router::new().nest("/busy", object_router::<Busy>(&env)));
