@@ -82,8 +82,7 @@ impl RetryPolicy {
     }
 }
 
-/// A wait, up to a share of it longer. The same for the same attempt at the same thing, which its parts name, so that a run can
-/// be repeated.
+/// A wait in milliseconds, up to a share of it longer. The same for the same parts, so that a run can be repeated.
 pub(crate) fn jittered(wait: i64, most: f64, parts: &[&[u8]]) -> i64 {
     let mut hash = Sha256::new();
     for part in parts {

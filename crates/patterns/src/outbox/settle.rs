@@ -263,8 +263,11 @@ impl Inner {
         if !self.rows.options.jitter {
             return wait;
         }
-        let attempt = claim.attempts.to_le_bytes();
-        jittered(wait, most, &[claim.idempotency_key.as_bytes(), &attempt])
+        let parts = [
+            claim.idempotency_key.as_bytes(),
+            &claim.attempts.to_le_bytes(),
+        ];
+        jittered(wait, most, &parts)
     }
 }
 

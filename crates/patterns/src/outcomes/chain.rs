@@ -8,7 +8,6 @@ use super::{
     Entry, Machine, Schema, Until, limits,
     reached::{Reached, Stored, damaged, forward},
 };
-use crate::outbox::rows;
 
 /// The chain of one object.
 #[derive(Debug)]
@@ -72,12 +71,11 @@ impl Chain {
 
     /// Outcomes after one, oldest first, brought forward.
     pub(super) fn history<M: Machine>(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
-        let found = self.sql.exec(
+        let rows = self.sql.exec(
             "SELECT seq, action, outcome, version, data, ts FROM outcomes WHERE seq > ?1 ORDER BY seq LIMIT ?2",
-            (after, rows(limit.min(limits::MAX_PAGE))),
+            (after, limit.min(limits::MAX_PAGE).cast_signed() as i64),
         )?;
-        found
-            .iter::<Stored>()
+        rows.iter::<Stored>()
             .map(|stored| {
                 let stored = stored?;
                 let seq = stored.0;

@@ -14,25 +14,28 @@ use crate::outbox::millis;
 impl Inner {
     /// Notes the time, and makes good that the clock was set back, if it was.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
-        let seen = self.rows.see(now)?;
+        let seen = self.rows.last_seen()?;
+        if now.saturating_sub(seen) >= millis(limits::CLOCK_STEP) {
+            return self.rows.see(now);
+        }
         let back = seen.saturating_sub(now);
         if back <= millis(limits::CLOCK_TOLERANCE) {
             return Ok(());
         }
+        self.rows.see(now)?;
         self.rows.pull_retries(back, now)?;
         let was_wrong = back > millis(limits::CLOCK_CORRECTION);
         for set in self.rows.repeating()? {
             let timing = &set.spec.0.timing;
-            let next = match timing {
-                Timing::Interval { start: None, .. } => Some(timing.anchor(now)),
-                _ if was_wrong => timing.after(set.anchor, now),
+            let (anchor, next) = match timing {
+                Timing::Interval { start: None, .. } => {
+                    let anchor = timing.anchor(now);
+                    (anchor, Some(anchor))
+                }
+                _ if was_wrong => (set.anchor, timing.after(set.anchor, now)),
                 _ => continue,
             };
             if next < set.due_at {
-                let anchor = match timing {
-                    Timing::Interval { start: None, .. } => next.unwrap_or(now),
-                    _ => set.anchor,
-                };
                 self.rows.reset(set.id, anchor, next)?;
             }
         }

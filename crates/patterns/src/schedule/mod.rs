@@ -113,7 +113,10 @@ impl Schedule {
         options.check()?;
         schema::prepare(state.storage())?;
         let inner = Inner::new(state, alarm, options);
-        inner.mind_clock(inner.now())?;
+        // An object that is only read writes nothing.
+        if inner.now() < inner.rows.last_seen()? {
+            inner.mind_clock(inner.now())?;
+        }
         inner.arm()?;
         Ok(Self(inner))
     }

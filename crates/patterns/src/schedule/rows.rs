@@ -8,7 +8,6 @@ use abide::{Error, ErrorKind, Result, Sql, Storage};
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 
 use super::limits;
-use crate::outbox::millis;
 
 /// The tables of one schedule.
 pub(super) struct Rows {
@@ -79,17 +78,17 @@ impl Rows {
         Ok(())
     }
 
-    /// Writes the time that is seen; returns the last one.
-    pub(super) fn see(&self, now: i64) -> Result<i64> {
-        let seen: i64 = self
-            .sql
+    /// The time that was seen last.
+    pub(super) fn last_seen(&self) -> Result<i64> {
+        self.sql
             .exec("SELECT last_seen FROM schedule_meta", ())?
-            .one()?;
-        if now < seen || now.saturating_sub(seen) >= millis(limits::CLOCK_STEP) {
-            self.sql
-                .exec("UPDATE schedule_meta SET last_seen = ?1", (now,))?;
-        }
-        Ok(seen)
+            .one()
+    }
+
+    pub(super) fn see(&self, now: i64) -> Result<()> {
+        self.sql
+            .exec("UPDATE schedule_meta SET last_seen = ?1", (now,))?;
+        Ok(())
     }
 }
 

@@ -44,7 +44,8 @@ impl Inner {
             let mut wait = millis(wait);
             if self.options.jitter {
                 let key = self.key(claim.id, &set.name, claim.due_at);
-                wait = jittered(wait, most, &[key.as_bytes(), &claim.attempts.to_le_bytes()]);
+                let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
+                wait = jittered(wait, most, &parts);
             }
             let at = now.saturating_add(wait).min(limits::MAX_TIME);
             self.rows.retry_at(claim, at, &error, now)?;

@@ -1,0 +1,197 @@
+//! Handlers that fail.
+
+use abide_patterns::schedule::{Overlap, Phase, RetryPolicy, Spec};
+
+use crate::support::{Deed, NONE, World, doing, plain, run, secs};
+use std::time::Duration;
+
+#[test]
+fn an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let fails = Deed {
+            fails: 2,
+            ..Deed::default()
+        };
+        world
+            .set("t", doing(Spec::once("a", start + 1_000), &fails))
+            .await;
+        world
+            .pass(Duration::from_millis(1_500), Duration::from_millis(500))
+            .await;
+        let timer = world.timer("t").await;
+        assert_eq!(timer.phase, Phase::Retrying);
+        let failed = timer.run.unwrap();
+        assert_eq!((failed.attempts, failed.fire_at), (1, Some(start + 2_000)));
+        assert_eq!(failed.last_error.as_deref(), Some("failure 1"));
+        world.pass(secs(10), Duration::from_millis(500)).await;
+        assert_eq!(world.calls.attempts("t"), [1, 2, 3]);
+        let keys: Vec<String> = world
+            .calls
+            .all()
+            .into_iter()
+            .map(|firing| firing.key)
+            .collect();
+        assert!(keys[0] == keys[1] && keys[1] == keys[2]);
+        let effects = world.object().effects().await.unwrap().unwrap();
+        assert_eq!(effects, [("t".to_owned(), start + 1_000, start + 4_000)]);
+        assert_eq!(
+            world.events("t").await,
+            ["created", "retried", "retried", "done"]
+        );
+    });
+}
+
+#[test]
+fn a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let fails = Deed {
+            fails: 4,
+            ..Deed::default()
+        };
+        for name in ["mended", "given up", "kept"] {
+            world.set(name, doing(Spec::once("a", start), &fails)).await;
+        }
+        world.pass(secs(20), secs(1)).await;
+        assert_eq!(world.calls.attempts("mended"), [1, 2, 3, 4]);
+        for name in ["mended", "given up", "kept"] {
+            let timer = world.timer(name).await;
+            assert_eq!(timer.phase, Phase::Failed);
+            assert_eq!(timer.run.unwrap().last_error.as_deref(), Some("failure 4"));
+            // It is there already, as it was.
+            world.set(name, doing(Spec::once("a", start), &fails)).await;
+        }
+        let object = world.object();
+        assert_eq!(object.failed().await.unwrap().unwrap().len(), 3);
+        let none = Deed::default();
+        world
+            .set("mended", doing(Spec::once("a", start), &none))
+            .await;
+        object.discard("given up".into()).await.unwrap().unwrap();
+        object.retry("kept".into()).await.unwrap().unwrap();
+        world.pass(secs(20), secs(1)).await;
+        assert_eq!(world.timer("mended").await.phase, Phase::Ended);
+        assert_eq!(world.timer("given up").await.phase, Phase::Ended);
+        assert_eq!(world.timer("kept").await.phase, Phase::Failed);
+        assert_eq!(world.calls.attempts("kept"), [1, 2, 3, 4, 1, 2, 3, 4]);
+        assert_eq!(world.dues("mended").await, [start]);
+    });
+}
+
+#[test]
+fn a_failure_for_good_is_not_repeated_and_a_timer_that_repeats_goes_on() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let never = Deed {
+            never: true,
+            ..Deed::default()
+        };
+        world
+            .set("t", doing(Spec::every("a", secs(10)), &never))
+            .await;
+        world.pass(secs(30), secs(1)).await;
+        assert_eq!(world.calls.attempts("t"), [1, 1, 1]);
+        let timer = world.timer("t").await;
+        assert_eq!(
+            (timer.phase, timer.due_at),
+            (Phase::Failed, Some(start + 40_000))
+        );
+        assert_eq!(world.object().failed().await.unwrap().unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let panics = Deed {
+            panics: 99,
+            ..Deed::default()
+        };
+        // Taken together, the one that panics in the middle.
+        world.set("before", Spec::once("a", start + 1_000)).await;
+        world
+            .set("bad", doing(Spec::once("a", start + 1_000), &panics))
+            .await;
+        world.set("after", Spec::once("a", start + 1_000)).await;
+        world.pass(secs(60), secs(1)).await;
+        assert_eq!(world.dues("before").await, [start + 1_000]);
+        assert_eq!(world.dues("after").await, [start + 1_000]);
+        assert_eq!(world.calls.attempts("before"), [1]);
+        assert_eq!(world.calls.attempts("after"), [1]);
+        assert_eq!(world.calls.attempts("bad"), [1, 2, 3, 4]);
+        assert_eq!(world.dues("bad").await, NONE);
+        let timer = world.timer("bad").await;
+        assert_eq!(timer.phase, Phase::Failed);
+        assert!(timer.run.unwrap().last_error.unwrap().contains("cut off"));
+    });
+}
+
+#[test]
+fn a_timer_can_have_a_policy_of_its_own_and_chance_makes_waits_longer() {
+    run(async {
+        let world = World::new(abide_patterns::schedule::Options {
+            jitter: true,
+            ..plain()
+        });
+        let start = world.now();
+        let policy = RetryPolicy::Exponential {
+            base: secs(8),
+            max: secs(100),
+            max_attempts: 3,
+        };
+        let fails = Deed {
+            fails: 99,
+            ..Deed::default()
+        };
+        for number in 0..20 {
+            let spec = doing(Spec::once("a", start), &fails).retry(policy.clone());
+            world.set(&number.to_string(), spec).await;
+        }
+        world.rest().await;
+        let mut waits = Vec::new();
+        for number in 0..20 {
+            let failed = world.timer(&number.to_string()).await.run.unwrap();
+            waits.push(failed.fire_at.unwrap() - start);
+        }
+        assert!(
+            waits.iter().all(|wait| (8_000..=10_000).contains(wait)),
+            "{waits:?}"
+        );
+        waits.sort_unstable();
+        waits.dedup();
+        assert!(waits.len() > 10, "they part: {waits:?}");
+        world.pass(secs(60), secs(5)).await;
+        assert_eq!(world.calls.attempts("7"), [1, 2, 3]);
+    });
+}
+
+#[test]
+fn an_occurrence_that_comes_while_the_one_before_is_retried_is_left_out_waits_or_overlaps() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        // Each occurrence fails twice: it ends 3 s after its time.
+        let fails = Deed {
+            fails: 2,
+            ..Deed::default()
+        };
+        let every = |overlap| doing(Spec::every("a", secs(2)), &fails).overlap(overlap);
+        world.set("skip", every(Overlap::Skip)).await;
+        world.set("queue", every(Overlap::Queue)).await;
+        world.set("allow", every(Overlap::Allow)).await;
+        world.pass(secs(10), Duration::from_millis(500)).await;
+        let dues =
+            |seconds: &[i64]| -> Vec<i64> { seconds.iter().map(|s| start + s * 1_000).collect() };
+        assert_eq!(world.dues("skip").await, dues(&[2, 6]));
+        assert!(world.events("skip").await.contains(&"skipped".to_owned()));
+        // Those of 4 and of 8 s waited until 5 and 8 s.
+        assert_eq!(world.dues("queue").await, dues(&[2, 4]));
+        assert_eq!(world.dues("allow").await, dues(&[2, 4, 6]));
+    });
+}
