@@ -5,3 +5,9 @@ struct Outbox;
 
 #[doc = include_str!("../../../docs/queue.md")]
 struct Queue;
+
+#[doc = include_str!("../../../docs/schedule.md")]
+struct Schedule;
+
+#[doc = include_str!("../../../docs/workflow.md")]
+struct Workflow;

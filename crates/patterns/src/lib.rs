@@ -7,6 +7,7 @@
 //! - [`queue`]: durable queues made of sharded objects, consumed in batches.
 //! - [`schedule`]: many named timers on that alarm: once, at intervals, or as cron says, with retries.
 //! - [`service`]: the same as a ready-made class with an HTTP API, for programs in any language.
+//! - [`workflow`]: functions that are run to their end, whatever happens to the process meanwhile.
 
 #![forbid(unsafe_code)]
 
@@ -21,3 +22,4 @@ pub mod queue;
 mod retry;
 pub mod schedule;
 pub mod service;
+pub mod workflow;

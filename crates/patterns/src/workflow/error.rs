@@ -1,0 +1,80 @@
+//! What workflows answer when they do not do what they are asked.
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::Status;
+
+/// Why a workflow did not do what it was asked. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum WorkflowError {
+    /// What was asked makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+    /// The program has no such workflow.
+    #[error(
+        "there is no workflow `{name}`: add it to the program's `workflow::Registry`, which has `{known}`"
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// There is no such instance, or it is not kept any more.
+    #[error("there is no instance `{id}`")]
+    NotFound {
+        /// What was asked for.
+        id: String,
+    },
+    /// The id belongs to an instance that was started with another input.
+    #[error("instance `{id}` was started with another input: a new instance needs a new id")]
+    IdReused {
+        /// The id.
+        id: String,
+    },
+    /// The instance has ended.
+    #[error("instance `{id}` has ended ({status}): to run it again, restart it from a step")]
+    Ended {
+        /// The instance.
+        id: String,
+        /// How.
+        status: Status,
+    },
+    /// The instance never came to such a step.
+    #[error("instance `{id}` has no step `{step}`: its history lists its steps")]
+    NoStep {
+        /// The instance.
+        id: String,
+        /// What was asked for.
+        step: String,
+    },
+    /// Too many events wait.
+    #[error("{max} events wait for instance `{id}` already: send more when it has asked for some")]
+    TooManyEvents {
+        /// The instance.
+        id: String,
+        /// How many may wait.
+        max: i64,
+    },
+    /// The storage failed, or the object.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl From<WorkflowError> for Error {
+    fn from(error: WorkflowError) -> Self {
+        let kind = match &error {
+            WorkflowError::Object(error) => return error.clone(),
+            WorkflowError::Invalid(_) => ErrorKind::Input,
+            WorkflowError::Unknown { .. }
+            | WorkflowError::NotFound { .. }
+            | WorkflowError::NoStep { .. } => ErrorKind::NotFound,
+            WorkflowError::IdReused { .. } => ErrorKind::KeyReused,
+            WorkflowError::Ended { .. } => ErrorKind::Application,
+            WorkflowError::TooManyEvents { .. } => ErrorKind::Overloaded,
+        };
+        Self::with_kind(kind, error.to_string())
+    }
+}

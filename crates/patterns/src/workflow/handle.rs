@@ -1,0 +1,160 @@
+//! The handle on a workflow's instances.
+
+use std::{fmt, marker::PhantomData, time::Duration};
+
+use abide::{Env, Stub};
+use serde::Serialize;
+
+use super::{
+    Ended, Filter, InstanceRecord, Page, Started, StepRecord, Workflow, WorkflowDirectory,
+    WorkflowError, WorkflowInstance, limits, notices::object_name,
+};
+
+/// The instances of a workflow: starts them, tells of them, sends them events. Clones are cheap and are the same handle.
+///
+/// An error of kind [`Object`](WorkflowError::Object) that may be repeated can be: all that changes something may be asked
+/// for twice, but [`send_event`](Self::send_event), for which there is [`send_event_once`](Self::send_event_once).
+pub struct Workflows<W> {
+    env: Env,
+    workflow: PhantomData<fn() -> W>,
+}
+
+impl<W: Workflow> Workflows<W> {
+    /// The instances of a workflow on this node.
+    pub fn new(env: &Env) -> Self {
+        Self {
+            env: env.clone(),
+            workflow: PhantomData,
+        }
+    }
+
+    /// Starts an instance. The same id with the same input starts it once; its answer says whether it was there.
+    ///
+    /// When this returns, the instance is on disk and will run, whatever happens to the process.
+    pub async fn start(&self, id: &str, input: &W::Input) -> Result<Started, WorkflowError> {
+        let input = to_json(input)?;
+        let name = W::NAME.to_owned();
+        self.instance(id)
+            .start(name, id.to_owned(), input, None)
+            .await?
+    }
+
+    /// What is known of an instance.
+    pub async fn status(&self, id: &str) -> Result<InstanceRecord, WorkflowError> {
+        self.instance(id).record().await?
+    }
+
+    /// How an instance has ended, if it has.
+    pub async fn result(&self, id: &str) -> Result<Ended<W::Output>, WorkflowError> {
+        self.wait(id, Duration::ZERO).await
+    }
+
+    /// How an instance ends, if it does within a time of at most [`limits::MAX_PATIENCE`].
+    pub async fn wait(
+        &self,
+        id: &str,
+        patience: Duration,
+    ) -> Result<Ended<W::Output>, WorkflowError> {
+        match self.instance(id).result(patience).await?? {
+            None => Ok(Ended::No),
+            Some(Err(failure)) => Ok(Ended::Failed(failure)),
+            Some(Ok(output)) => match serde_json::from_str(&output) {
+                Ok(output) => Ok(Ended::Completed(output)),
+                Err(error) => Err(WorkflowError::Invalid(format!(
+                    "the result of instance `{id}` is not one of workflow `{}`: {error}",
+                    W::NAME
+                ))),
+            },
+        }
+    }
+
+    /// The steps of an instance after one of them (0 for the first), in the order in which they were asked for; at most
+    /// [`limits::MAX_PAGE`].
+    pub async fn history(&self, id: &str, after: i64) -> Result<Vec<StepRecord>, WorkflowError> {
+        self.instance(id).history(after, limits::MAX_PAGE).await?
+    }
+
+    /// What a step has given, as JSON; `None` if it has given nothing.
+    pub async fn output(&self, id: &str, step: &str) -> Result<Option<String>, WorkflowError> {
+        self.instance(id).output(step.to_owned()).await?
+    }
+
+    /// Sends an event to an instance, which keeps it until it asks for it.
+    pub async fn send_event(
+        &self,
+        id: &str,
+        name: &str,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<(), WorkflowError> {
+        let payload = to_json(payload)?;
+        let instance = self.instance(id);
+        instance.send_event(name.to_owned(), payload).await?
+    }
+
+    /// The same, once for each key within 24 hours, however often it is sent: for events that come from somewhere that
+    /// repeats them, such as webhooks.
+    pub async fn send_event_once(
+        &self,
+        id: &str,
+        key: &str,
+        name: &str,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<(), WorkflowError> {
+        let payload = to_json(payload)?;
+        let instance = self.instance(id).with_idempotency_key(key);
+        instance.send_event(name.to_owned(), payload).await?
+    }
+
+    /// Has an instance canceled, at the next point at which it asks for something: steps that run see it, and end. An
+    /// instance that is stuck has ended with that.
+    pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), WorkflowError> {
+        self.instance(id).cancel(reason.to_owned()).await?
+    }
+
+    /// Lets nothing new begin in an instance. Attempts that are on their way end, and their results are kept; events are
+    /// kept, too.
+    pub async fn pause(&self, id: &str) -> Result<(), WorkflowError> {
+        self.instance(id).pause().await?
+    }
+
+    /// Lets an instance go on that was paused, or was stuck and whose program was mended.
+    pub async fn resume(&self, id: &str) -> Result<(), WorkflowError> {
+        self.instance(id).resume().await?
+    }
+
+    /// Has an instance do a step again, and all that was asked for after the step's result, whether or not it has ended.
+    pub async fn restart_from(&self, id: &str, step: &str) -> Result<(), WorkflowError> {
+        self.instance(id).restart(step.to_owned()).await?
+    }
+
+    /// Instances of the workflow, those that were started last first. An instance is listed before its first step begins; a
+    /// change of its status is listed soon after it.
+    pub async fn list(&self, filter: Filter) -> Result<Page, WorkflowError> {
+        let directory = self.env.object::<WorkflowDirectory>().get_by_name(W::NAME);
+        Ok(directory.page(filter).await??)
+    }
+
+    fn instance(&self, id: &str) -> Stub<WorkflowInstance> {
+        let name = object_name(W::NAME, id);
+        self.env.object::<WorkflowInstance>().get_by_name(&name)
+    }
+}
+
+fn to_json(value: &(impl Serialize + ?Sized)) -> Result<String, WorkflowError> {
+    serde_json::to_string(value).map_err(|error| WorkflowError::Invalid(error.to_string()))
+}
+
+impl<W> Clone for Workflows<W> {
+    fn clone(&self) -> Self {
+        Self {
+            env: self.env.clone(),
+            workflow: PhantomData,
+        }
+    }
+}
+
+impl<W: Workflow> fmt::Debug for Workflows<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workflows").field(&W::NAME).finish()
+    }
+}

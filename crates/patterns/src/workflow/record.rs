@@ -1,0 +1,206 @@
+//! What is known of instances and their steps.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+
+/// Where an instance is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It runs, sleeps, or waits for an event.
+    Running,
+    /// Nothing of it begins until it is resumed.
+    Paused,
+    /// The program does not fit its history, or panics: it goes on when the program was mended. Its error says what to do.
+    Stuck,
+    /// It has ended with a result.
+    Completed,
+    /// It has ended with a failure.
+    Failed,
+    /// It has ended because it was canceled.
+    Canceled,
+}
+
+impl Status {
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stuck => "stuck",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    /// True if nothing happens any more, unless it is restarted.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Canceled)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What is known of an instance. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceRecord {
+    /// The workflow's name.
+    pub workflow: String,
+    /// The instance's id.
+    pub id: String,
+    /// Where it is.
+    pub status: Status,
+    /// How often it was started and restarted.
+    pub run: i64,
+    /// Why it failed, was canceled, or is stuck.
+    pub error: Option<String>,
+    /// Why it is to be canceled, if it is.
+    pub cancel: Option<String>,
+    /// The id of the instance whose child it is.
+    pub parent: Option<String>,
+    /// When it was started.
+    pub created_at: i64,
+    /// When its status last changed.
+    pub updated_at: i64,
+    /// When it ended.
+    pub finished_at: Option<i64>,
+}
+
+/// What waiting for an instance gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended<T> {
+    /// Not yet.
+    No,
+    /// With a result.
+    Completed(T),
+    /// Without one.
+    Failed(Failure),
+}
+
+/// What an instance does for its workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepKind {
+    /// A function that is called until it succeeds.
+    Step,
+    /// Time that passes.
+    Sleep,
+    /// A wait for an event.
+    Event,
+    /// Another instance.
+    Child,
+}
+
+impl StepKind {
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Sleep => "sleep",
+            Self::Event => "event",
+            Self::Child => "child",
+        }
+    }
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepState {
+    /// It was asked for, and has not begun.
+    New,
+    /// An attempt is on its way.
+    Running,
+    /// It waits: for its next attempt, its time, its event or its child.
+    Waiting,
+    /// It has its result.
+    Done,
+    /// It has failed.
+    Failed,
+    /// It was canceled before it had a result.
+    Canceled,
+}
+
+impl StepState {
+    /// As it is stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// One entry of an instance's history. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// In the order in which they were asked for.
+    pub id: i64,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: StepKind,
+    /// How far it is.
+    pub state: StepState,
+    /// Attempts that have begun.
+    pub attempts: u32,
+    /// Its place in the order of results.
+    pub seq: Option<i64>,
+    /// When it is tried again, ends, or is given up.
+    pub due: Option<i64>,
+    /// What went wrong, the last time.
+    pub error: Option<String>,
+    /// When it was asked for.
+    pub asked_at: i64,
+    /// When its last attempt began.
+    pub started_at: Option<i64>,
+    /// When it had its result.
+    pub finished_at: Option<i64>,
+}
+
+/// An instance as its directory lists it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// The instance's id.
+    pub id: String,
+    /// Where it is.
+    pub status: Status,
+    /// Why it failed, was canceled, or is stuck.
+    pub error: Option<String>,
+    /// When it was started.
+    pub created_at: i64,
+    /// When its status last changed.
+    pub updated_at: i64,
+}
+
+/// Which instances to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    /// Only those with this status.
+    pub status: Option<Status>,
+    /// Only those after this one in the list: the last of the page before.
+    pub after: Option<(i64, String)>,
+    /// At most so many; 0, or more than [`MAX_PAGE`](super::limits::MAX_PAGE), counts as that.
+    pub limit: usize,
+}
+
+/// Instances, those that were started last first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// The instances.
+    pub instances: Vec<Listed>,
+    /// For [`Filter::after`], if there are more.
+    pub next: Option<(i64, String)>,
+}

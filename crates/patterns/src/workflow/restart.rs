@@ -1,0 +1,86 @@
+//! A run that begins anew in the middle.
+//!
+//! Contract: what was there before the result of the step stays, and so do results that do not follow from it. The step, and
+//! all that was asked for after its result, is done again. A step of which it is unknown whether it had its effect keeps its
+//! idempotency key.
+
+use abide::Result;
+
+use super::{
+    Failure, FailureKind, Status, StepKind, StepState, WorkflowError,
+    inner::Inner,
+    notices,
+    rows::{Instance, StepRow},
+};
+
+impl Inner {
+    pub(super) fn restart(&self, instance: &Instance, step: &str) -> Result<(), WorkflowError> {
+        let rows = &self.rows;
+        let from = rows.step(step)?.ok_or_else(|| WorkflowError::NoStep {
+            id: instance.id.clone(),
+            step: step.to_owned(),
+        })?;
+        let run = instance.run + 1;
+        rows.set_run(run)?;
+        // The first result that does not hold any more.
+        let cut = from.seq.or(instance.canceled_seq).unwrap_or(i64::MAX);
+        let mut kept: Vec<StepRow> = Vec::new();
+        for step in rows.steps()? {
+            if step.asked < cut {
+                kept.push(step);
+                continue;
+            }
+            let key_run = self.key_run(&step, run)?;
+            rows.keep_key(&step.name, (key_run != run).then_some(key_run))?;
+            self.give_up(&step)?;
+            rows.remove(step.id)?;
+        }
+        for step in &kept {
+            let ends_anew = step.id == from.id || step.state == StepState::Canceled;
+            let tries_anew = step.seq.is_none() && step.kind == StepKind::Step;
+            if ends_anew || tries_anew {
+                self.give_up(step)?;
+                rows.reset(step.id, self.key_run(step, run)?)?;
+            }
+        }
+        let mut seq = cut;
+        kept.sort_by_key(|step| step.seq);
+        for step in kept.iter().filter(|step| step.id != from.id) {
+            if step.seq.is_some_and(|seq| seq > cut) {
+                rows.set_seq(step.id, seq)?;
+                seq += 1;
+            }
+        }
+        if instance.canceled_seq.is_none_or(|canceled| canceled >= cut) {
+            rows.set_cancel(None)?;
+            rows.set_canceled(None, self.now())?;
+        }
+        // It was to be forgotten, perhaps.
+        rows.remove_notices(notices::FORGET)?;
+        rows.set_value("output", None)?;
+        rows.set_value("failure", None)?;
+        Ok(self.set_status(instance, Status::Running, None)?)
+    }
+
+    fn give_up(&self, step: &StepRow) -> Result<()> {
+        for (workflow, child) in self.rows.open_children(Some(step.id))? {
+            self.cancel_child(workflow, &child)?;
+        }
+        Ok(())
+    }
+
+    /// The run whose key a step has, when it is done again.
+    fn key_run(&self, step: &StepRow, run: i64) -> Result<i64> {
+        let unknown = match step.state {
+            _ if step.kind != StepKind::Step => false,
+            StepState::Done => false,
+            StepState::Failed => {
+                let (_, _, error) = self.rows.outcome(step.id)?;
+                let failure = Failure::from_json(&error.unwrap_or_default());
+                failure.kind() == FailureKind::Temporary
+            }
+            _ => step.attempts > 0,
+        };
+        Ok(if unknown { step.key_run } else { run })
+    }
+}

@@ -1,0 +1,102 @@
+//! The tables of an instance, in its object's database. `docs/format.md` describes them for people.
+
+use abide::{Error, ErrorKind, Result, Storage};
+
+/// The version of the tables, kept in `workflow_instance`.
+pub(super) const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE workflow_instance (
+        tables       INTEGER NOT NULL,
+        workflow     TEXT NOT NULL,
+        id           TEXT NOT NULL,
+        status       TEXT NOT NULL,
+        run          INTEGER NOT NULL DEFAULT 1,
+        cancel       TEXT,
+        canceled_seq INTEGER,
+        error        TEXT,
+        parent       TEXT,
+        created_at   INTEGER NOT NULL,
+        updated_at   INTEGER NOT NULL,
+        finished_at  INTEGER,
+        version      INTEGER NOT NULL,
+        told         INTEGER NOT NULL DEFAULT 0
+    );
+    -- Apart, so that a change of the instance does not write them anew.
+    CREATE TABLE workflow_values (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+    CREATE TABLE workflow_steps (
+        id          INTEGER PRIMARY KEY,
+        name        TEXT NOT NULL UNIQUE,
+        kind        TEXT NOT NULL,
+        shielded    INTEGER NOT NULL,
+        asked       INTEGER NOT NULL,
+        state       TEXT NOT NULL,
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        key_run     INTEGER NOT NULL,
+        due         INTEGER,
+        seq         INTEGER,
+        event       INTEGER,
+        child       TEXT,
+        child_of    TEXT,
+        output      TEXT,
+        error       TEXT,
+        asked_at    INTEGER NOT NULL,
+        started_at  INTEGER,
+        finished_at INTEGER
+    );
+    CREATE UNIQUE INDEX workflow_step_seq ON workflow_steps (seq) WHERE seq IS NOT NULL;
+    CREATE INDEX workflow_step_child ON workflow_steps (child) WHERE child IS NOT NULL;
+
+    CREATE TABLE workflow_events (
+        id      INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind    TEXT NOT NULL,
+        name    TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        at      INTEGER NOT NULL
+    );
+    CREATE INDEX workflow_event_name ON workflow_events (kind, name, id);
+
+    -- Runs whose idempotency keys steps keep although the instance was restarted.
+    CREATE TABLE workflow_keys (name TEXT PRIMARY KEY, run INTEGER NOT NULL) WITHOUT ROWID;
+
+    CREATE TABLE workflow_notices (
+        id       INTEGER PRIMARY KEY,
+        kind     TEXT NOT NULL,
+        target   TEXT NOT NULL,
+        payload  TEXT NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        due      INTEGER NOT NULL,
+        UNIQUE (kind, target)
+    );
+    CREATE INDEX workflow_notice_due ON workflow_notices (due);
+";
+
+/// True if the object has the tables, which are of the version that is known.
+pub(super) fn exists(storage: &Storage) -> Result<bool> {
+    let known =
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'workflow_instance'";
+    let sql = storage.sql();
+    if sql.exec(known, ())?.one::<i64>()? == 0 {
+        return Ok(false);
+    }
+    let version: i64 = sql
+        .exec("SELECT tables FROM workflow_instance", ())?
+        .one()?;
+    if version == VERSION {
+        return Ok(true);
+    }
+    Err(Error::with_kind(
+        ErrorKind::Damaged,
+        format!(
+            "the workflow's tables have version {version} and this program knows {VERSION}: run the program that wrote them, \
+             or a newer one"
+        ),
+    ))
+}
+
+/// Makes the tables.
+pub(super) fn create(storage: &Storage) -> Result<()> {
+    storage.sql().exec(TABLES, ())?;
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! What workflows promise, tested through the public API on a disk in memory with a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod changes;
+mod children;
+mod control;
+mod crash;
+mod events;
+mod parallel;
+mod steps;
+mod support;
