@@ -75,6 +75,8 @@ enum Bench {
     Bank(benches::bank::Options),
     /// (o) Mixed load for an hour beside `kill -9`: is every acknowledged effect there, does anything grow?
     Soak(soak::Options),
+    /// (p) Chains of outcomes: cold start, replay of very many, transitions per second.
+    Outcomes(benches::outcomes::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -102,6 +104,7 @@ fn main() -> Result<()> {
         Bench::Load(options) => benches::load::run(&context, &options),
         Bench::Bank(options) => benches::bank::run(&context, &options),
         Bench::All => benches::run_all(&context),
+        Bench::Outcomes(options) => benches::outcomes::run(&context, &options),
         Bench::Soak(options) => soak::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }

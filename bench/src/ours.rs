@@ -8,3 +8,4 @@ pub(crate) mod commits;
 pub(crate) mod node;
 pub(crate) mod objects;
 pub(crate) mod outbox;
+pub(crate) mod outcomes;

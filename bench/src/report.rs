@@ -15,6 +15,7 @@ pub(crate) enum Unit {
     AlarmsPerSecond,
     MessagesPerSecond,
     TransfersPerSecond,
+    TransitionsPerSecond,
     Seconds,
     Microseconds,
     CpuMicroseconds,
@@ -37,6 +38,7 @@ impl Unit {
             Self::AlarmsPerSecond => "alarms/s",
             Self::MessagesPerSecond => "messages/s",
             Self::TransfersPerSecond => "transfers/s",
+            Self::TransitionsPerSecond => "transitions/s",
             Self::Seconds => "s",
             Self::Microseconds => "us",
             Self::CpuMicroseconds => "us of CPU",
@@ -60,6 +62,7 @@ impl Unit {
                 | Self::AlarmsPerSecond
                 | Self::MessagesPerSecond
                 | Self::TransfersPerSecond
+                | Self::TransitionsPerSecond
                 | Self::FramesPerSecond
                 | Self::RoundTripsPerSecond
         )

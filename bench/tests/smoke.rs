@@ -143,6 +143,31 @@ fn an_outbox_is_measured_beside_many_rows() {
 }
 
 #[test]
+fn chains_of_outcomes_are_measured_short_and_long() {
+    let lines = without_peers(&[
+        "outcomes",
+        "--outcomes",
+        "5",
+        "--objects",
+        "3",
+        "--long",
+        "200",
+        "--callers",
+        "4",
+    ]);
+    for name in [
+        "cold-start/outcomes=5/p50",
+        "replay/outcomes=5/p99",
+        "cold-start/outcomes=200",
+        "transitions/objects=1",
+        "transitions/objects=3",
+    ] {
+        let name = format!("outcomes/{name}");
+        assert!(lines.iter().any(|line| line["name"] == name), "{lines:?}");
+    }
+}
+
+#[test]
 fn alarms_are_measured_set_pending_late_and_overdue() {
     let lines = without_peers(&[
         "alarms", "--alarms", "200", "--fired", "200", "--rate", "20",

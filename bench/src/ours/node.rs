@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use crate::{
     ours::bank::Bank,
     ours::objects::{Busy, Counter, Family, Room, Table},
+    ours::outcomes::Payer,
     process::{self, Half},
 };
 
@@ -34,6 +35,7 @@ fn builder(dir: &Path) -> HostBuilder {
         .object_with::<Counter>("COUNTER", options())
         .object_with::<Table>("TABLE", options())
         .object_with::<Family>("FAMILY", options())
+        .object_with::<Payer>("PAYER", options())
 }
 
 /// A host in this process, without listeners, and the async runtime that its callers use.
