@@ -1,7 +1,7 @@
 //! What acceptance tests share: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
 //! headless browser ([`Browser`]), numbers that a seed decides ([`Random`]), and doubles of what programs send to: a mail
 //! server ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which misbehave on
-//! demand.
+//! demand. And a real `PostgreSQL` server ([`Postgres`]) that can be killed.
 //!
 //! Everything here panics when something is not as a test needs it: a test ends where it fails. Whatever is started
 //! ends when it is dropped.
@@ -12,6 +12,7 @@ mod browser;
 mod client;
 mod http_double;
 mod listener;
+mod postgres;
 mod random;
 mod receiver;
 mod record;
@@ -23,6 +24,7 @@ pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
 pub use http_double::Received;
 pub use mail_parser;
+pub use postgres::Postgres;
 pub use random::{Random, setting};
 pub use receiver::{Receiver, ReceiverAct};
 pub use server::{Program, Server, refused};

@@ -11,3 +11,6 @@ struct Schedule;
 
 #[doc = include_str!("../../../docs/workflow.md")]
 struct Workflow;
+
+#[doc = include_str!("../../../docs/projection.md")]
+struct Projection;

@@ -4,6 +4,7 @@
 //! - [`deliver`]: handlers for what most outboxes send: HTTP requests, webhooks, mails, calls of other objects.
 //! - [`outbox`]: what an object must tell the world, written with its state and delivered for certain.
 //! - [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes.
+//! - [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL`, that can be queried across them.
 //! - [`queue`]: durable queues made of sharded objects, consumed in batches.
 //! - [`schedule`]: many named timers on that alarm: once, at intervals, or as cron says, with retries.
 //! - [`service`]: the same as a ready-made class with an HTTP API, for programs in any language.
@@ -18,6 +19,7 @@ pub mod alarm;
 pub mod deliver;
 pub mod outbox;
 pub mod outcomes;
+pub mod projection;
 pub mod queue;
 mod retry;
 pub mod schedule;

@@ -1,0 +1,175 @@
+//! A real `PostgreSQL` server of a test's own, from the system's package.
+
+use std::{
+    fs,
+    os::unix::{
+        fs::{MetadataExt, chown},
+        net::UnixStream,
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_mins(2);
+const PAUSE: Duration = Duration::from_millis(20);
+const MISSING: &str = "PostgreSQL is not installed (Debian: apt install postgresql)";
+
+/// A server with an empty database, reached by a socket in a directory of its own. Root runs it as another user, since it does
+/// not run as root.
+#[derive(Debug)]
+pub struct Postgres {
+    dir: TempDir,
+    programs: PathBuf,
+    user: Option<(u32, u32)>,
+    child: Option<Child>,
+}
+
+impl Postgres {
+    /// Makes a cluster and starts it.
+    pub fn start() -> Self {
+        let dir = TempDir::with_prefix("abide-pg-").expect("a temporary directory");
+        let mut server = Self {
+            programs: programs().expect(MISSING),
+            user: other_user(),
+            child: None,
+            dir,
+        };
+        if let Some((uid, gid)) = server.user {
+            chown(server.dir.path(), Some(uid), Some(gid)).expect("a directory can be given away");
+        }
+        let made = server
+            .command("initdb")
+            .args(["--auth=trust", "--username=test", "--encoding=UTF8"])
+            .args(["--locale=C", "--no-sync", "-D"])
+            .arg(server.dir.path().join("data"))
+            .stdout(Stdio::null())
+            .status();
+        assert!(made.expect(MISSING).success(), "initdb failed");
+        server.start_again();
+        server
+    }
+
+    /// How a client reaches it.
+    pub fn address(&self) -> String {
+        let host = self.dir.path().display();
+        format!("host={host} user=test dbname=postgres")
+    }
+
+    /// `kill -9`, in the middle of whatever it does.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("the server can be killed");
+            child.wait().expect("the server is reaped");
+        }
+    }
+
+    /// Starts it, after a kill, with what it has kept.
+    pub fn start_again(&mut self) {
+        let begun = Instant::now();
+        // Processes of a server that was killed may still be there for a moment.
+        while !self.try_start() {
+            let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "PostgreSQL does not start: {log}"
+            );
+            sleep(PAUSE);
+        }
+    }
+
+    fn try_start(&mut self) -> bool {
+        let dir = self.dir.path().to_owned();
+        let socket = dir.join(".s.PGSQL.5432");
+        let log = fs::File::create(dir.join("log")).expect("a log");
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(dir.join("data")).arg("-k").arg(&dir);
+        command.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log)
+            .spawn();
+        let mut child = child.expect(MISSING);
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if child.try_wait().expect("the server is a child").is_some() {
+                return false;
+            }
+            let ready = fs::read_to_string(dir.join("log")).unwrap_or_default();
+            if ready.contains("ready to accept connections") && UnixStream::connect(&socket).is_ok()
+            {
+                self.child = Some(child);
+                return true;
+            }
+            sleep(PAUSE);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        false
+    }
+
+    /// A command that ends when the test does, however that ends.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "INT"]);
+        if let Some((uid, gid)) = self.user {
+            command
+                .arg(format!("--reuid={uid}"))
+                .arg(format!("--regid={gid}"))
+                .arg("--clear-groups");
+        }
+        command
+            .arg(self.programs.join(program))
+            .current_dir(self.dir.path());
+        command
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        // In good order, so that no shared memory stays behind.
+        if let Some(mut child) = self.child.take() {
+            let _ = kill_process(Pid::from_child(&child), Signal::INT);
+            let begun = Instant::now();
+            while matches!(child.try_wait(), Ok(None)) && begun.elapsed() < Duration::from_secs(10)
+            {
+                sleep(PAUSE);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The directory with the server's programs. Debian keeps them out of the search path.
+fn programs() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let of_path = std::env::split_paths(&path);
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
+    let of_debian = versions.flatten().map(|version| version.path().join("bin"));
+    of_debian
+        .chain(of_path)
+        .find(|dir| dir.join("initdb").is_file() && dir.join("postgres").is_file())
+}
+
+/// Whom root runs the server as.
+fn other_user() -> Option<(u32, u32)> {
+    if fs::metadata("/proc/self").expect("Linux").uid() != 0 {
+        return None;
+    }
+    let users = fs::read_to_string("/etc/passwd").expect("a list of users");
+    let find = |name: &str| {
+        let line = users
+            .lines()
+            .find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    let found = find("postgres").or_else(|| find("nobody"));
+    Some(found.expect("PostgreSQL does not run as root, and there is no other user for it"))
+}

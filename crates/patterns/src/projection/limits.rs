@@ -1,0 +1,50 @@
+//! Every bound of projections, in one place, with the source of its number.
+
+use std::time::Duration;
+
+/// Bytes of a table's or column's name: `PostgreSQL` keeps 63, and names of indexes are longer.
+pub const MAX_NAME_BYTES: usize = 48;
+
+/// Columns of a table, beside those that each has.
+pub const MAX_COLUMNS: usize = 64;
+
+/// Bytes of a row's id: what a queue takes as a key, with the longest name of a table.
+pub const MAX_ID_BYTES: usize = crate::queue::limits::MAX_KEY_BYTES - MAX_NAME_BYTES - 1;
+
+/// Bytes of a row's columns as JSON. [`FEED_BATCH`] of them fit one call of the queue.
+pub const MAX_ROW_BYTES: usize = 128 << 10;
+
+/// Rows that a feed hands to the queue at a time.
+pub const FEED_BATCH: usize = 100;
+
+/// If the object or the process ends while a feed has rows, how long until it goes on.
+pub const RECOVERY: Duration = Duration::from_secs(5);
+
+/// The first pause of a feed whose rows the queue did not take; it doubles with each in a row.
+pub const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest such pause.
+pub const MAX_PAUSE: Duration = Duration::from_mins(1);
+
+/// How long one background task of a feed works before the alarm has another go on.
+pub const TASK_LIFE: Duration = Duration::from_mins(1);
+
+/// How long a connection to `PostgreSQL` may take to be made.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a statement may take in a read model. It has to be less than the queue's `timeout`.
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Rows that a query gives back; more are an error.
+pub const MAX_RESULT_ROWS: usize = 10_000;
+
+/// Sources that a rebuild asks at a time.
+pub const REBUILD_CONCURRENCY: usize = 16;
+
+/// Failures that a rebuild names; more are counted.
+pub const MAX_FAILURES: usize = 100;
+
+/// How often a rebuild looks whether the queue is empty.
+pub const REBUILD_LOOK: Duration = Duration::from_millis(200);
+
+const _: () = assert!((MAX_ROW_BYTES + 1_024) * FEED_BATCH <= crate::queue::limits::MAX_SEND_BYTES);

@@ -1,0 +1,372 @@
+//! A read model in `PostgreSQL`.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use abide::Value;
+use futures_util::future::{BoxFuture, try_join_all};
+use tokio_postgres::{
+    Client, Config, NoTls, Statement,
+    types::{IsNull, ToSql, Type as Pg, private::BytesMut, to_sql_checked},
+};
+
+use super::{
+    Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
+    sqlite::too_many, worker::Worker,
+};
+
+/// A read model in `PostgreSQL`: one connection writes, another reads. They are made when they are needed, and anew when they
+/// break. Rows are written with one statement for each table, all in one round trip.
+///
+/// Connections are not encrypted: a server elsewhere wants a tunnel, or a proxy on this machine.
+#[derive(Debug)]
+pub struct PostgresModel {
+    tables: Tables,
+    writer: Worker<Server>,
+    reader: Worker<Server>,
+}
+
+/// The advisory lock of whoever makes tables: two that make the same one would fail.
+const PREPARING: i64 = 0x6162_6964_6574_6162;
+
+/// A connection that is made when it is needed.
+struct Server {
+    config: Config,
+    tables: Tables,
+    open: Option<Open>,
+}
+
+struct Open {
+    client: Client,
+    /// The statements that write rows, by table.
+    upserts: BTreeMap<String, Statement>,
+}
+
+impl PostgresModel {
+    /// The read model at a server, such as `host=/run/postgresql user=abide dbname=billing`, with these tables, which are made
+    /// when there are none. Columns that are missing are added. The server need not be there yet.
+    ///
+    /// # Errors
+    /// If the text says no server.
+    pub fn new(server: &str, tables: Tables) -> Result<Self, ProjectionError> {
+        let mut config = Config::from_str(server).map_err(|error| {
+            ProjectionError::Invalid(format!("`{server}` says no server: {error}"))
+        })?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(limits::CONNECT_TIMEOUT);
+        }
+        let start = |name: &str| {
+            let server = Server {
+                config: config.clone(),
+                tables: tables.clone(),
+                open: None,
+            };
+            Worker::start(name, move || server)
+                .map_err(|error| ProjectionError::Unavailable(error.to_string()))
+        };
+        Ok(Self {
+            writer: start("read-model-writer")?,
+            reader: start("read-model-reader")?,
+            tables,
+        })
+    }
+}
+
+impl ReadModel for PostgresModel {
+    fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    fn apply(&self, rows: Vec<Row>) -> BoxFuture<'static, Result<Written, ProjectionError>> {
+        self.writer.run(async move |server: &mut Server| {
+            server
+                .within(async |server: &mut Server| server.apply(&rows).await)
+                .await
+        })
+    }
+
+    fn query(
+        &self,
+        sql: &str,
+        params: Vec<Value>,
+    ) -> BoxFuture<'static, Result<Vec<Found>, ProjectionError>> {
+        let sql = sql.to_owned();
+        self.reader.run(async move |server: &mut Server| {
+            server
+                .within(async |server: &mut Server| server.query(&sql, &params).await)
+                .await
+        })
+    }
+
+    fn wipe(&self) -> BoxFuture<'static, Result<(), ProjectionError>> {
+        self.writer.run(async move |server: &mut Server| {
+            server
+                .within(async |server: &mut Server| server.wipe().await)
+                .await
+        })
+    }
+}
+
+impl Server {
+    /// Does something within its time. A connection that fails, or is too slow, is not used again.
+    async fn within<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Self) -> Result<T, ProjectionError>,
+    ) -> Result<T, ProjectionError> {
+        let limit = limits::STATEMENT_TIMEOUT;
+        let done = tokio::time::timeout(limit, work(self)).await;
+        let result = done.unwrap_or_else(|_| {
+            Err(ProjectionError::Unavailable(format!(
+                "no answer within {} s",
+                limit.as_secs()
+            )))
+        });
+        if matches!(result, Err(ProjectionError::Unavailable(_))) {
+            self.open = None;
+        }
+        result
+    }
+
+    async fn connection(&mut self) -> Result<&mut Open, ProjectionError> {
+        if !matches!(&self.open, Some(open) if !open.client.is_closed()) {
+            self.open = Some(self.connect().await?);
+        }
+        match &mut self.open {
+            Some(open) => Ok(open),
+            None => Err(ProjectionError::Unavailable("it is not open".to_owned())),
+        }
+    }
+
+    async fn connect(&self) -> Result<Open, ProjectionError> {
+        let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "the connection to the read model has ended");
+            }
+        });
+        let limit = limits::STATEMENT_TIMEOUT.as_millis();
+        let settings =
+            format!("SET statement_timeout = {limit}; SET client_min_messages = warning");
+        client.batch_execute(&settings).await.map_err(failed)?;
+        self.prepare_all(&client).await?;
+        let statements = self.tables.iter().map(async |table| {
+            let statement = client.prepare(&upsert(table)).await.map_err(failed)?;
+            Ok::<_, ProjectionError>((table.name.clone(), statement))
+        });
+        let upserts = try_join_all(statements).await?.into_iter().collect();
+        Ok(Open { client, upserts })
+    }
+
+    /// Makes the tables, while nobody else does. No row is to blame if that fails.
+    async fn prepare_all(&self, client: &Client) -> Result<(), ProjectionError> {
+        let lock = format!("BEGIN; SELECT pg_advisory_xact_lock({PREPARING})");
+        client.batch_execute(&lock).await.map_err(failed)?;
+        for table in self.tables.iter() {
+            prepare(client, table).await.map_err(|error| {
+                ProjectionError::Unavailable(format!("its tables are not ready: {error}"))
+            })?;
+        }
+        client.batch_execute("COMMIT").await.map_err(failed)
+    }
+
+    async fn apply(&mut self, rows: &[Row]) -> Result<Written, ProjectionError> {
+        let tables = self.tables.clone();
+        let mut parts: BTreeMap<&str, Columns> = BTreeMap::new();
+        for row in rows {
+            let table = tables.get(&row.table)?;
+            let cells = row.cells(table).map_err(ProjectionError::Refused)?;
+            let columns = parts
+                .entry(&table.name)
+                .or_insert_with(|| Columns::new(table));
+            columns.push(cells);
+        }
+        let open = self.connection().await?;
+        // All are sent before the first answer is waited for.
+        let writes = parts.iter().map(async |(name, columns)| {
+            let statement = open.upserts.get(*name).ok_or_else(|| {
+                ProjectionError::Unavailable(format!("table `{name}` is not prepared"))
+            })?;
+            let count = open.client.execute(statement, &columns.params()).await;
+            let count = count.map_err(failed)?;
+            Ok::<_, ProjectionError>(((*name).to_owned(), count))
+        });
+        Ok(try_join_all(writes).await?.into_iter().collect())
+    }
+
+    async fn query(&mut self, text: &str, params: &[Value]) -> Result<Vec<Found>, ProjectionError> {
+        let open = self.connection().await?;
+        let whole = format!(
+            "SELECT to_json(found)::text FROM ({}) AS found LIMIT {}",
+            text.trim_end().trim_end_matches(';'),
+            limits::MAX_RESULT_ROWS + 1
+        );
+        let params: Vec<Param<'_>> = params.iter().map(Param).collect();
+        let params: Vec<&(dyn ToSql + Sync)> = params
+            .iter()
+            .map(|param| param as &(dyn ToSql + Sync))
+            .collect();
+        let rows = open.client.query(&whole, &params).await.map_err(failed)?;
+        if rows.len() > limits::MAX_RESULT_ROWS {
+            return Err(too_many());
+        }
+        let row = |row: &tokio_postgres::Row| {
+            let text: &str = row.try_get(0).map_err(failed)?;
+            serde_json::from_str(text)
+                .map_err(|error| ProjectionError::Refused(format!("a row cannot be read: {error}")))
+        };
+        rows.iter().map(row).collect()
+    }
+
+    async fn wipe(&mut self) -> Result<(), ProjectionError> {
+        let names: Vec<String> = self
+            .tables
+            .iter()
+            .map(|table| sql::quoted(&table.name))
+            .collect();
+        let open = self.connection().await?;
+        let truncate = format!("TRUNCATE {}", names.join(", "));
+        open.client.batch_execute(&truncate).await.map_err(failed)
+    }
+}
+
+/// Makes a table as it was declared, or adds what it lacks.
+async fn prepare(client: &Client, table: &Table) -> Result<(), ProjectionError> {
+    client
+        .batch_execute(&sql::create(table, type_name))
+        .await
+        .map_err(failed)?;
+    let has = client
+        .query(
+            "SELECT column_name::text, data_type::text FROM information_schema.columns
+             WHERE table_schema = current_schema() AND table_name = $1",
+            &[&table.name],
+        )
+        .await
+        .map_err(failed)?;
+    let column = |row: &tokio_postgres::Row| {
+        let name = row.try_get(0).map_err(failed)?;
+        Ok::<_, ProjectionError>((name, row.try_get(1).map_err(failed)?))
+    };
+    let has = has.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    let missing = sql::missing(table, &has, type_name).map_err(ProjectionError::Refused)?;
+    let mut statements: Vec<String> = missing
+        .into_iter()
+        .map(|(name, of)| sql::add_column(table, name, of, type_name))
+        .collect();
+    statements.extend(sql::create_indexes(table));
+    client
+        .batch_execute(&statements.join("; "))
+        .await
+        .map_err(failed)
+}
+
+/// The statement that writes rows, given one array for each column.
+fn upsert(table: &Table) -> String {
+    let arrays = table.all_columns().enumerate();
+    let arrays: Vec<String> = arrays
+        .map(|(index, (_, of))| format!("${}::{}[]", index + 1, type_name(of)))
+        .collect();
+    sql::upsert(
+        table,
+        &format!("SELECT * FROM unnest({})", arrays.join(", ")),
+    )
+}
+
+fn type_name(of: Type) -> &'static str {
+    match of {
+        Type::Text => "text",
+        Type::Integer => "bigint",
+        Type::Real => "double precision",
+    }
+}
+
+/// Rows, column by column.
+struct Columns(Vec<Array>);
+
+enum Array {
+    Text(Vec<Option<String>>),
+    Integer(Vec<Option<i64>>),
+    Real(Vec<Option<f64>>),
+}
+
+impl Columns {
+    fn new(table: &Table) -> Self {
+        let array = |of| match of {
+            Type::Text => Array::Text(Vec::new()),
+            Type::Integer => Array::Integer(Vec::new()),
+            Type::Real => Array::Real(Vec::new()),
+        };
+        Self(table.all_columns().map(|(_, of)| array(of)).collect())
+    }
+
+    fn push(&mut self, cells: Vec<Value>) {
+        for (array, cell) in self.0.iter_mut().zip(cells) {
+            match (array, cell) {
+                (Array::Text(array), Value::Text(text)) => array.push(Some(text)),
+                (Array::Integer(array), Value::Integer(integer)) => array.push(Some(integer)),
+                (Array::Real(array), Value::Real(real)) => array.push(Some(real)),
+                (Array::Text(array), _) => array.push(None),
+                (Array::Integer(array), _) => array.push(None),
+                (Array::Real(array), _) => array.push(None),
+            }
+        }
+    }
+
+    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        fn param(array: &Array) -> &(dyn ToSql + Sync) {
+            match array {
+                Array::Text(array) => array,
+                Array::Integer(array) => array,
+                Array::Real(array) => array,
+            }
+        }
+        self.0.iter().map(param).collect()
+    }
+}
+
+/// A query's parameter, as whatever the server takes it for.
+#[derive(Debug)]
+struct Param<'a>(&'a Value);
+
+impl ToSql for Param<'_> {
+    fn to_sql(
+        &self,
+        ty: &Pg,
+        out: &mut BytesMut,
+    ) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        match (self.0, ty) {
+            (Value::Null, _) => Ok(IsNull::Yes),
+            (Value::Text(text), _) => text.to_sql(ty, out),
+            (Value::Integer(integer), &Pg::INT4) => i32::try_from(*integer)?.to_sql(ty, out),
+            (Value::Integer(integer), &Pg::INT8) => integer.to_sql(ty, out),
+            (Value::Integer(integer), &Pg::FLOAT8) => (*integer as f64).to_sql(ty, out),
+            (Value::Real(real), &Pg::FLOAT8) => real.to_sql(ty, out),
+            (value, ty) => Err(format!("{value:?} cannot be compared with a {ty}").into()),
+        }
+    }
+
+    fn accepts(_: &Pg) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+/// What an error of the server, or on the way to it, means.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
+fn failed(error: tokio_postgres::Error) -> ProjectionError {
+    let Some(from_server) = error.as_db_error() else {
+        let mut text = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            text = format!("{text}: {source}");
+        }
+        return ProjectionError::Unavailable(text);
+    };
+    let text = format!("{} ({})", from_server.message(), from_server.code().code());
+    // Data, constraints, syntax and unknown names, limits. An unknown table is one that was dropped: it is made anew.
+    let refused = ["22", "23", "42", "54"].contains(&&from_server.code().code()[..2]);
+    if refused && from_server.code().code() != "42P01" {
+        ProjectionError::Refused(text)
+    } else {
+        ProjectionError::Unavailable(text)
+    }
+}

@@ -1,0 +1,110 @@
+//! A read model made anew from the objects.
+
+use std::time::Duration;
+
+use abide::{AnyNamespace, Env, Node, ObjectId, Result};
+use futures_util::{StreamExt, stream};
+
+use super::{Projection, ProjectionError, ReadModel, limits};
+use crate::queue::Queue;
+
+/// How far a rebuild is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Sources to be asked.
+    pub sources: usize,
+    /// Those that have put their rows again.
+    pub asked: usize,
+    /// Those that failed.
+    pub failed: usize,
+    /// Messages that wait for the read model.
+    pub waiting: u64,
+    /// Why some failed: the place of the source, counted from 0, and the error; at most [`limits::MAX_FAILURES`].
+    pub failures: Vec<(usize, String)>,
+}
+
+impl Progress {
+    /// The share that is done, from 0 to 1, for a bar.
+    pub fn share(&self) -> f64 {
+        if self.sources == 0 {
+            return 1.0;
+        }
+        (self.asked + self.failed) as f64 / self.sources as f64
+    }
+}
+
+/// The ids of the objects of a namespace that have been written. Reads directories.
+pub fn sources(node: &Node, namespace: &AnyNamespace) -> Result<Vec<ObjectId>> {
+    let keys = node.store().objects(namespace.number())?;
+    keys.into_iter().map(|key| key.id_hex().parse()).collect()
+}
+
+impl Projection {
+    /// Makes a read model anew: removes every row, asks each source to [put](super::Feed::put) its rows again, and waits until
+    /// the read model has them. `ask` calls a method of the source that does so; it is called for
+    /// [`limits::REBUILD_CONCURRENCY`] sources at a time. Objects go on meanwhile, and whoever reads sees what is there by
+    /// then. A source that fails is noted, and others go on.
+    ///
+    /// # Errors
+    /// If the read model cannot be emptied, or the queue is not there.
+    pub async fn rebuild<S>(
+        &self,
+        env: &Env,
+        model: &dyn ReadModel,
+        sources: impl IntoIterator<Item = S>,
+        ask: impl AsyncFn(S) -> Result<()>,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<Progress, ProjectionError> {
+        let queue = Queue::new(env, &self.queue)?;
+        model.wipe().await?;
+        let sources: Vec<S> = sources.into_iter().collect();
+        let mut done = Progress {
+            sources: sources.len(),
+            ..Progress::default()
+        };
+        progress(&done);
+        let asked = sources.into_iter().enumerate();
+        let asked = asked.map(async |(index, source)| (index, ask(source).await));
+        let mut asked = stream::iter(asked).buffer_unordered(limits::REBUILD_CONCURRENCY);
+        while let Some((index, result)) = asked.next().await {
+            match result {
+                Ok(()) => done.asked += 1,
+                Err(error) => {
+                    done.failed += 1;
+                    if done.failures.len() < limits::MAX_FAILURES {
+                        done.failures.push((index, error.to_string()));
+                    }
+                }
+            }
+            progress(&done);
+        }
+        drop(asked);
+        self.wait(env, &queue, &mut done, progress).await?;
+        Ok(done)
+    }
+
+    /// Waits until the queue has been seen empty for as long as feeds take to hand over.
+    async fn wait(
+        &self,
+        env: &Env,
+        queue: &Queue,
+        done: &mut Progress,
+        mut progress: impl FnMut(&Progress),
+    ) -> Result<(), ProjectionError> {
+        let clock = env.clock();
+        let mut quiet = Duration::ZERO;
+        while quiet < limits::REBUILD_LOOK * 2 {
+            let waiting = queue.counts().await?.messages.unsigned_abs();
+            quiet += limits::REBUILD_LOOK;
+            if waiting > 0 {
+                quiet = Duration::ZERO;
+            }
+            if waiting != done.waiting {
+                done.waiting = waiting;
+                progress(done);
+            }
+            clock.sleep_until(clock.now() + limits::REBUILD_LOOK).await;
+        }
+        Ok(())
+    }
+}

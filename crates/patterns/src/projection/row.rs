@@ -1,0 +1,62 @@
+//! Rows on their way from an object to a read model.
+
+use abide::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+use super::{ProjectionError, Table, limits};
+
+/// A row as it is to be from a change on. It is written if the stored one shows an earlier change, or there is none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The table.
+    pub table: String,
+    /// The row's key.
+    pub id: String,
+    /// The number of the change: higher for later ones of the same row.
+    pub seq: i64,
+    /// When the change was, in milliseconds since 1970.
+    pub at: i64,
+    /// The columns. Those that are missing are NULL.
+    pub values: Map<String, Json>,
+}
+
+impl Row {
+    /// Refuses what its table cannot hold.
+    pub(super) fn check(&self, table: &Table) -> Result<(), ProjectionError> {
+        let wrong = |text: String| {
+            let row = format!("row `{}` of table `{}`", self.id, self.table);
+            Err(ProjectionError::Invalid(format!("{row}: {text}")))
+        };
+        if !(1..=limits::MAX_ID_BYTES).contains(&self.id.len()) {
+            return wrong(format!(
+                "its id has {} bytes: give it 1 to {}",
+                self.id.len(),
+                limits::MAX_ID_BYTES
+            ));
+        }
+        for (name, value) in &self.values {
+            let Some(column) = table.columns.iter().find(|column| column.name == *name) else {
+                return wrong(format!("there is no column `{name}`"));
+            };
+            if let Err(text) = column.value(value) {
+                return wrong(text);
+            }
+        }
+        Ok(())
+    }
+
+    /// The values of all columns of its table, in their order. What the table does not have any more is left out.
+    pub(super) fn cells(&self, table: &Table) -> Result<Vec<Value>, String> {
+        let own = [
+            Value::Text(self.id.clone()),
+            Value::Integer(self.seq),
+            Value::Integer(self.at),
+        ];
+        let declared = table.columns.iter().map(|column| {
+            let value = self.values.get(&column.name);
+            value.map_or(Ok(Value::Null), |value| column.value(value))
+        });
+        own.into_iter().map(Ok).chain(declared).collect()
+    }
+}

@@ -1,0 +1,74 @@
+//! A thread that has a connection and does one thing after the other with it.
+
+use std::{panic::AssertUnwindSafe, thread};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use tokio::sync::{mpsc, oneshot};
+
+use super::ProjectionError;
+
+type Answer<T> = oneshot::Sender<Result<T, ProjectionError>>;
+
+/// Something to be done with a connection.
+pub(super) type Job<C> = Box<dyn FnOnce(&mut C) -> BoxJob<'_> + Send>;
+
+/// What a job does.
+pub(super) type BoxJob<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// The thread's address. It ends with the last of its clones.
+pub(super) struct Worker<C>(mpsc::UnboundedSender<Job<C>>);
+
+impl<C: 'static> Worker<C> {
+    /// Starts a thread whose connection is made by a function, there.
+    pub(super) fn start(
+        name: &str,
+        connection: impl FnOnce() -> C + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (sender, mut jobs) = mpsc::unbounded_channel::<Job<C>>();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let mut connection = connection();
+                runtime.block_on(async {
+                    while let Some(job) = jobs.recv().await {
+                        let done = AssertUnwindSafe(job(&mut connection)).catch_unwind();
+                        if done.await.is_err() {
+                            tracing::error!("a read model's thread panicked, and goes on");
+                        }
+                    }
+                });
+            })?;
+        Ok(Self(sender))
+    }
+
+    /// Has something done, and waits for what comes of it.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(&mut C) -> Result<T, ProjectionError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, ProjectionError>> {
+        let (answer, result): (Answer<T>, _) = oneshot::channel();
+        let job: Job<C> = Box::new(move |connection: &mut C| -> BoxJob<'_> {
+            Box::pin(async move {
+                // Whoever asked may not wait any more.
+                if !answer.is_closed() {
+                    let _ = answer.send(work(connection).await);
+                }
+            })
+        });
+        let sent = self.0.send(job);
+        Box::pin(async move {
+            let gone = || ProjectionError::Unavailable("its thread panicked".to_owned());
+            sent.map_err(|_| gone())?;
+            result.await.map_err(|_| gone())?
+        })
+    }
+}
+
+impl<C> std::fmt::Debug for Worker<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,10 @@
+//! Projections: from objects on a disk in memory to read models in SQLite and `PostgreSQL`.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod feed;
+mod models;
+mod postgres;
+mod rebuild;
+mod sqlite;
+mod support;
+mod troubles;

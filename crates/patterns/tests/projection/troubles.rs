@@ -1,0 +1,140 @@
+//! A read model that is down or stuck, a full queue, kills and losses of power.
+
+use std::time::Duration;
+
+use abide_patterns::{
+    projection::queue_options,
+    queue::{Options, RetryPolicy},
+};
+
+use crate::support::{Mood, World, run};
+
+#[test]
+fn a_read_model_that_is_down_or_stuck_stops_nobody_and_catches_up() {
+    run(async {
+        let world = World::new();
+        for (round, mood) in (1..).zip([Mood::Down, Mood::Stuck]) {
+            world.model.set(mood);
+            for name in ["ada", "bob"] {
+                world.deposit(name, 10).await;
+            }
+            world
+                .until("it was tried", async || {
+                    world.counts().await.messages > 0
+                        && !world.model.batches.lock().unwrap().is_empty()
+                })
+                .await;
+            world.clock.advance(Duration::from_secs(40));
+            world.deposit("ada", 1).await;
+            world.model.set(Mood::Well);
+            world
+                .until_balances(&[("ada", 11 * round), ("bob", 10 * round)])
+                .await;
+            world.model.batches.lock().unwrap().clear();
+        }
+        assert_eq!(world.counts().await.dead, 0);
+    });
+}
+
+#[test]
+fn rows_that_are_given_up_are_dead_letters_and_can_be_redriven() {
+    run(async {
+        let options = Options {
+            retry: RetryPolicy::Schedule(vec![Duration::from_millis(100)]),
+            ..queue_options()
+        };
+        let world = World::with_options(options);
+        world.model.set(Mood::Down);
+        world.deposit("ada", 10).await;
+        world
+            .until("they are dead", async || world.counts().await.dead == 2)
+            .await;
+        let letters = world.queue().dead_letters(10).await.unwrap();
+        assert!(letters[0].error.contains("the test says so"), "{letters:?}");
+        world.model.set(Mood::Well);
+        assert!(world.balances().await.is_empty());
+        world.queue().redrive_all().await.unwrap();
+        world.until_balances(&[("ada", 10)]).await;
+    });
+}
+
+#[test]
+fn a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row() {
+    run(async {
+        let options = Options {
+            shards: 1,
+            max_messages: 2,
+            ..queue_options()
+        };
+        let world = World::with_options(options);
+        world.queue().pause().await.unwrap();
+        world.deposit("ada", 1).await;
+        world
+            .until("the queue is full", async || {
+                world.counts().await.messages == 2
+            })
+            .await;
+        for _ in 0..20 {
+            world.deposit("bob", 1).await;
+        }
+        world.clock.advance(Duration::from_secs(10));
+        // One row of the account, and each deposit.
+        assert_eq!(world.bank("bob").waiting().await.unwrap().unwrap(), 21);
+        world.queue().resume().await.unwrap();
+        world.clock.advance(Duration::from_mins(2));
+        let world = {
+            // A batch of more than the queue takes at a time does not fit: give it room.
+            let options = Options {
+                shards: 1,
+                ..queue_options()
+            };
+            world.with(options)
+        };
+        world.until_balances(&[("ada", 1), ("bob", 20)]).await;
+        world
+            .until("nothing waits", async || {
+                world.bank("bob").waiting().await.unwrap().unwrap() == 0
+            })
+            .await;
+    });
+}
+
+#[test]
+fn what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_power() {
+    run(async {
+        let seeds: u64 = abide_harness::setting("ABIDE_PROJECTION_SEEDS", 4);
+        for seed in 0..seeds {
+            let mut random = abide_harness::Random::new(seed);
+            let mut world = World::new();
+            let mut balances = [0; 4];
+            let names = ["ada", "bob", "cyd", "dan"];
+            for round in 0..6 {
+                world.model.set(match random.below(3) {
+                    0 => Mood::Down,
+                    _ => Mood::Well,
+                });
+                for _ in 0..random.below(8) {
+                    let at = random.below(4) as usize;
+                    world.deposit(names[at], 1).await;
+                    balances[at] += 1;
+                }
+                for _ in 0..random.below(30) {
+                    world.clock.advance(Duration::from_millis(100));
+                    tokio::task::yield_now().await;
+                }
+                world = match random.below(2) {
+                    0 => world.killed(),
+                    _ => world.crashed(seed * 100 + round),
+                };
+            }
+            world.model.set(Mood::Well);
+            let wanted: Vec<(&str, i64)> = names
+                .into_iter()
+                .zip(balances)
+                .filter(|(_, balance)| *balance > 0)
+                .collect();
+            // Nobody calls the objects: their alarms do.
+            world.until_balances(&wanted).await;
+        }
+    });
+}
