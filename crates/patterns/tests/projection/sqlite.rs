@@ -1,7 +1,8 @@
 //! A read model in an SQLite file.
 
-use std::fs;
+use std::{fs, sync::Arc};
 
+use abide::{Store, StoreOptions};
 use abide_patterns::projection::{ProjectionError, ReadModel, SqliteModel, Table, Tables, Type};
 use tempfile::TempDir;
 
@@ -72,6 +73,22 @@ fn columns_are_added_and_other_changes_are_refused() {
             refused.to_string().contains("give it another name"),
             "{refused}"
         );
+    });
+}
+
+#[test]
+fn the_file_may_be_in_the_data_directory() {
+    run(async {
+        let dir = TempDir::new().unwrap();
+        for round in 1..3 {
+            let disk = Arc::new(abide::RealDisk);
+            let store = Store::open(disk, dir.path(), StoreOptions::small()).unwrap();
+            let model = SqliteModel::open(dir.path().join("read-model.db"), tables()).unwrap();
+            model.apply(vec![row("a", round, round)]).await.unwrap();
+            assert_eq!(accounts(&model).await[0].balance, round);
+            store.checkpoint().unwrap();
+            store.close().unwrap();
+        }
     });
 }
 

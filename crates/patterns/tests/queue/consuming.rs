@@ -244,6 +244,36 @@ fn a_queue_that_is_paused_consumes_nothing_until_it_is_resumed_even_after_a_kill
 }
 
 #[test]
+fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
+    run(async {
+        let world = World::new(words);
+        world.send(&["first"]).await;
+        world.until_consumed(1).await;
+        let queue = world.queue("words");
+        let later = message("later").delay(Duration::from_secs(60));
+        queue.send(later).await.unwrap();
+        world.script.say("again", [Act::Retry(None)]);
+        world.send(&["again"]).await;
+        world
+            .until("the first attempt", async || {
+                world.script.times("again").len() == 1
+            })
+            .await;
+        world.clock.set_back(Duration::from_hours(24 * 365));
+        // The shard notices when somebody sends, or its alarm goes off.
+        world.send(&["now"]).await;
+        world
+            .pass_until("all are consumed", async || {
+                world.counts().await.consumed == 4
+            })
+            .await;
+        let at = world.script.times("later")[0];
+        assert!((60_000..70_000).contains(&at), "{at}");
+        assert!(world.script.times("again")[1] < 10_000);
+    });
+}
+
+#[test]
 fn a_function_can_consume() {
     run(async {
         let make = |script: &Script, _| {

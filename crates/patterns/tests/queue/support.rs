@@ -4,11 +4,18 @@ use std::{
     collections::{HashMap, VecDeque},
     future::Future,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use abide::{Fetching, Node, Outbound, SimDisk, Store, StoreOptions, clock::TestClock, prelude::*};
+use abide::{
+    Fetching, Node, Outbound, SimDisk, Store, StoreOptions,
+    clock::{Clock, Sleep, TestClock},
+    prelude::*,
+};
 use abide_patterns::queue::{
     self, Batch, Consumer, Counts, Message, Options, Queue, QueueShard, Queues, RetryPolicy,
 };
@@ -27,6 +34,39 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
         .block_on(async { tokio::time::timeout(PATIENCE, test).await })
         .expect("the test hangs");
     runtime.shutdown_background();
+}
+
+/// A clock whose wall time can be set, as people do.
+#[derive(Clone, Default)]
+pub(crate) struct Wall {
+    clock: TestClock,
+    back: Arc<AtomicU64>,
+}
+
+impl Wall {
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    /// Sets the wall time back.
+    pub(crate) fn set_back(&self, by: Duration) {
+        let millis = u64::try_from(by.as_millis()).unwrap();
+        self.back.fetch_add(millis, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Wall {
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn unix_millis(&self) -> u64 {
+        self.clock.unix_millis() - self.back.load(Ordering::SeqCst)
+    }
+
+    fn sleep_until(&self, deadline: Duration) -> Sleep {
+        self.clock.sleep_until(deadline)
+    }
 }
 
 /// What becomes of a message.
@@ -196,7 +236,7 @@ pub(crate) type Make = fn(&Script, usize) -> Queues;
 
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
-    pub(crate) clock: TestClock,
+    pub(crate) clock: Wall,
     pub(crate) node: Node,
     pub(crate) script: Script,
     make: Make,
@@ -204,13 +244,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(make: Make) -> Self {
-        Self::at(TestClock::new(), SimDisk::new(), Script::default(), make)
+        Self::at(Wall::default(), SimDisk::new(), Script::default(), make)
     }
 
-    fn at(clock: TestClock, disk: SimDisk, script: Script, make: Make) -> Self {
+    fn at(clock: Wall, disk: SimDisk, script: Script, make: Make) -> Self {
         let time = clock.clone();
         let options = StoreOptions {
-            unix_millis: Arc::new(move || abide::clock::Clock::unix_millis(&time)),
+            unix_millis: Arc::new(move || time.unix_millis()),
             ..StoreOptions::small()
         };
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
