@@ -3,6 +3,9 @@
 #[doc = include_str!("../../../docs/outbox.md")]
 struct Outbox;
 
+#[doc = include_str!("../../../docs/outcomes.md")]
+struct Outcomes;
+
 #[doc = include_str!("../../../docs/queue.md")]
 struct Queue;
 

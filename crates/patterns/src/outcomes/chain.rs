@@ -71,16 +71,22 @@ impl Chain {
 
     /// Outcomes after one, oldest first, brought forward.
     pub(super) fn history<M: Machine>(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
-        let rows = self.sql.exec(
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        self.sql.for_each(
             "SELECT seq, action, outcome, version, data, ts FROM outcomes WHERE seq > ?1 ORDER BY seq LIMIT ?2",
             (after, limit.min(limits::MAX_PAGE).cast_signed() as i64),
+            |row| {
+                if bytes < limits::MAX_PAGE_BYTES {
+                    let stored: Stored = row.get()?;
+                    let seq = stored.0;
+                    let entry = forward::<M>(stored)
+                        .map_err(|error| damaged(&self.schema, seq, error.message()))?;
+                    bytes += entry.json().len();
+                    page.push(entry);
+                }
+                Ok(())
+            },
         )?;
-        rows.iter::<Stored>()
-            .map(|stored| {
-                let stored = stored?;
-                let seq = stored.0;
-                forward::<M>(stored).map_err(|error| damaged(&self.schema, seq, error.message()))
-            })
-            .collect()
+        Ok(page)
     }
 }

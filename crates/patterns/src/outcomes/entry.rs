@@ -1,7 +1,7 @@
 //! One outcome of a chain.
 
 use abide::{Error, ErrorKind, Result};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 /// One outcome of a chain, brought forward to the present version of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Entry {
     ///
     /// # Errors
     /// [`ErrorKind::Decode`] if it does not fit.
-    pub fn data<T: DeserializeOwned>(&self) -> Result<T> {
+    pub fn data<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
         serde_json::from_str(&self.data).map_err(|error| {
             Error::with_kind(
                 ErrorKind::Decode,

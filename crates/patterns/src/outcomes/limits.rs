@@ -10,14 +10,21 @@ pub const MAX_NAMES: usize = 1_024;
 /// with their key in the data.
 pub const MAX_DATA_BYTES: usize = 1 << 20;
 
-/// Bytes of a machine in a snapshot, as JSON; a larger one is not written (SQLite's row stays far below its bound).
-pub const MAX_SNAPSHOT_BYTES: usize = 64 << 20;
+/// Bytes of a machine in a snapshot, as JSON: with what stands beside it, a row of the storage (2 MiB). No snapshot is taken
+/// of a larger one.
+pub const MAX_SNAPSHOT_BYTES: usize = (2 << 20) - 1_024;
 
 /// Outcomes in one page of a history.
 pub const MAX_PAGE: usize = 1_000;
 
+/// Bytes of data in one page of a history: no further outcome is taken when so many are there. A page fits an answer.
+pub const MAX_PAGE_BYTES: usize = 8 << 20;
+
 /// Outcomes, the newest, that a printed replay shows: what a person scrolls through.
 pub const MAX_PRINTED: usize = 1_000;
+
+/// Bytes of an outcome's data in a printed replay; the rest is cut.
+pub const MAX_PRINTED_DATA: usize = 1_024;
 
 /// The latest time, in milliseconds since 1970: the end of the year 9999, as for alarms.
 pub const MAX_TIME: i64 = crate::outbox::limits::MAX_TIME;

@@ -241,7 +241,8 @@ impl<M: Machine> Outcomes<M> {
         &self.0.chain.schema
     }
 
-    /// Outcomes after one (0 for the beginning), oldest first, at most [`MAX_PAGE`](limits::MAX_PAGE).
+    /// Outcomes after one (0 for the beginning), oldest first: at most [`MAX_PAGE`](limits::MAX_PAGE), and fewer if they are
+    /// large. There are no more only if there is none.
     pub fn history(&self, after: i64, limit: usize) -> Result<Vec<Entry>> {
         self.0.chain.history::<M>(after, limit)
     }

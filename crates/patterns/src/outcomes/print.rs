@@ -4,6 +4,8 @@ use std::{collections::VecDeque, fmt::Write as _};
 
 use abide::Result;
 
+use crate::outbox::cut;
+
 use super::{Entry, Machine, Until, chain::Chain, limits, reached::Reached, until::shown};
 
 impl Chain {
@@ -50,6 +52,6 @@ fn line(entry: &Entry, state: &str) -> String {
         shown(entry.ts),
         entry.action,
         entry.outcome,
-        entry.json()
+        cut(entry.json().to_owned(), limits::MAX_PRINTED_DATA)
     )
 }

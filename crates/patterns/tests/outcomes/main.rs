@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod damage;
+mod model;
 mod replay;
 mod schema;
 mod snapshot;

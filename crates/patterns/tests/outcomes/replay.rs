@@ -127,6 +127,24 @@ async fn history_is_read_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_page_of_large_outcomes_has_few_of_them() {
+    let world = World::new();
+    world.opened(0).await;
+    let large = json!("x".repeat(limits::MAX_DATA_BYTES - 2));
+    for _ in 0..10 {
+        let declined = ("withdraw", "declined", large.clone());
+        world.make(&[declined]).await;
+    }
+    let first = world.bank().history(1, 100).await.unwrap().unwrap();
+    assert_eq!(first.len(), 8);
+    let rest = world.bank().history(9, 100).await.unwrap().unwrap();
+    assert_eq!(rest.len(), 2);
+    let printed = world.bank().print(Until::Seq(5)).await.unwrap().unwrap();
+    let line = printed.lines().nth(3).unwrap();
+    assert!(line.len() < 2 * limits::MAX_PRINTED_DATA, "{}", line.len());
+}
+
+#[tokio::test]
 async fn a_replay_is_printed() {
     let world = World::new();
     world.tamper("DELETE FROM outcomes").await;

@@ -1,6 +1,7 @@
 //! Snapshots save work, and nothing depends on them.
 
-use abide_patterns::outcomes::{Options, Until};
+use abide_patterns::outcomes::{Options, Until, limits};
+use serde_json::json;
 
 use crate::support::{World, damage};
 
@@ -107,6 +108,19 @@ async fn a_snapshot_that_differs_from_the_chain_is_found() {
         damage(world.bank().check().await.unwrap()),
         "the chain of the account replays to something else than the snapshot at outcome 20: `/balance` is 21 and 19"
     );
+}
+
+#[tokio::test]
+async fn no_snapshot_is_taken_of_a_machine_that_no_row_can_hold() {
+    let world = World::with(every(1));
+    world.opened(0).await;
+    let most = json!("x".repeat(limits::MAX_DATA_BYTES - 2));
+    for _ in 0..3 {
+        world.make(&[("withdraw", "declined", most.clone())]).await;
+    }
+    assert_eq!(world.number("SELECT seq FROM outcomes_snapshot").await, 2);
+    let world = world.killed();
+    assert_eq!(world.seen().await, (4, "open".to_owned(), 0, 2));
 }
 
 #[tokio::test]

@@ -1,0 +1,145 @@
+//! A chain beside a list in memory that does the same, through kills and losses of power.
+
+use std::time::Duration;
+
+use abide_patterns::outcomes::{Options, Until};
+use serde_json::{Value, json};
+
+use crate::support::World;
+
+/// What the chain should come to: the balance after each outcome, and when it was written.
+#[derive(Default)]
+struct Model {
+    balances: Vec<i64>,
+    times: Vec<i64>,
+    state: &'static str,
+}
+
+impl Model {
+    fn balance(&self) -> i64 {
+        self.balances.last().copied().unwrap_or(0)
+    }
+
+    /// Whether a transition is to be taken; then it is.
+    fn takes(&mut self, action: &str, outcome: &str, amount: i64, now: i64) -> bool {
+        let balance = self.balance();
+        let (balance, state) = match (self.state, action, outcome) {
+            ("fresh", "open", "opened") => (balance, "open"),
+            ("open", "deposit", "credited")
+                if balance + amount <= 1_000_000 && balance + amount != 666 =>
+            {
+                (balance + amount, "open")
+            }
+            ("open", "withdraw", "debited") if amount <= balance && balance - amount != 666 => {
+                (balance - amount, "open")
+            }
+            ("open", "close", "closed") => (balance, "closed"),
+            _ => return false,
+        };
+        let now = self.times.last().map_or(now, |last| now.max(*last));
+        self.balances.push(balance);
+        self.times.push(now);
+        self.state = state;
+        true
+    }
+
+    /// What is to be seen at an outcome.
+    fn at(&self, seq: usize) -> (i64, i64) {
+        let balance = seq.checked_sub(1).map_or(0, |index| self.balances[index]);
+        (number(seq), balance)
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap()
+}
+
+/// Numbers that are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+}
+
+async fn check(world: &World, model: &Model, dice: &mut Dice, note: &str) {
+    let last = model.balances.len();
+    let (seq, state, balance, _) = world.seen().await;
+    assert_eq!((seq, balance), model.at(last), "{note}");
+    assert_eq!(state, model.state, "{note}");
+    let past = dice.roll(last + 1);
+    let seen = world.seen_at(Until::Seq(number(past))).await;
+    assert_eq!((seen.0, seen.2), model.at(past), "{note}: at {past}");
+    if let Some(time) = model.times.get(past) {
+        // The last outcome at that time.
+        let until = model.times.partition_point(|at| at <= time);
+        let seen = world.seen_at(Until::Time(*time)).await;
+        assert_eq!((seen.0, seen.2), model.at(until), "{note}: at time {time}");
+    }
+    world.bank().check().await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
+    for seed in 1..=12_u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let options = Options {
+            snapshot_every: [None, Some(1), Some(7)][dice.roll(3)],
+        };
+        let mut world = World::with(options);
+        let mut model = Model {
+            state: "fresh",
+            ..Model::default()
+        };
+        for step in 0..120 {
+            let note = format!("seed {seed}, step {step}");
+            world
+                .clock
+                .advance(Duration::from_millis(500) * u32::try_from(dice.roll(3)).unwrap());
+            let amount = [1, 7, 100, 666, 1_000_001][dice.roll(5)];
+            let (action, outcome, data) = match dice.roll(40) {
+                0..=3 => ("open", "opened", Value::Null),
+                4..=19 => ("deposit", "credited", json!(amount)),
+                20..=29 => ("withdraw", "debited", json!(amount)),
+                30..=32 => ("withdraw", "credited", json!(amount)),
+                33 if step > 100 => ("close", "closed", Value::Null),
+                34 => {
+                    world = world.killed();
+                    continue;
+                }
+                35 => {
+                    world = world.crashed(dice.roll(1 << 30) as u64);
+                    continue;
+                }
+                36 if model.state == "open" && ![661, 664].contains(&model.balance()) => {
+                    let undone = world.bank().undone(vec![2, 3]).await.unwrap();
+                    let (seq, _, balance, _) = undone.unwrap();
+                    assert_eq!((seq, balance), model.at(model.balances.len()), "{note}");
+                    continue;
+                }
+                37 => {
+                    world.clock.set_back(dice.roll(700) as u64);
+                    continue;
+                }
+                _ => {
+                    check(&world, &model, &mut dice, &note).await;
+                    continue;
+                }
+            };
+            let made = world
+                .bank()
+                .transition(action.to_owned(), outcome.to_owned(), data)
+                .await
+                .unwrap();
+            let taken = model.takes(action, outcome, amount, world.now());
+            assert_eq!(made.is_ok(), taken, "{note}: {action} {amount}: {made:?}");
+        }
+        check(&world, &model, &mut dice, &format!("seed {seed}")).await;
+        let projected = world.number("SELECT count(*) FROM model").await;
+        assert_eq!(projected, number(model.balances.len()), "seed {seed}");
+    }
+}
