@@ -115,7 +115,7 @@ fn a_name_that_is_another_kind_of_thing_is_found() {
         });
         let (_, error) = changed_to(after).await;
         assert!(
-            error.contains("`pause` was a sleep and is now a event"),
+            error.contains("`pause` was of kind sleep and is now of kind event"),
             "{error}"
         );
         says_what_to_do(&error);

@@ -169,6 +169,23 @@ fn an_attempt_that_hangs_ends_with_its_time() {
 }
 
 #[test]
+fn an_attempt_that_takes_minutes_is_one_attempt() {
+    run(async {
+        let world = World::new(Programs::default().with("slow", async |ctx, script| {
+            let policy = policy().timeout(Duration::from_mins(10));
+            script.step_with(&ctx, "first", policy).await
+        }));
+        world.script.say("first", [Act::Hold]);
+        world.start("slow").await;
+        world.until_called("first", 1).await;
+        world.pass(Duration::from_mins(4)).await;
+        world.script.release();
+        assert_eq!(world.ended().await, Ok(1));
+        assert_eq!(world.history().await[0].attempts, 1);
+    });
+}
+
+#[test]
 fn an_attempt_counts_although_the_process_dies_in_it() {
     run(async {
         let once = async |ctx, script: crate::support::Script| {
@@ -186,6 +203,22 @@ fn an_attempt_counts_although_the_process_dies_in_it() {
                 .contains("ended before the answer came; attempt 1 was the last")
         );
         assert_eq!(world.script.calls().len(), 1);
+    });
+}
+
+#[test]
+fn a_function_is_not_called_before_its_attempt_is_on_disk() {
+    run(async {
+        let world = World::new(two_steps());
+        world.script.say("first", [Act::Hold]);
+        world.start("two").await;
+        world.until_called("first", 1).await;
+        world.disk.hold_syncs();
+        world.script.release();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(world.script.names(), ["first"]);
+        world.disk.release_syncs();
+        assert_eq!(world.ended().await, Ok(102));
     });
 }
 

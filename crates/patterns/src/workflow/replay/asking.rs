@@ -381,7 +381,7 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
     let row = &history.ops[at].row;
     if row.kind != kind {
         return Err(Refusal::changed(format!(
-            "`{}` was a {} and is now a {}: {WHAT_TO_DO}",
+            "`{}` was of kind {} and is now of kind {}: {WHAT_TO_DO}",
             row.name,
             row.kind.as_str(),
             kind.as_str()
