@@ -4,7 +4,7 @@
 //! cannot do so for ever. At most one of the two takes what is due at a time. What it had taken and did not get to is given
 //! back by the next.
 
-use std::{future::Future, pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
@@ -15,7 +15,7 @@ use super::{
     limits,
     runs::{Claim, Taken},
 };
-use crate::outbox::millis;
+use crate::outbox::{millis, text_of};
 
 /// An attempt in the background.
 type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;
@@ -85,14 +85,30 @@ impl Inner {
                 flights: FuturesUnordered::new(),
                 _turn: turn,
             };
+            let handler = Rc::new(handler);
             let handler = move |firing| {
-                let attempt = handler(firing);
-                async move { attempt.await.map_err(Into::into) }.boxed_local()
+                let handler = Rc::clone(&handler);
+                caught(async move { handler(firing).await.map_err(Into::into) })
             };
             self.state.wait_until(task.run(handler))?;
         }
         self.arm()
     }
+}
+
+/// A handler in the background that panics has failed its attempt. It does not reset the object, because that would cut off
+/// all others that are on their way.
+fn caught(
+    attempt: impl Future<Output = Result<(), Failure>> + 'static,
+) -> LocalBoxFuture<'static, Result<(), Failure>> {
+    let attempt = AssertUnwindSafe(attempt).catch_unwind();
+    let attempt = attempt.map(|ended| {
+        ended.unwrap_or_else(|panic| {
+            let text = text_of(&*panic);
+            Err(Failure::again(format!("the handler panicked: {text}")))
+        })
+    });
+    attempt.boxed_local()
 }
 
 /// The background task.

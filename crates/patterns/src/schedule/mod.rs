@@ -287,7 +287,7 @@ impl Schedule {
     /// The handler is a function of what it needs, not of the object itself: clones of its state, its outbox, and so on.
     ///
     /// What a handler writes after its last `await`, and that the occurrence has ended, is one transaction; what it wrote
-    /// before stays written whatever happens. An attempt that takes longer than [`Options::timeout`] is dropped where it
+    /// before stays written whatever happens, also if it panics: that has failed like any other. An attempt that takes longer than [`Options::timeout`] is dropped where it
     /// waits, and has failed.
     ///
     /// ```

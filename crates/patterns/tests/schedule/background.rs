@@ -123,6 +123,40 @@ fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
 }
 
 #[test]
+fn a_handler_that_panics_has_failed_and_cuts_off_no_other() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let mut panics = waits(1);
+        panics.panics = 99;
+        world
+            .set_in_background("bad", doing(Spec::once("k", start), &panics))
+            .await;
+        world
+            .set_in_background("good", doing(Spec::once("k", start), &waits(15)))
+            .await;
+        world.pass(secs(20), STEP).await;
+        assert_eq!(world.calls.attempts("bad"), [1, 2, 3, 4]);
+        assert_eq!(world.calls.attempts("good"), [1]);
+        let bad = world
+            .background()
+            .get("bad".into())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        assert_eq!(bad.phase, Phase::Failed);
+        assert!(
+            bad.run
+                .unwrap()
+                .last_error
+                .unwrap()
+                .contains("as the test wants it")
+        );
+    });
+}
+
+#[test]
 fn a_long_queue_of_timers_outlives_one_task() {
     run(async {
         let world = World::new(Options {

@@ -15,4 +15,5 @@ mod many;
 mod missed;
 mod retries;
 mod setting;
+mod simulation;
 mod times;
