@@ -146,7 +146,11 @@ impl Feed {
 
     /// Has a task hand rows over, unless the queue has refused a moment ago and is left alone.
     fn go_on(&self) -> Result<()> {
-        let waits = self.0.alarm.get(SLOT)?.is_some_and(|at| at > self.0.now());
+        let now = self.0.now();
+        // A time that is later than any pause was set by a clock that has gone back.
+        let latest = now.saturating_add(millis(limits::MAX_PAUSE));
+        let set = self.0.alarm.get(SLOT)?;
+        let waits = set.is_some_and(|at| at > now && at <= latest);
         if waits && (self.0.running.get() || self.0.failures()? > 0) {
             return Ok(());
         }
@@ -161,12 +165,17 @@ impl Feed {
         if inner.running.replace(true) {
             return Ok(());
         }
-        let guard = Running(Rc::clone(inner));
-        inner.state.wait_until(async move {
-            if let Err(error) = guard.0.hand_over().await {
+        let running = Running(Rc::clone(inner));
+        let task = inner.state.wait_until(async move {
+            if let Err(error) = running.0.hand_over().await {
                 tracing::error!(%error, "a feed stops until its alarm");
             }
-        })
+        });
+        if let Err(error) = task {
+            // No reason for a change not to happen.
+            tracing::warn!(%error, "a feed waits for its alarm");
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,8 @@
 use abide::Result;
 use serde::Deserialize;
 
-use super::rows::Rows;
+use super::{limits, rows::Rows};
+use crate::outbox::millis;
 
 /// The one row of `queue_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -26,6 +27,14 @@ pub(super) struct Meta {
     /// Until when the consumer rests for that.
     pub(super) rest_until: i64,
     pub(super) paused: bool,
+}
+
+impl Meta {
+    /// By how much the wall clock was set back since the newest claim, if it was.
+    pub(super) fn clock_went_back(&self, now: i64) -> Option<i64> {
+        let by = self.last_seen.saturating_sub(now);
+        (by > millis(limits::CLOCK_TOLERANCE)).then_some(by)
+    }
 }
 
 impl Rows {

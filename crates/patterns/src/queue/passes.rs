@@ -149,10 +149,9 @@ impl Inner {
 
     /// What waits does so as long as it would have, if the wall clock was set back.
     fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
-        let by = meta.last_seen.saturating_sub(now);
-        if by <= millis(limits::CLOCK_TOLERANCE) {
+        let Some(by) = meta.clock_went_back(now) else {
             return Ok(());
-        }
+        };
         tracing::warn!(
             by_millis = by,
             queue = self.rows.queue,

@@ -11,7 +11,7 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
-use crate::{outbox::millis, retry::jittered};
+use crate::outbox::{jittered, millis};
 
 /// What a batch changes in the counts.
 #[derive(Default)]

