@@ -84,7 +84,7 @@ pub use shard::{QueueShard, QueueShardStub};
 pub use to_http::ToHttp;
 pub use to_object::ToObject;
 
-pub use crate::outbox::RetryPolicy;
+pub use crate::retry::RetryPolicy;
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "QUEUE";

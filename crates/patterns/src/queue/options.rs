@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{QueueError, limits};
-use crate::outbox::RetryPolicy;
+use crate::retry::RetryPolicy;
 
 /// How a queue works. Bounds are of each shard.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
-use crate::outbox::{jittered, millis};
+use crate::{outbox::millis, retry::jittered};
 
 /// What a batch changes in the counts.
 #[derive(Default)]
