@@ -1,0 +1,96 @@
+//! What a timer that goes off writes.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Timer;
+use crate::{
+    Time,
+    states::{Collected, Invoiced, Moment, Refusal, Subscription},
+};
+
+/// An outcome that is to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// What is attempted.
+    pub action: &'static str,
+    /// What comes of it.
+    pub outcome: &'static str,
+    /// What is known of it.
+    pub data: Value,
+}
+
+impl Write {
+    fn new(
+        action: &'static str,
+        outcome: &'static str,
+        data: &impl Serialize,
+    ) -> Result<Self, Refusal> {
+        let data =
+            serde_json::to_value(data).map_err(|error| Refusal::Invalid(error.to_string()))?;
+        Ok(Self {
+            action,
+            outcome,
+            data,
+        })
+    }
+}
+
+/// What a timer that goes off writes to the chain of a subscription. Nothing if it is not due any more, or not yet.
+pub fn due(
+    timer: Timer,
+    id: &str,
+    state: &str,
+    subscription: &Subscription,
+    now: Time,
+) -> Result<Vec<Write>, Refusal> {
+    let Some(at) = timer.at(state, subscription)?.filter(|at| *at <= now) else {
+        return Ok(Vec::new());
+    };
+    let moment = Moment { at };
+    match timer {
+        Timer::Expire => Ok(vec![Write::new("expire", "expired", &moment)?]),
+        Timer::Cancel => Ok(vec![Write::new("cancel", "canceled", &moment)?]),
+        Timer::Trial => Ok(vec![Write::new("end_trial", "ended", &moment)?]),
+        Timer::Grace => Ok(vec![Write::new("end_grace", "ended", &moment)?]),
+        Timer::Dunning => dunning(subscription, now),
+        Timer::Period => period(id, state, subscription),
+    }
+}
+
+/// An attempt at each invoice whose day has come.
+fn dunning(subscription: &Subscription, now: Time) -> Result<Vec<Write>, Refusal> {
+    let invoices = subscription.owed.keys();
+    let next = invoices.filter_map(|invoice| subscription.next_attempt(invoice));
+    next.filter(|(at, _)| *at <= now)
+        .map(|(_, attempt)| Write::new("retry", "attempted", &attempt))
+        .collect()
+}
+
+/// The next period is billed and entered, or skipped.
+fn period(id: &str, state: &str, subscription: &Subscription) -> Result<Vec<Write>, Refusal> {
+    let Some(period) = subscription.next_period()? else {
+        return Ok(Vec::new());
+    };
+    if !Subscription::is_billed(state) {
+        return Ok(vec![Write::new("advance", "skipped", &period)?]);
+    }
+    let draft = subscription.next_invoice(id)?;
+    let due = draft.totals()?.due;
+    let free = Collected {
+        invoice: draft.id(),
+        intent: String::new(),
+        attempt: 0,
+        amount: due,
+        reason: None,
+    };
+    let mut writes = vec![
+        Write::new("bill", "invoiced", &Invoiced { draft })?,
+        Write::new("advance", "advanced", &period)?,
+    ];
+    if state == "incomplete" && subscription.owed.is_empty() && due.is_zero() {
+        // No payment will report.
+        writes.push(Write::new("collect", "settled", &free)?);
+    }
+    Ok(writes)
+}

@@ -1,0 +1,141 @@
+//! The billing clock: what of a subscription happens by itself, and when.
+//!
+//! Contract: the timers of a subscription follow from what its chain has come to, and from nothing else: [`Timer::at`]
+//! tells which there are to be, and after each outcome the schedule is set to that. When one goes off, [`due`] tells what is to be
+//! written, from the chain as it is then: so a timer that goes off late, or again, writes nothing that is not right. What is
+//! written, and that the timer has gone off, is one transaction; no period is billed twice, and none is left out, however
+//! late a node is: each follows from the one before.
+//!
+//! An invoice is another object. What an outcome wants of it, [`order`] tells; it is ordered in the outcome's transaction, and
+//! asked for by RPC until the invoice has answered.
+
+mod due;
+mod order;
+mod payments;
+mod timers;
+
+use std::{future::Future, time::Duration};
+
+use abide::{Result, State};
+use abide_patterns::{
+    alarm::SharedAlarm,
+    outcomes::Entry,
+    schedule::{self, Failure, Firing, Options, RetryPolicy, Schedule, Spec},
+};
+use serde_json::Value;
+
+use crate::{
+    Time,
+    states::{Refusal, Subscription},
+};
+
+pub use due::{Write, due};
+pub use order::{Collection, order};
+pub use payments::{AnyPayments, Payments};
+pub use timers::Timer;
+
+/// The kind of the schedule's timers that ask an invoice for something. Those of the others are their names.
+const COLLECT: &str = "collect";
+
+/// A subscription's timers. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    state: State,
+    schedule: Schedule,
+}
+
+/// The subscription, as the clock needs it.
+pub trait Subject {
+    /// Its id.
+    fn id(&self) -> &str;
+
+    /// The state it is in, and what is known of it.
+    fn live(&self) -> Result<(&'static str, Subscription)>;
+
+    /// Writes an outcome of an action to its chain.
+    fn write(&self, action: &str, outcome: &str, data: &Value) -> Result<()>;
+
+    /// Has an invoice created, if it is not, and an attempt to collect it begun, if it has not. It is called again until it
+    /// succeeds.
+    fn collect(&self, order: Collection) -> impl Future<Output = Result<(), Failure>>;
+}
+
+impl Clock {
+    /// Opens the clock of a subscription, in its object's constructor.
+    pub fn open(state: &State, alarm: &SharedAlarm) -> Result<Self> {
+        let options = Options {
+            // Some four days; then a person has to look.
+            retry: RetryPolicy::Exponential {
+                base: Duration::from_secs(2),
+                max: Duration::from_hours(1),
+                max_attempts: 100,
+            },
+            ..Options::default()
+        };
+        Ok(Self {
+            state: state.clone(),
+            schedule: Schedule::open(state, alarm, options)?,
+        })
+    }
+
+    /// The timers that are set, by their names.
+    pub fn timers(&self) -> Result<Vec<schedule::Timer>> {
+        self.schedule.list(None, schedule::limits::MAX_PAGE)
+    }
+
+    /// Sets the timers to what the chain has come to, and orders what its newest outcome wants. Call it with each outcome,
+    /// in its transaction.
+    pub fn follow(&self, entry: &Entry, state: &str, subscription: &Subscription) -> Result<()> {
+        for timer in Timer::ALL {
+            let name = timer.name();
+            match timer.at(state, subscription)? {
+                Some(Time(at)) => drop(self.schedule.upsert(name, &Spec::once(name, at))?),
+                None => drop(self.schedule.cancel(name)?),
+            }
+        }
+        if let Some(order) = order(entry, subscription)? {
+            let spec = Spec::once(COLLECT, entry.ts).metadata(&order)?;
+            self.schedule.upsert(&order.name(), &spec)?;
+        }
+        Ok(())
+    }
+
+    /// Sees to what is due, in the background. Call it from the object's `alarm`, after [`SharedAlarm::woken`].
+    pub fn alarm<S: Subject + Clone + 'static>(&self, subject: S) -> Result<()> {
+        let state = self.state.clone();
+        self.schedule.alarm_in_background(move |firing: Firing| {
+            let (state, subject) = (state.clone(), subject.clone());
+            async move {
+                if firing.kind == COLLECT {
+                    return subject.collect(firing.metadata()?).await;
+                }
+                // No `await`: it is one transaction with the timer's end.
+                go_off(&state, &subject, &firing)
+            }
+        })
+    }
+}
+
+/// Writes what a timer that goes off wants.
+fn go_off(state: &State, subject: &impl Subject, firing: &Firing) -> Result<(), Failure> {
+    let Some(timer) = Timer::named(&firing.kind) else {
+        return Err(Failure::permanent(format!(
+            "no timer of a subscription is called `{}`",
+            firing.kind
+        )));
+    };
+    let now = Time::now(&**state.env().clock());
+    state.storage().transaction_sync(|| {
+        let (phase, subscription) = subject.live()?;
+        let refused = |refusal: Refusal| Failure::permanent(refusal.to_string());
+        let at = timer.at(phase, &subscription).map_err(refused)?;
+        if at.is_some_and(|at| now < at) {
+            // It would be taken for one that has gone off.
+            return Err(Failure::again("the clock was set back: it is not time yet"));
+        }
+        for write in due(timer, subject.id(), phase, &subscription, now).map_err(refused)? {
+            subject.write(write.action, write.outcome, &write.data)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,49 @@
+//! What an outcome of a subscription wants of its invoices.
+
+use abide::Result;
+use abide_patterns::outcomes::Entry;
+use serde::{Deserialize, Serialize};
+
+use crate::states::{Attempt, Draft, Invoiced, Subscription};
+
+/// An invoice is to be collected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collection {
+    /// The invoice's id.
+    pub invoice: String,
+    /// The attempt that is to begin, from 1. 0 if nothing is due: the invoice is created, and is paid.
+    pub attempt: u32,
+    /// What it is created with. None with attempts after the first.
+    pub draft: Option<Draft>,
+}
+
+impl Collection {
+    /// What tells it from all others of its subscription.
+    pub(super) fn name(&self) -> String {
+        format!("collect {} {}", self.invoice, self.attempt)
+    }
+}
+
+/// What an outcome wants of an invoice, by the subscription after it.
+pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collection>> {
+    match (entry.action.as_str(), entry.outcome.as_str()) {
+        ("bill", "invoiced") => {
+            let Invoiced { draft } = entry.data()?;
+            let invoice = draft.id();
+            Ok(Some(Collection {
+                attempt: u32::from(subscription.owed.contains_key(&invoice)),
+                invoice,
+                draft: Some(draft),
+            }))
+        }
+        ("retry", "attempted") => {
+            let Attempt { invoice, attempt } = entry.data()?;
+            Ok(Some(Collection {
+                invoice,
+                attempt,
+                draft: None,
+            }))
+        }
+        _ => Ok(None),
+    }
+}

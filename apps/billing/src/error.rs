@@ -1,0 +1,62 @@
+//! What a resource answers when it does not do what it is asked.
+
+use abide::{Error, ErrorKind};
+use abide_patterns::outcomes::OutcomesError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::states::Refusal;
+
+/// Why a resource did not do what it was asked. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum BillingError {
+    /// The chain does not take it.
+    #[error(transparent)]
+    Outcome(#[from] OutcomesError),
+    /// What was given makes no sense, or is not possible now.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// There is no such resource, or none that can be used.
+    #[error("There is no {kind} “{id}”.")]
+    NotFound {
+        /// What kind of resource.
+        kind: String,
+        /// Its id.
+        id: String,
+    },
+    /// The object failed, or the way to it.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl BillingError {
+    pub(crate) fn not_found(kind: &str, id: &str) -> Self {
+        Self::NotFound {
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+        }
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self::Refused(Refusal::Invalid(text.into()))
+    }
+}
+
+impl From<BillingError> for Error {
+    fn from(error: BillingError) -> Self {
+        match error {
+            BillingError::Outcome(error) => error.into(),
+            BillingError::Refused(refusal) => refusal.into(),
+            BillingError::Object(error) => error,
+            BillingError::NotFound { .. } => {
+                Self::with_kind(ErrorKind::NotFound, error.to_string())
+            }
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::with_kind(ErrorKind::Input, refusal.to_string())
+    }
+}

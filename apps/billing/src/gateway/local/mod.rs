@@ -1,0 +1,200 @@
+//! A gateway on this machine that behaves badly: for tests, and to try the program with.
+//!
+//! Contract: it is a gateway as one should be where it counts, and as bad as real ones everywhere else. It takes a
+//! payment once for each idempotency key and never takes money twice; it also throttles, fails before and after it has
+//! done its work, loses answers, takes its time, and sends its webhooks twice. The same seed and the same requests give
+//! the same mischief. What a card does is in its name ([`Card`]).
+
+mod book;
+mod card;
+mod mischief;
+mod outbound;
+pub mod server;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use abide::{clock::Clock, http::Method};
+use serde_json::{Value, json};
+
+use book::{Book, Refusal};
+use mischief::Dice;
+
+pub use book::Tally;
+pub use card::Card;
+pub use mischief::Mischief;
+
+use super::{GatewayEvent, Payment};
+
+/// The gateway. Clones are the same one.
+#[derive(Clone)]
+pub struct LocalGateway {
+    key: Arc<str>,
+    mischief: Mischief,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    book: Book,
+    dice: Dice,
+    /// Webhooks that wait to be sent, copies included.
+    events: Vec<GatewayEvent>,
+}
+
+/// A request as the gateway sees it.
+pub(super) struct Asked<'a> {
+    pub(super) method: &'a Method,
+    pub(super) path: &'a str,
+    pub(super) authorization: &'a str,
+    pub(super) key: Option<&'a str>,
+    pub(super) body: &'a [u8],
+}
+
+/// What the client gets.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// How long it takes.
+    pub(super) delay: std::time::Duration,
+    /// The status and the body; nothing if the connection is closed instead.
+    pub(super) said: Option<(u16, Value)>,
+    /// Seconds that the client is to wait.
+    pub(super) retry_after: Option<u64>,
+}
+
+impl LocalGateway {
+    /// A gateway that knows its client by this key.
+    pub fn new(key: &str, mischief: Mischief, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            key: key.into(),
+            mischief,
+            clock,
+            shared: Arc::new(Mutex::new(Shared {
+                book: Book::new(mischief.seed),
+                dice: Dice::new(mischief.seed),
+                events: Vec::new(),
+            })),
+        }
+    }
+
+    /// Every payment, in the order in which they were created.
+    pub fn payments(&self) -> Vec<Payment> {
+        self.shared().book.all().collect()
+    }
+
+    /// What came of them.
+    pub fn tally(&self) -> Tally {
+        self.shared().book.tally()
+    }
+
+    /// Takes the webhooks that are to be sent now; some are there twice.
+    pub fn take_events(&self) -> Vec<GatewayEvent> {
+        std::mem::take(&mut self.shared().events)
+    }
+
+    /// Payments whose customers must prove who they are.
+    pub fn waiting(&self) -> Vec<Payment> {
+        self.shared().book.waiting().collect()
+    }
+
+    /// The customer proves who they are, or fails to. Nothing happens if the payment does not wait for it.
+    pub fn authenticate(&self, payment: &str, succeeds: bool) -> Option<Payment> {
+        let mut shared = self.shared();
+        let payment = shared.book.authenticate(payment, succeeds)?;
+        shared.announce(&self.mischief, &payment);
+        Some(payment)
+    }
+
+    /// Does what is asked, or something bad.
+    pub(super) fn answer(&self, asked: &Asked<'_>) -> Answer {
+        if asked.authorization != format!("Bearer {}", &*self.key) {
+            return Answer::of(401, json!({ "error": "The key is not known." }));
+        }
+        let shared = &mut *self.shared();
+        let fate = shared.dice.roll(&self.mischief);
+        if let Some((status, retry_after)) = fate.before {
+            return Answer {
+                retry_after,
+                ..Answer::of(status, json!({ "error": "This is a bad day." }))
+            };
+        }
+        if fate.dropped {
+            return Answer::nothing();
+        }
+        let mut answer = match shared.handle(asked, &self.mischief) {
+            Ok(payment) => Answer::of(200, json!(payment)),
+            Err(refusal) => Answer::of(refusal.status(), json!({ "error": refusal.to_string() })),
+        };
+        answer.delay = fate.delay;
+        if fate.lost {
+            answer.said = None;
+        } else if fate.broken {
+            answer.said = Some((500, json!({ "error": "This is a bad day." })));
+        }
+        answer
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        // What is in it is whole between any two statements.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    fn handle(&mut self, asked: &Asked<'_>, mischief: &Mischief) -> Result<Payment, Refusal> {
+        let rest = asked
+            .path
+            .strip_prefix("/v1/payments")
+            .ok_or(Refusal::NotFound)?;
+        let parts: Vec<&str> = rest.split('/').skip(1).collect();
+        let key = || asked.key.ok_or(Refusal::NoKey);
+        match (asked.method, &*parts) {
+            (&Method::POST, []) => self.book.create(key()?, asked.body),
+            (&Method::GET, [id]) => self.book.status(id),
+            (&Method::POST, [id, "confirm"]) => {
+                let (payment, fresh) = self.book.confirm(key()?, id)?;
+                if fresh {
+                    self.announce(mischief, &payment);
+                }
+                Ok(payment)
+            }
+            (&Method::POST, [id, "cancel"]) => self.book.cancel(key()?, id),
+            _ => Err(Refusal::NotFound),
+        }
+    }
+
+    /// Queues the webhook of what has happened, with its copies.
+    fn announce(&mut self, mischief: &Mischief, payment: &Payment) {
+        let event = GatewayEvent {
+            id: self.book.event_id(),
+            payment: payment.clone(),
+        };
+        for _ in 0..self.dice.copies(mischief) {
+            self.events.push(event.clone());
+        }
+    }
+}
+
+impl Answer {
+    fn of(status: u16, body: Value) -> Self {
+        Self {
+            said: Some((status, body)),
+            ..Self::nothing()
+        }
+    }
+
+    fn nothing() -> Self {
+        Self {
+            delay: std::time::Duration::ZERO,
+            said: None,
+            retry_after: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for LocalGateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalGateway")
+            .field("mischief", &self.mischief)
+            .finish_non_exhaustive()
+    }
+}

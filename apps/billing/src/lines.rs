@@ -1,0 +1,162 @@
+//! The lines of an invoice.
+//!
+//! Contract: an invoice is worth the sum of its lines, exactly, and has no amount of its own. Nobody is paid by an
+//! invoice: if the credits are more than the charges, nothing is due, and what is left is carried to the next invoice
+//! as a line of its own.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Currency, Money, MoneyError, Period};
+
+/// What a line is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineKind {
+    /// A period's price.
+    Period,
+    /// What is given back of a price that was charged.
+    ProrationCredit,
+    /// What is owed of a price that took its place.
+    ProrationCharge,
+    /// What an earlier invoice has left.
+    Carried,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// What it is for.
+    pub kind: LineKind,
+    /// What people read.
+    pub description: String,
+    /// The price that it comes from, if it comes from one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<String>,
+    /// The part of time that it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<Period>,
+    /// What it adds to the invoice; credits are negative.
+    pub amount: Money,
+}
+
+/// Lines of one currency.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lines {
+    currency: Currency,
+    lines: Vec<Line>,
+}
+
+/// What lines come to. `total` is `due` less `left`, and one of the two is zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// The sum of the lines.
+    pub total: Money,
+    /// What is to be paid: zero or more.
+    pub due: Money,
+    /// The credit that is left for the next invoice: zero or more.
+    pub left: Money,
+}
+
+impl Lines {
+    /// No line yet.
+    pub fn new(currency: Currency) -> Self {
+        Self {
+            currency,
+            lines: Vec::new(),
+        }
+    }
+
+    /// The currency of all of them.
+    pub fn currency(&self) -> Currency {
+        self.currency
+    }
+
+    /// All of them, in the order in which they were added.
+    pub fn all(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// Adds a line. One in another currency, or one with which the sum is too much, is refused, and nothing has changed.
+    pub fn add(&mut self, line: Line) -> Result<(), MoneyError> {
+        self.total()?.plus(line.amount)?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// The sum.
+    pub fn total(&self) -> Result<Money, MoneyError> {
+        Money::sum(self.currency, self.lines.iter().map(|line| line.amount))
+    }
+
+    /// What they come to.
+    pub fn totals(&self) -> Result<Totals, MoneyError> {
+        let total = self.total()?;
+        let zero = Money::zero(self.currency);
+        let (due, left) = if total.is_negative() {
+            (zero, total.negated())
+        } else {
+            (total, zero)
+        };
+        Ok(Totals { total, due, left })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(amount: Money) -> Line {
+        Line {
+            kind: LineKind::Period,
+            description: "a line".into(),
+            price: None,
+            period: None,
+            amount,
+        }
+    }
+
+    fn money(amount: i64, currency: &str) -> Money {
+        Money::new(amount, currency.parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_line_that_does_not_fit_changes_nothing() {
+        let mut lines = Lines::new("EUR".parse().unwrap());
+        lines.add(line(money(Money::MAX_AMOUNT, "EUR"))).unwrap();
+        let before = lines.clone();
+        assert!(lines.add(line(money(1, "USD"))).is_err());
+        assert_eq!(lines.add(line(money(1, "EUR"))), Err(MoneyError::TooMuch));
+        assert_eq!(lines, before);
+    }
+
+    proptest! {
+        #[test]
+        fn lines_add_up_to_the_invoice_and_credits_are_carried_to_the_last_unit(
+            invoices in prop::collection::vec(prop::collection::vec(-10_000_i64..10_000, 0..12), 1..12),
+        ) {
+            let euro = "EUR".parse().unwrap();
+            let (mut carried, mut paid, mut wanted) = (Money::zero(euro), 0, 0);
+            for amounts in invoices {
+                let mut lines = Lines::new(euro);
+                if !carried.is_zero() {
+                    lines.add(line(carried.negated())).unwrap();
+                }
+                for amount in &amounts {
+                    lines.add(line(money(*amount, "EUR"))).unwrap();
+                }
+                let totals = lines.totals().unwrap();
+                let sum: i64 = lines.all().iter().map(|line| line.amount.amount()).sum();
+                prop_assert_eq!(totals.total.amount(), sum);
+                prop_assert_eq!(totals.due.minus(totals.left).unwrap(), totals.total);
+                prop_assert!(totals.due.amount() >= 0 && totals.left.amount() >= 0);
+                prop_assert!(totals.due.is_zero() || totals.left.is_zero());
+                paid += totals.due.amount();
+                wanted += amounts.iter().sum::<i64>();
+                carried = totals.left;
+            }
+            prop_assert_eq!(paid - carried.amount(), wanted);
+        }
+    }
+}

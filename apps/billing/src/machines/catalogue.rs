@@ -1,0 +1,37 @@
+//! Products, and prices of them.
+
+use abide_patterns::outcomes::{Declaration, Transition};
+
+use super::ABSENT;
+
+const STATES: &[&str] = &[ABSENT, "active", "deleted"];
+const LAST: &[&str] = &["deleted"];
+const ACTIONS: &[&str] = &["create", "update", "delete"];
+const OUTCOMES: &[&str] = &["created", "updated", "deleted"];
+const TRANSITIONS: &[Transition] = &[
+    (ABSENT, "create", "created", "active"),
+    ("active", "update", "updated", "active"),
+    ("active", "delete", "deleted", "deleted"),
+];
+
+/// What is sold.
+pub const PRODUCT: Declaration = Declaration {
+    name: "product",
+    initial: ABSENT,
+    states: STATES,
+    terminal: LAST,
+    actions: ACTIONS,
+    outcomes: OUTCOMES,
+    transitions: TRANSITIONS,
+};
+
+/// What it costs, and how often. Amount and period never change: another price is made instead.
+pub const PRICE: Declaration = Declaration {
+    name: "price",
+    initial: ABSENT,
+    states: STATES,
+    terminal: LAST,
+    actions: ACTIONS,
+    outcomes: OUTCOMES,
+    transitions: TRANSITIONS,
+};

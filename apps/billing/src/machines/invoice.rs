@@ -1,0 +1,45 @@
+//! Invoices.
+
+use abide_patterns::outcomes::Declaration;
+
+use super::ABSENT;
+
+/// What is owed for a period.
+pub const INVOICE: Declaration = Declaration {
+    name: "invoice",
+    initial: ABSENT,
+    states: &[ABSENT, "draft", "open", "paid", "void", "uncollectible"],
+    terminal: &["paid", "void"],
+    actions: &["create", "finalize", "void", "pay", "give_up"],
+    outcomes: &[
+        "drafted",
+        "finalized",
+        "settled",
+        "voided",
+        "attempted",
+        "requires_action",
+        "failed",
+        "paid",
+        "marked",
+    ],
+    transitions: &[
+        (ABSENT, "create", "drafted", "draft"),
+        ("draft", "finalize", "finalized", "open"),
+        // Nothing is due.
+        ("draft", "finalize", "settled", "paid"),
+        ("draft", "void", "voided", "void"),
+        // A payment of it has begun, under the name of its payment intent.
+        ("open", "pay", "attempted", "open"),
+        ("open", "pay", "requires_action", "open"),
+        ("open", "pay", "failed", "open"),
+        ("open", "pay", "paid", "paid"),
+        ("open", "void", "voided", "void"),
+        ("open", "give_up", "marked", "uncollectible"),
+        // Somebody pays after all.
+        ("uncollectible", "pay", "attempted", "uncollectible"),
+        ("uncollectible", "pay", "requires_action", "uncollectible"),
+        ("uncollectible", "pay", "failed", "uncollectible"),
+        ("uncollectible", "pay", "paid", "paid"),
+        ("uncollectible", "void", "voided", "void"),
+    ],
+};

@@ -1,0 +1,88 @@
+//! What each resource may do in each of its states.
+//!
+//! Contract: a machine is a table of transitions `(state, action, outcome, next state)` and nothing else: what was attempted,
+//! what came of it, and where that leads. A pair of action and outcome that has no row from a state is refused in it. Every
+//! resource begins [`ABSENT`], as an object of which nobody has heard, so that creating it twice is refused like any
+//! other thing that cannot be.
+//!
+//! The tables know nothing of money and of time; who may attempt what, and when, is the resources' own matter.
+
+mod catalogue;
+mod customer;
+mod invoice;
+mod payment_intent;
+mod subscription;
+
+use abide_patterns::outcomes::Declaration;
+
+pub use catalogue::{PRICE, PRODUCT};
+pub use customer::CUSTOMER;
+pub use invoice::INVOICE;
+pub use payment_intent::PAYMENT_INTENT;
+pub use subscription::SUBSCRIPTION;
+
+/// The state of a resource that has not been created.
+pub const ABSENT: &str = "absent";
+
+/// All of them.
+pub const ALL: [Declaration; 6] = [
+    PRODUCT,
+    PRICE,
+    CUSTOMER,
+    SUBSCRIPTION,
+    INVOICE,
+    PAYMENT_INTENT,
+];
+
+/// The states of a resource that has been created.
+pub fn states(machine: &Declaration) -> impl Iterator<Item = &'static str> + use<> {
+    let states = machine.states.iter().copied();
+    states.filter(|state| *state != ABSENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_patterns::outcomes::Schema;
+
+    use super::*;
+
+    fn schema(machine: Declaration) -> Schema {
+        Schema::new(machine).unwrap()
+    }
+
+    #[test]
+    fn each_machine_makes_sense_and_nothing_is_uncreated() {
+        for machine in ALL {
+            schema(machine);
+            assert!(machine.transitions.iter().all(|(.., to)| *to != ABSENT));
+        }
+    }
+
+    #[test]
+    fn money_that_arrives_late_is_always_heard_of() {
+        let subscription = schema(SUBSCRIPTION);
+        for state in states(&SUBSCRIPTION) {
+            let heard = subscription.allowed(state).into_iter().any(|allowed| {
+                allowed.action == "collect"
+                    && matches!(allowed.outcome.as_str(), "paid" | "settled")
+            });
+            assert!(heard, "{state}");
+        }
+        for state in ["open", "uncollectible"] {
+            let next = schema(INVOICE).next(state, "pay", "paid");
+            assert_eq!(next, Some("paid"));
+        }
+    }
+
+    #[test]
+    fn what_has_no_row_is_refused() {
+        for (machine, state, action, outcome) in [
+            (INVOICE, "paid", "void", "voided"),
+            (SUBSCRIPTION, "canceled", "advance", "advanced"),
+            (PAYMENT_INTENT, "succeeded", "cancel", "canceled"),
+            (PRODUCT, "nowhere", "create", "created"),
+        ] {
+            assert_eq!(schema(machine).next(state, action, outcome), None);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How business goes.
+
+use maud::{Markup, html};
+
+use super::{
+    frame::{Tab, frame, money, words},
+    list,
+    view::{Cohort, Month, Overview},
+};
+use crate::{
+    Money,
+    machines::{SUBSCRIPTION, states},
+};
+
+/// Height and width of a bar's drawing.
+const BAR: (i64, i64) = (100, 20);
+
+/// The first page.
+pub(crate) fn overview(view: &Overview) -> Markup {
+    let body = html! {
+        nav.tiles aria-label="Subscriptions by state" {
+            @for state in states(&SUBSCRIPTION) {
+                @let count = view.states.get(state).copied().unwrap_or(0);
+                a.card href={ "/subscriptions?state=" (state) } data-state=(state) {
+                    b.none[count == 0] { (count) }
+                    span { (words(state)) }
+                }
+            }
+        }
+        div.two {
+            section.card.revenue { (revenue(view)) }
+            section.card { (dunning(&view.cohorts)) }
+        }
+        @if view.newest.is_empty() {
+            div.card.empty { p { b { "No subscriptions yet." } br; span.soft { "What the API creates appears here." } } }
+        } @else {
+            (list::table("Changed last", &view.newest))
+        }
+    };
+    frame("Overview", Tab::Overview, &body)
+}
+
+fn revenue(view: &Overview) -> Markup {
+    let most = view.months.iter().map(|month| month.paid.amount()).max();
+    let most = most.unwrap_or(0).max(1);
+    let total = view.months.iter().map(|month| month.paid);
+    let total = Money::sum(view.currency, total).ok();
+    html! {
+        h2 { "Revenue" }
+        p.soft.small { "Paid invoices of twelve months in " (view.currency) }
+        @if let Some(total) = total { p.figure { (money(total)) } }
+        div.chart {
+            @for Month { name, paid, invoices } in &view.months {
+                @let height = paid.amount().clamp(0, most) * BAR.0 / most;
+                div title={ (name) ": " (paid) ", " (invoices) " invoices" } {
+                    svg viewBox={ "0 0 " (BAR.1) " " (BAR.0) } preserveAspectRatio="none" role="img" aria-label={ (name) ": " (paid) } {
+                        rect x="0" y=(BAR.0 - height) width=(BAR.1) height=(height) rx="2" {}
+                    }
+                    small { (name.get(2..).unwrap_or(name)) }
+                }
+            }
+        }
+    }
+}
+
+fn dunning(cohorts: &[Cohort]) -> Markup {
+    html! {
+        h2 { "Dunning" }
+        p.soft.small { "Invoices whose first payment failed, by month, and what became of them" }
+        @if cohorts.is_empty() {
+            p.soft { br; "No payment has failed." }
+        } @else {
+            div.wide {
+                table.cohort {
+                    thead {
+                        tr {
+                            th { "Month" } th.num { "Failed" }
+                            @for day in crate::DUNNING_DAYS { th.num { "Day " (day) } }
+                            th.num { "Later" } th.num { "Open" } th.num { "Lost" }
+                        }
+                    }
+                    tbody {
+                        @for cohort in cohorts {
+                            tr {
+                                td { (cohort.month) }
+                                td.num { (cohort.failed) }
+                                @for won in &cohort.won { (share(*won, cohort.failed, false)) }
+                                td.num { (cohort.open) }
+                                (share(cohort.lost, cohort.failed, true))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A count as a part of all, in a shade of its size.
+fn share(count: u64, all: u64, lost: bool) -> Markup {
+    let percent = (count * 100).checked_div(all).unwrap_or(0);
+    let heat = match percent {
+        0 => None,
+        1..15 => Some(1),
+        15..35 => Some(2),
+        35..60 => Some(3),
+        _ => Some(4),
+    };
+    html! {
+        td.heat.lost[lost] data-heat=[heat] { span title={ (count) } { (percent) " %" } }
+    }
+}

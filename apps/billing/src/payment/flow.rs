@@ -1,0 +1,245 @@
+//! The steps of a payment.
+
+use std::time::Duration;
+
+use abide_patterns::workflow::{Attempt, Context, Failure, RetryPolicy, Workflow};
+
+use super::{Order, hook::EVENT, intent};
+use crate::{
+    gateway::{self, AnyGateway, Charge, GatewayError, GatewayEvent, PaymentStatus},
+    states::{PaymentResult, Settled, Verdict},
+};
+
+/// How long a customer has to prove who they are: so many waits of this time, each of which ends with a question, since
+/// webhooks may be lost.
+const WAIT: Duration = Duration::from_hours(4);
+const WAITS: u32 = 6;
+
+/// Between two questions about a payment that is on its way.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// One payment of an invoice.
+#[derive(Clone, Copy, Debug)]
+pub struct Payment;
+
+impl Workflow for Payment {
+    const NAME: &'static str = "payment";
+    type Input = Order;
+    type Output = Verdict;
+
+    async fn run(&self, ctx: Context, order: Order) -> Result<Verdict, Failure> {
+        let run = Run { ctx, order };
+        let method = run
+            .step("create", async |attempt| {
+                intent::create(attempt, &run.order).await
+            })
+            .await?;
+        let Some(method) = method else {
+            run.cancel().await?;
+            return run.end(Some("no_payment_method".to_owned())).await;
+        };
+        let mut payment = run.submit(method).await?;
+        while payment.status == PaymentStatus::Processing {
+            run.ctx.sleep("pause", PAUSE).await?;
+            payment = run.ask("status", &payment, Act::Status).await?;
+        }
+        let secured = payment.status == PaymentStatus::RequiresAction;
+        if secured {
+            payment = run.authenticate(payment).await?;
+        }
+        run.settle(secured, &payment).await?;
+        let refused = (payment.status != PaymentStatus::Succeeded).then(|| {
+            payment
+                .decline
+                .unwrap_or_else(|| "not_authenticated".to_owned())
+        });
+        run.end(refused).await
+    }
+}
+
+/// What is asked of the gateway.
+#[derive(Clone, Copy)]
+enum Act {
+    Confirm,
+    Cancel,
+    Status,
+}
+
+struct Run {
+    ctx: Context,
+    order: Order,
+}
+
+impl Run {
+    /// A step that is repeated until it is known what came of it: money may be on its way.
+    async fn step<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        name: &str,
+        function: impl AsyncFn(Attempt) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let policy = RetryPolicy::for_ever().timeout(gateway::PATIENCE * 2);
+        self.ctx.step(name, policy, function).await
+    }
+
+    /// Makes the payment known to the gateway, and has the money moved.
+    async fn submit(&self, payment_method: String) -> Result<gateway::Payment, Failure> {
+        let charge = Charge {
+            amount: self.order.intent.amount,
+            payment_method,
+            reference: self.order.id.clone(),
+        };
+        let created = self
+            .step("submit", async |attempt| {
+                let env = attempt.env();
+                let gateway = env.require::<AnyGateway>()?;
+                let key = format!("{}-create", self.order.id);
+                let created = match gateway.create(env, &key, &charge).await {
+                    Err(GatewayError::Refused { text }) => gateway::Payment::refused(&charge, text),
+                    created => created.map_err(failure)?,
+                };
+                let known = (!created.id.is_empty()).then(|| created.id.clone());
+                let settled = Settled {
+                    payment: known,
+                    ..Settled::default()
+                };
+                intent::write(&attempt, &self.order, "confirm", "submitted", &settled).await?;
+                Ok(created)
+            })
+            .await?;
+        if created.status.is_final() {
+            return Ok(created);
+        }
+        self.ask("confirm", &created, Act::Confirm).await
+    }
+
+    /// Asks the gateway for something of a payment. What it refuses to do is answered with how the payment stands.
+    async fn ask(
+        &self,
+        name: &str,
+        payment: &gateway::Payment,
+        act: Act,
+    ) -> Result<gateway::Payment, Failure> {
+        self.step(name, async |attempt| {
+            let env = attempt.env();
+            let gateway = env.require::<AnyGateway>()?;
+            let id = &self.order.id;
+            let asked = match act {
+                Act::Confirm => gateway.confirm(env, &format!("{id}-confirm"), &payment.id),
+                Act::Cancel => gateway.cancel(env, &format!("{id}-cancel"), &payment.id),
+                Act::Status => gateway.status(env, &payment.id),
+            };
+            match asked.await {
+                Err(GatewayError::Refused { .. }) => {
+                    gateway.status(env, &payment.id).await.map_err(failure)
+                }
+                answer => answer.map_err(failure),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the customer has proved who they are, or has not come.
+    async fn authenticate(&self, asked: gateway::Payment) -> Result<gateway::Payment, Failure> {
+        let settled = settled(&asked);
+        let result = self.result(Verdict::RequiresAction, None);
+        self.step("ask the customer", async |attempt| {
+            intent::write(&attempt, &self.order, "settle", "requires_action", &settled).await?;
+            intent::report(attempt, &result, &self.order).await
+        })
+        .await?;
+        for _ in 0..WAITS {
+            match self.ctx.wait_for_event::<GatewayEvent>(EVENT, WAIT).await {
+                Err(failure) if !failure.is_timeout() => return Err(failure),
+                // A webhook may be old. What counts is what the gateway says now.
+                Ok(_) | Err(_) => {}
+            }
+            let now = self.ask("status", &asked, Act::Status).await?;
+            if now.status.is_final() {
+                return Ok(now);
+            }
+        }
+        let mut now = self.ask("take back", &asked, Act::Cancel).await?;
+        while !now.status.is_final() {
+            self.ctx.sleep("pause", PAUSE).await?;
+            now = self.ask("status", &asked, Act::Status).await?;
+        }
+        Ok(now)
+    }
+
+    /// Writes how the payment ended to the intent's chain.
+    async fn settle(&self, secured: bool, payment: &gateway::Payment) -> Result<(), Failure> {
+        let settled = settled(payment);
+        let outcomes: &[(&str, &str)] = match (secured, payment.status) {
+            (false, PaymentStatus::Succeeded) => &[("settle", "succeeded")],
+            (false, _) => &[("settle", "declined"), ("cancel", "canceled")],
+            (true, PaymentStatus::Succeeded) => {
+                &[("authenticate", "authenticated"), ("settle", "succeeded")]
+            }
+            (true, PaymentStatus::Canceled) => {
+                &[("authenticate", "timed_out"), ("cancel", "canceled")]
+            }
+            (true, _) => &[("authenticate", "failed"), ("cancel", "canceled")],
+        };
+        self.step("settle", async |attempt| {
+            for (action, outcome) in outcomes {
+                intent::write(&attempt, &self.order, action, outcome, &settled).await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Nothing was asked of the gateway.
+    async fn cancel(&self) -> Result<(), Failure> {
+        self.step("cancel", async |attempt| {
+            let nothing = Settled::default();
+            intent::write(&attempt, &self.order, "cancel", "canceled", &nothing).await
+        })
+        .await
+    }
+
+    /// Reports what came of it.
+    async fn end(&self, refused: Option<String>) -> Result<Verdict, Failure> {
+        let verdict = match refused {
+            None => Verdict::Paid,
+            Some(_) => Verdict::Failed,
+        };
+        let result = self.result(verdict, refused);
+        self.step("report", async |attempt| {
+            intent::report(attempt, &result, &self.order).await
+        })
+        .await?;
+        Ok(verdict)
+    }
+
+    fn result(&self, verdict: Verdict, reason: Option<String>) -> PaymentResult {
+        let Order { id, intent } = &self.order;
+        PaymentResult {
+            invoice: intent.invoice.clone(),
+            intent: id.clone(),
+            attempt: intent.attempt,
+            amount: intent.amount,
+            verdict,
+            reason,
+        }
+    }
+}
+
+fn settled(payment: &gateway::Payment) -> Settled {
+    Settled {
+        payment: (!payment.id.is_empty()).then(|| payment.id.clone()),
+        decline: payment.decline.clone(),
+        action_url: payment.action_url.clone(),
+    }
+}
+
+/// What a gateway's error means for a step.
+#[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
+fn failure(error: GatewayError) -> Failure {
+    let text = error.to_string();
+    match error.after() {
+        _ if !error.is_retryable() => Failure::permanent(text),
+        Some(after) => Failure::temporary(text).retry_after(after),
+        None => Failure::temporary(text),
+    }
+}

@@ -1,0 +1,85 @@
+//! The calls of objects that a payment makes.
+
+use abide_patterns::workflow::{Attempt, Failure};
+use serde::Serialize;
+
+use super::Order;
+use crate::{
+    BillingError,
+    resource::Event,
+    resources::{Customer, Invoice, PaymentIntent, Subscription},
+    states::{self, PaymentResult, SetPaymentMethod},
+};
+
+/// Outcomes of a payment, at most.
+const MAX_CHAIN: usize = 20;
+
+/// Creates the intent, and says what it is to be paid with, if the customer has said so.
+pub(super) async fn create(attempt: Attempt, order: &Order) -> Result<Option<String>, Failure> {
+    let env = attempt.env();
+    let intent = env.object::<PaymentIntent>().get_by_name(&order.id);
+    intent
+        .create(order.intent.clone())
+        .await?
+        .map_err(failure)?;
+    let customer = env.object::<Customer>().get_by_name(&order.intent.customer);
+    let customer = customer.get_state().await?.map_err(failure)?;
+    if customer.state != "active" {
+        return Ok(None);
+    }
+    let customer: states::Customer = customer.live().map_err(failure)?;
+    let Some(payment_method) = customer.payment_method else {
+        return Ok(None);
+    };
+    let data = SetPaymentMethod {
+        payment_method: payment_method.clone(),
+    };
+    write(&attempt, order, "attach", "attached", &data).await?;
+    Ok(Some(payment_method))
+}
+
+/// Writes an outcome to the intent's chain, unless it is there: no payment has the same outcome of an action twice.
+pub(super) async fn write(
+    attempt: &Attempt,
+    order: &Order,
+    action: &str,
+    outcome: &str,
+    data: &impl Serialize,
+) -> Result<(), Failure> {
+    let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
+    let intent = attempt.env().object::<PaymentIntent>();
+    let intent = intent.get_by_name(&order.id);
+    let chain = intent.get_history(0, MAX_CHAIN).await?.map_err(failure)?;
+    let is_written = |event: &Event| event.entry.action == action && event.entry.outcome == outcome;
+    if !chain.iter().any(is_written) {
+        let written = intent.transition(action.to_owned(), outcome.to_owned(), data);
+        written.await?.map_err(failure)?;
+    }
+    Ok(())
+}
+
+/// Tells the invoice, and then the subscription, what has come of the payment.
+pub(super) async fn report(
+    attempt: Attempt,
+    result: &PaymentResult,
+    order: &Order,
+) -> Result<(), Failure> {
+    let env = attempt.env();
+    let invoice = env.object::<Invoice>().get_by_name(&result.invoice);
+    let told = invoice.report_payment_result(result.clone()).await?;
+    told.map_err(failure)?;
+    let subscription = env
+        .object::<Subscription>()
+        .get_by_name(&order.intent.subscription);
+    let told = subscription.report_payment_result(result.clone()).await?;
+    told.map_err(failure)?;
+    Ok(())
+}
+
+/// What a resource has refused it will refuse again.
+fn failure(error: BillingError) -> Failure {
+    match error {
+        BillingError::Object(error) => error.into(),
+        refused => Failure::permanent(refused.to_string()),
+    }
+}

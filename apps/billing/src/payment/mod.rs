@@ -1,0 +1,61 @@
+//! A payment, from a card to the money or to a reason why there is none.
+//!
+//! Contract: a payment is a workflow, one for each payment intent. Each of its steps is repeated alone, as long as it takes, under a
+//! key of its own, so a crash or a lost answer moves no money twice and leaves no payment half done. What has come of it is
+//! told to the invoice and then to the subscription, which alone decides what follows. A payment that asks the customer to
+//! prove who they are waits for a day; then it is taken back, unless the money was faster.
+
+mod flow;
+mod hook;
+mod intent;
+
+use abide::{Env, Error, LocalFuture, Result};
+use abide_patterns::workflow::{Registry, WorkflowError, Workflows};
+use serde::{Deserialize, Serialize};
+
+use crate::{clock::Payments, states::NewIntent};
+
+pub use flow::Payment;
+pub use hook::hear;
+
+/// What a payment is started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The payment intent's id.
+    pub id: String,
+    /// What it is created with.
+    pub intent: NewIntent,
+}
+
+/// The workflows of the program.
+pub fn workflows() -> Registry {
+    Registry::new().with(Payment)
+}
+
+/// Begins payments as workflows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkflowPayments;
+
+impl Payments for WorkflowPayments {
+    fn begin(&self, env: &Env, id: String, intent: NewIntent) -> LocalFuture<Result<(), Error>> {
+        let payments = Workflows::<Payment>::new(env);
+        Box::pin(async move {
+            let order = Order {
+                id: id.clone(),
+                intent,
+            };
+            payments.start(&id, &order).await?;
+            Ok(())
+        })
+    }
+}
+
+/// The payment of an intent has ended, or does not wait: whoever tells it something is late.
+fn is_late(error: &WorkflowError) -> bool {
+    matches!(
+        error,
+        WorkflowError::NotFound { .. }
+            | WorkflowError::Ended { .. }
+            | WorkflowError::TooManyEvents { .. }
+    )
+}

@@ -1,0 +1,208 @@
+//! What all resources have in common: a chain of outcomes, its view, its history, its row in the read model.
+//!
+//! Contract: a resource is an object whose name is the resource's id and whose only truth is its chain. Whatever is shown
+//! of it comes from the chain, and what changes it is a transition of its machine.
+
+mod live;
+mod row;
+
+use abide::{Env, Error, ErrorKind, Result, State};
+use abide_patterns::{
+    alarm::SharedAlarm,
+    outcomes::{Checked, Entry, Options, Outcomes, Reached, Transitioned, Until},
+    projection::{Feed, Projection},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{BillingError, Time, machines::ABSENT};
+
+pub use live::Live;
+pub use row::Row;
+pub(crate) use row::TABLE;
+
+/// A resource, as everybody sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// What kind of resource: the name of its machine.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// Its state.
+    pub state: String,
+    /// The number of its outcomes. It grows with each change.
+    pub seq: i64,
+    /// When it changed last.
+    pub at: Time,
+    /// What is known of it.
+    pub data: Value,
+}
+
+impl View {
+    /// What is known of it, in the type that fits.
+    pub(crate) fn live<M: Live>(&self) -> Result<M, BillingError> {
+        let live = M::deserialize(&self.data);
+        Ok(live.map_err(|error| Error::with_kind(ErrorKind::Decode, error.to_string()))?)
+    }
+}
+
+/// An outcome of a resource's chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The outcome, with its place in the chain.
+    #[serde(flatten)]
+    pub entry: Entry,
+    /// The state that it led to.
+    pub state: String,
+}
+
+/// The resource that an object is. Clones are the same resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Resource<M> {
+    state: State,
+    id: String,
+    outcomes: Outcomes<M>,
+    alarm: SharedAlarm,
+    /// None on a node without a read model.
+    feed: Option<Feed>,
+}
+
+impl<M: Live> Resource<M> {
+    /// Opens the resource of an object, in its constructor. The hook is called with each outcome, in its transaction; so is
+    /// the feed of the read model, if the node has one.
+    pub(crate) fn open(
+        state: &State,
+        alarm: &SharedAlarm,
+        hook: impl Fn(&Entry, &Reached<M>) -> Result<()> + 'static,
+    ) -> Result<Self> {
+        let kind = M::SCHEMA.name;
+        let id = state.name().ok_or_else(|| {
+            let text = format!("a {kind} is called by its name, which is its id");
+            Error::with_kind(ErrorKind::Input, text)
+        })?;
+        let projection = state.env().get::<Projection>();
+        let feed = projection
+            .map(|projection| Feed::open(state, alarm, projection))
+            .transpose()?;
+        let (told, source, name) = (feed.clone(), state.clone(), id.clone());
+        let hook = move |entry: &Entry, reached: &Reached<M>| {
+            hook(entry, reached)?;
+            match &told {
+                Some(feed) => Ok(Row::new(&source, &name, reached)?.put(feed)?),
+                None => Ok(()),
+            }
+        };
+        Ok(Self {
+            state: state.clone(),
+            id,
+            outcomes: Outcomes::projected(state, Options::default(), hook)?,
+            alarm: alarm.clone(),
+            feed,
+        })
+    }
+
+    /// To be called first in the object's `alarm`.
+    pub(crate) fn woken(&self) -> Result<()> {
+        self.alarm.woken()
+    }
+
+    /// Goes on with what the read model is to be told.
+    pub(crate) fn feed(&self) -> Result<()> {
+        self.feed.as_ref().map_or(Ok(()), Feed::alarm)
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        self.state.env()
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        Time::now(&**self.env().clock())
+    }
+
+    /// Writes an outcome, and shows what it led to.
+    pub(crate) fn transition(
+        &self,
+        action: &str,
+        outcome: &str,
+        data: &impl Serialize,
+    ) -> Result<View, BillingError> {
+        self.write(action, outcome, data)?;
+        self.view()
+    }
+
+    /// Writes an outcome.
+    pub(crate) fn write(
+        &self,
+        action: &str,
+        outcome: &str,
+        data: &impl Serialize,
+    ) -> Result<Transitioned, BillingError> {
+        Ok(self.outcomes.transition(action, outcome, data)?)
+    }
+
+    /// Shows the live state to a function.
+    pub(crate) fn read<R>(&self, look: impl FnOnce(&Reached<M>) -> R) -> Result<R, BillingError> {
+        Ok(self.outcomes.read(look)?)
+    }
+
+    /// The resource as everybody sees it. One that was never created is not there.
+    pub(crate) fn view(&self) -> Result<View, BillingError> {
+        let view = self.read(|live| self.show(live))??;
+        if view.state == ABSENT {
+            return Err(BillingError::not_found(&view.kind, &view.id));
+        }
+        Ok(view)
+    }
+
+    /// The resource as it was, from before it was created on.
+    pub(crate) fn view_at(&self, until: Until) -> Result<View, BillingError> {
+        Ok(self.show(&self.outcomes.state_at(until)?)?)
+    }
+
+    fn show(&self, reached: &Reached<M>) -> Result<View> {
+        Ok(View {
+            kind: M::SCHEMA.name.to_owned(),
+            id: self.id.clone(),
+            state: reached.state.to_owned(),
+            seq: reached.seq,
+            at: Time(reached.ts),
+            data: serde_json::to_value(&reached.machine).map_err(Error::from_std)?,
+        })
+    }
+
+    /// Outcomes after one, oldest first, with the states that they led to.
+    pub(crate) fn history(&self, after: i64, limit: usize) -> Result<Vec<Event>, BillingError> {
+        let mut state = self.outcomes.state_at(Until::Seq(after))?.state;
+        let entries = self.outcomes.history(after, limit)?;
+        let schema = self.outcomes.schema();
+        let events = entries.into_iter().map(|entry| {
+            let next = schema.next(state, &entry.action, &entry.outcome);
+            state = next.unwrap_or(state);
+            Event {
+                entry,
+                state: state.to_owned(),
+            }
+        });
+        Ok(events.collect())
+    }
+
+    /// A replay as a text for people.
+    pub(crate) fn print(&self, until: Until) -> Result<String, BillingError> {
+        Ok(self.outcomes.print(until)?)
+    }
+
+    /// Compares a replay of the chain with the live state. Returns the number of outcomes.
+    pub(crate) fn check(&self) -> Result<i64, BillingError> {
+        let Checked { outcomes, .. } = self.outcomes.check()?;
+        Ok(outcomes)
+    }
+
+    /// The resource's row in the read model.
+    pub(crate) fn row(&self) -> Result<Row, BillingError> {
+        Ok(self.read(|live| Row::new(&self.state, &self.id, live))??)
+    }
+}

@@ -1,0 +1,41 @@
+//! The resources: each an object with a chain of its own.
+//!
+//! Contract: every class answers `transition`, `get_state` and `get_history`. Beside them are the few calls that decide
+//! something before they write; all of those may be repeated.
+
+mod customer;
+mod invoice;
+mod payment_intent;
+mod price;
+mod product;
+mod subscription;
+
+use abide::{NodeBuilder, server::HostBuilder};
+use abide_patterns::schedule;
+
+pub use customer::Customer;
+pub use invoice::Invoice;
+pub use payment_intent::PaymentIntent;
+pub use price::Price;
+pub use product::Product;
+pub use subscription::{Entitlement, NewSubscription, Subscription};
+
+/// Registers all classes.
+pub fn register(node: NodeBuilder) -> NodeBuilder {
+    node.class::<Product>("PRODUCT", schedule::class_options())
+        .class::<Price>("PRICE", schedule::class_options())
+        .class::<Customer>("CUSTOMER", schedule::class_options())
+        .class::<Subscription>("SUBSCRIPTION", schedule::class_options())
+        .class::<Invoice>("INVOICE", schedule::class_options())
+        .class::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
+}
+
+/// Registers all classes with a host.
+pub fn install(host: HostBuilder) -> HostBuilder {
+    host.object_with::<Product>("PRODUCT", schedule::class_options())
+        .object_with::<Price>("PRICE", schedule::class_options())
+        .object_with::<Customer>("CUSTOMER", schedule::class_options())
+        .object_with::<Subscription>("SUBSCRIPTION", schedule::class_options())
+        .object_with::<Invoice>("INVOICE", schedule::class_options())
+        .object_with::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
+}

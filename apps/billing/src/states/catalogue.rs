@@ -1,0 +1,82 @@
+//! Products, and prices of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Refusal, Step, check_name};
+use crate::{Anchor, Every, Money, Time};
+
+/// What `create` and `update` of a product say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewProduct {
+    /// What it is called.
+    pub name: String,
+}
+
+impl NewProduct {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_name("A product's name", &self.name)
+    }
+}
+
+/// What is sold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Product {
+    /// What it is called.
+    pub name: String,
+}
+
+impl Product {
+    /// Takes an outcome.
+    pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
+        if matches!(step.action, "create" | "update") {
+            let new: NewProduct = step.data()?;
+            new.check()?;
+            self.name = new.name;
+        }
+        Ok(())
+    }
+}
+
+/// What `create` of a price says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewPrice {
+    /// The product's id.
+    pub product: String,
+    /// What one unit costs for one period: zero or more.
+    pub unit_amount: Money,
+    /// How often it is billed.
+    pub every: Every,
+}
+
+impl NewPrice {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.unit_amount.is_negative() {
+            return Err(Refusal::invalid("A price is zero or more."));
+        }
+        Anchor::new(Time(0), self.every)?;
+        Ok(())
+    }
+}
+
+/// What a product costs, and how often.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Price {
+    /// What it was created with.
+    pub terms: Option<NewPrice>,
+}
+
+impl Price {
+    /// Takes an outcome.
+    pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
+        if step.action == "create" {
+            let terms: NewPrice = step.data()?;
+            terms.check()?;
+            self.terms = Some(terms);
+        }
+        Ok(())
+    }
+}

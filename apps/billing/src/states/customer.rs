@@ -1,0 +1,86 @@
+//! Customers.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Refusal, Step, check_name};
+
+/// What `create` and `update` of a customer say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewCustomer {
+    /// Who it is.
+    pub name: String,
+    /// Where they get mail.
+    pub email: String,
+    /// What the gateway knows their card by. Without it nothing is paid until it is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payment_method: Option<String>,
+}
+
+impl NewCustomer {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_name("A customer's name", &self.name)?;
+        check_name("An e-mail address", &self.email)?;
+        let parts: Vec<&str> = self.email.split('@').collect();
+        let is_address = matches!(&*parts, [user, host] if !user.is_empty() && !host.is_empty());
+        if !is_address || self.email.contains(char::is_whitespace) {
+            return Err(Refusal::invalid(format!(
+                "“{}” is not an e-mail address.",
+                self.email
+            )));
+        }
+        match &self.payment_method {
+            Some(method) => check_name("A payment method", method),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What `set_payment_method` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetPaymentMethod {
+    /// What the gateway knows the card by.
+    pub payment_method: String,
+}
+
+impl SetPaymentMethod {
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), Refusal> {
+        check_name("A payment method", &self.payment_method)
+    }
+}
+
+/// Who pays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Customer {
+    /// Who it is.
+    pub name: String,
+    /// Where they get mail.
+    pub email: String,
+    /// What the gateway knows their card by.
+    pub payment_method: Option<String>,
+}
+
+impl Customer {
+    /// Takes an outcome.
+    pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
+        match step.action {
+            "create" | "update" => {
+                let new: NewCustomer = step.data()?;
+                new.check()?;
+                self.name = new.name;
+                self.email = new.email;
+                self.payment_method = new.payment_method.or(self.payment_method.take());
+            }
+            "set_payment_method" => {
+                let set: SetPaymentMethod = step.data()?;
+                set.check()?;
+                self.payment_method = Some(set.payment_method);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

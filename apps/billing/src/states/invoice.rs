@@ -1,0 +1,164 @@
+//! Invoices.
+
+use serde::{Deserialize, Serialize};
+
+use super::{NewIntent, PaymentResult, Refusal, Step, Verdict};
+use crate::{Line, Lines, Money, MoneyError, Period, Totals};
+
+/// What `create` of an invoice says: all of it, as its subscription has decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Draft {
+    /// The subscription's id.
+    pub subscription: String,
+    /// The customer's id.
+    pub customer: String,
+    /// The period that it bills.
+    pub period: Period,
+    /// What is on it.
+    pub lines: Lines,
+}
+
+impl Draft {
+    /// The id of the invoice: one for each period of a subscription, so that nothing is billed twice.
+    pub fn id(&self) -> String {
+        Self::id_of(&self.subscription, self.period.number)
+    }
+
+    /// The id of the invoice of a period.
+    pub fn id_of(subscription: &str, number: u32) -> String {
+        format!("in_{subscription}_{number}")
+    }
+
+    /// The number of the period that an invoice of a subscription bills, if its id says that it is one.
+    pub fn number_of(subscription: &str, invoice: &str) -> Option<u32> {
+        let rest = invoice.strip_prefix("in_")?.strip_prefix(subscription)?;
+        let number = rest.strip_prefix('_')?.parse().ok()?;
+        (Self::id_of(subscription, number) == invoice).then_some(number)
+    }
+
+    /// What it comes to.
+    pub fn totals(&self) -> Result<Totals, MoneyError> {
+        self.lines.totals()
+    }
+}
+
+/// What `pay` of an invoice says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attempted {
+    /// The payment intent's id.
+    pub intent: String,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What is owed for a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invoice {
+    /// What it was created with.
+    pub draft: Option<Draft>,
+    /// What is to be paid.
+    pub due: Option<Money>,
+    /// The last attempt that began; 0 before the first.
+    pub attempts: u32,
+    /// The last attempt that failed, and so how many did; 0 for none.
+    pub failures: u32,
+    /// The last attempt for which the customer was asked to prove who they are; 0 for none.
+    pub asked: u32,
+    /// The intent that paid it.
+    pub paid_by: Option<String>,
+}
+
+impl Invoice {
+    /// The id of the intent of an attempt.
+    pub fn intent(invoice: &str, attempt: u32) -> String {
+        format!("pi_{invoice}_{attempt}")
+    }
+
+    /// Its lines; none before it was created.
+    pub fn lines(&self) -> &[Line] {
+        self.draft.as_ref().map_or(&[], |draft| draft.lines.all())
+    }
+
+    /// What is to be paid with an attempt: the next one, or one that has begun.
+    pub fn attempt(&self, id: &str, attempt: u32) -> Result<NewIntent, Refusal> {
+        let (Some(draft), Some(amount)) = (&self.draft, self.due) else {
+            return Err(Refusal::invalid("The invoice has not been created."));
+        };
+        if !(1..=self.attempts + 1).contains(&attempt) {
+            return Err(Refusal::invalid(format!(
+                "Attempt {} of {id} comes next, not {attempt}.",
+                self.attempts + 1
+            )));
+        }
+        Ok(NewIntent {
+            invoice: id.to_owned(),
+            subscription: draft.subscription.clone(),
+            customer: draft.customer.clone(),
+            attempt,
+            amount,
+        })
+    }
+
+    /// What a payment's report means: an outcome of `pay`, or nothing if it was told before.
+    pub fn report(
+        &self,
+        id: &str,
+        state: &str,
+        result: &PaymentResult,
+    ) -> Result<Option<(&'static str, Attempted)>, Refusal> {
+        let refuse = |text: String| Err(Refusal::invalid(text));
+        if result.invoice != id || result.intent != Self::intent(id, result.attempt) {
+            return refuse(format!("{} is no payment of {id}.", result.intent));
+        }
+        if !(1..=self.attempts).contains(&result.attempt) {
+            return refuse(format!("There was no attempt {} of {id}.", result.attempt));
+        }
+        let outcome = match result.verdict {
+            Verdict::Paid if self.paid_by.as_ref() == Some(&result.intent) => return Ok(None),
+            Verdict::Paid if Some(result.amount) != self.due => {
+                return refuse(format!("{id} is not over {}.", result.amount));
+            }
+            Verdict::Paid => "paid",
+            _ if state == "paid" => return Ok(None),
+            Verdict::Failed if result.attempt > self.failures => "failed",
+            Verdict::RequiresAction if result.attempt > self.failures.max(self.asked) => {
+                "requires_action"
+            }
+            _ => return Ok(None),
+        };
+        let attempted = Attempted {
+            intent: result.intent.clone(),
+            attempt: result.attempt,
+            reason: result.reason.clone(),
+        };
+        Ok(Some((outcome, attempted)))
+    }
+
+    /// Takes an outcome.
+    pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
+        match step.action {
+            "create" => {
+                let draft: Draft = step.data()?;
+                self.due = Some(draft.totals()?.due);
+                self.draft = Some(draft);
+            }
+            "pay" => {
+                let attempted: Attempted = step.data()?;
+                match step.outcome {
+                    "attempted" => self.attempts = self.attempts.max(attempted.attempt),
+                    "failed" => self.failures = self.failures.max(attempted.attempt),
+                    "requires_action" => self.asked = self.asked.max(attempted.attempt),
+                    "paid" => self.paid_by = Some(attempted.intent),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

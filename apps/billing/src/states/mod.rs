@@ -1,0 +1,100 @@
+//! What a resource's chain comes to, and what is decided from it.
+//!
+//! Contract: pure. `apply` depends on nothing but the state and the outcome; decisions depend on nothing but the state and
+//! what they are given, change nothing, and say what to write. The objects around them do.
+
+mod catalogue;
+mod customer;
+mod invoice;
+mod payment_intent;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::{CalendarError, MoneyError, Time};
+
+pub use catalogue::{NewPrice, NewProduct, Price, Product};
+pub use customer::{Customer, NewCustomer, SetPaymentMethod};
+pub use invoice::{Attempted, Draft, Invoice};
+pub use payment_intent::{NewIntent, PaymentIntent, Settled};
+pub use subscription::{
+    Attempt, Changed, Collected, Created, Invoiced, Moment, Owed, PaymentResult, Plan, Report,
+    Subscription, Verdict,
+};
+
+/// Days after the first failure on which a payment is tried again.
+pub const DUNNING_DAYS: [u32; 4] = [1, 3, 5, 7];
+
+/// Days after the first failure until service ends.
+pub const GRACE_DAYS: u32 = 14;
+
+/// Hours that a first invoice may wait for its payment.
+pub const INCOMPLETE_HOURS: u32 = 23;
+
+/// Characters of a name or a description, at most.
+pub const MAX_NAME: usize = 200;
+
+/// Units of a subscription, at most.
+pub const MAX_QUANTITY: u32 = 1_000_000;
+
+/// Days of a trial, at most: two years.
+pub const MAX_TRIAL_DAYS: u32 = 730;
+
+/// An outcome, as a state takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// What was attempted.
+    pub action: &'a str,
+    /// What came of it.
+    pub outcome: &'a str,
+    /// When it was written.
+    pub at: Time,
+    /// What is known of it, in JSON.
+    pub json: &'a str,
+}
+
+impl Step<'_> {
+    /// What is known of it.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        serde_json::from_str(self.json).map_err(|error| {
+            Refusal::invalid(format!(
+                "`{}` with `{}` has other data: {error}.",
+                self.action, self.outcome
+            ))
+        })
+    }
+}
+
+/// Why something cannot be decided or taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Refusal {
+    /// The amount makes no sense.
+    #[error(transparent)]
+    Money(#[from] MoneyError),
+    /// The period makes no sense.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
+    /// What was given makes no sense; the text says what would.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Refusal {
+    fn invalid(text: impl Into<String>) -> Self {
+        Self::Invalid(text.into())
+    }
+}
+
+/// Refuses a name that is empty, too long, or no line of text.
+fn check_name(what: &str, name: &str) -> Result<(), Refusal> {
+    let length = name.chars().count();
+    if !(1..=MAX_NAME).contains(&length) || name.chars().any(char::is_control) {
+        return Err(Refusal::invalid(format!(
+            "{what} is one line of 1 to {MAX_NAME} characters; this one has {length}."
+        )));
+    }
+    Ok(())
+}

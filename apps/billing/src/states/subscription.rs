@@ -1,0 +1,514 @@
+//! Subscriptions: what is billed when, and what a payment means.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{DUNNING_DAYS, Draft, GRACE_DAYS, INCOMPLETE_HOURS, MAX_QUANTITY, Refusal, Step};
+use crate::{Anchor, Every, Line, LineKind, Lines, Money, Period, Time, proration};
+
+/// What a subscription gives, and for how much. The price's own words, copied when it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The price's id.
+    pub price: String,
+    /// The product's id.
+    pub product: String,
+    /// What one unit costs for one period.
+    pub unit_amount: Money,
+    /// How many units.
+    pub quantity: u32,
+    /// How often it is billed.
+    pub every: Every,
+}
+
+impl Plan {
+    /// What a period costs.
+    pub fn amount(&self) -> Result<Money, Refusal> {
+        if !(1..=MAX_QUANTITY).contains(&self.quantity) {
+            return Err(Refusal::invalid(format!(
+                "A quantity is 1 to {MAX_QUANTITY}; this one is {}.",
+                self.quantity
+            )));
+        }
+        Ok(self.unit_amount.times(self.quantity)?)
+    }
+}
+
+/// What `create` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Created {
+    /// The customer's id.
+    pub customer: String,
+    /// What is subscribed to.
+    pub plan: Plan,
+    /// Since when.
+    pub at: Time,
+    /// When the trial ends and the first period begins, if there is a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_end: Option<Time>,
+}
+
+/// What `bill` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Invoiced {
+    /// The invoice that is to be created.
+    pub draft: Draft,
+}
+
+/// What `change` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changed {
+    /// The plan from now on.
+    pub plan: Plan,
+    /// What the next invoice has for the rest of this period.
+    pub lines: Vec<Line>,
+}
+
+/// What `collect` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Collected {
+    /// The invoice's id.
+    pub invoice: String,
+    /// The payment intent's id; empty if nothing was due.
+    pub intent: String,
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// How much.
+    pub amount: Money,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What `retry` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attempt {
+    /// The invoice's id.
+    pub invoice: String,
+    /// Which attempt begins: 2 for the first retry.
+    pub attempt: u32,
+}
+
+/// What `end_trial`, `cancel` and others say: a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moment {
+    /// When it takes effect.
+    pub at: Time,
+}
+
+/// What is owed of one invoice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owed {
+    /// How much.
+    pub amount: Money,
+    /// Attempts that have begun; the first begins with the invoice.
+    pub attempts: u32,
+    /// The last attempt that has failed; 0 for none.
+    pub failed: u32,
+    /// The last attempt for which the customer was asked to prove who they are; 0 for none.
+    pub asked: u32,
+    /// When the first attempt failed.
+    pub since: Option<Time>,
+}
+
+/// What a payment reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaymentResult {
+    /// The invoice's id.
+    pub invoice: String,
+    /// The payment intent's id.
+    pub intent: String,
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// How much.
+    pub amount: Money,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What came of a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The money is there.
+    Paid,
+    /// It is not, and this attempt is over.
+    Failed,
+    /// The customer must prove who they are.
+    RequiresAction,
+}
+
+/// What a report is to a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// News: to be written under this outcome of `collect`.
+    News(&'static str, Collected),
+    /// Told before, or over since.
+    Old,
+}
+
+/// A subscription.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscription {
+    /// The customer's id.
+    pub customer: String,
+    /// What it gives, and for how much.
+    pub plan: Option<Plan>,
+    /// Since when.
+    pub created_at: Time,
+    /// When the trial ends, if there is one.
+    pub trial_end: Option<Time>,
+    /// What its periods are counted from.
+    pub anchor: Option<Anchor>,
+    /// The period it is in; none before the first.
+    pub period: Option<Period>,
+    /// The number of the next period to be billed.
+    pub next: u32,
+    /// Lines that wait for the next invoice.
+    pub pending: Vec<Line>,
+    /// Credit that the last invoice has left.
+    pub carried: Option<Money>,
+    /// Invoices that are not paid, by their id.
+    pub owed: BTreeMap<String, Owed>,
+    /// When it ends, if somebody has said so.
+    pub cancel_at: Option<Time>,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+}
+
+impl Subscription {
+    /// Whether a state gives the customer what they pay for. Days of grace do.
+    pub fn is_entitled(state: &str) -> bool {
+        matches!(state, "trialing" | "active" | "past_due")
+    }
+
+    /// Whether a state's periods are billed; those of other states are skipped.
+    pub fn is_billed(state: &str) -> bool {
+        matches!(state, "incomplete" | "active" | "past_due")
+    }
+
+    /// Takes an outcome.
+    pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
+        match (step.action, step.outcome) {
+            ("create", _) => self.created(step.data()?),
+            ("end_trial", _) => self.count_from(step.data::<Moment>()?.at),
+            ("bill", _) => self.invoiced(step.data()?),
+            ("advance", outcome) => self.advanced(step.data()?, outcome == "skipped"),
+            ("retry", _) => self.attempted(&step.data()?),
+            ("collect", outcome) => {
+                self.collected(outcome, &step.data()?, step.at);
+                Ok(())
+            }
+            ("change", _) => {
+                let changed: Changed = step.data()?;
+                self.plan = Some(changed.plan);
+                self.pending.extend(changed.lines);
+                Ok(())
+            }
+            ("cancel", "scheduled") => {
+                self.cancel_at = Some(step.data::<Moment>()?.at);
+                Ok(())
+            }
+            ("cancel", "unscheduled") => {
+                self.cancel_at = None;
+                Ok(())
+            }
+            ("cancel", "canceled") | ("expire", _) => {
+                self.ended_at = Some(step.at);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn created(&mut self, created: Created) -> Result<(), Refusal> {
+        created.plan.amount()?;
+        self.customer = created.customer;
+        self.created_at = created.at;
+        self.trial_end = created.trial_end;
+        self.plan = Some(created.plan);
+        match created.trial_end {
+            Some(_) => Ok(()),
+            None => self.count_from(created.at),
+        }
+    }
+
+    fn count_from(&mut self, at: Time) -> Result<(), Refusal> {
+        self.anchor = Some(Anchor::new(at, self.plan()?.every)?);
+        Ok(())
+    }
+
+    fn invoiced(&mut self, invoiced: Invoiced) -> Result<(), Refusal> {
+        let draft = invoiced.draft;
+        if draft.period.number != self.next {
+            return Err(Refusal::invalid(format!(
+                "Period {} is to be billed next, not {}.",
+                self.next, draft.period.number
+            )));
+        }
+        let totals = draft.totals()?;
+        self.next += 1;
+        self.pending.clear();
+        self.carried = Some(totals.left).filter(|left| !left.is_zero());
+        if !totals.due.is_zero() {
+            let owed = Owed {
+                amount: totals.due,
+                attempts: 1,
+                failed: 0,
+                asked: 0,
+                since: None,
+            };
+            self.owed.insert(draft.id(), owed);
+        }
+        Ok(())
+    }
+
+    fn advanced(&mut self, period: Period, skipped: bool) -> Result<(), Refusal> {
+        let wanted = if skipped {
+            self.next
+        } else {
+            self.next.wrapping_sub(1)
+        };
+        if period.number != wanted {
+            return Err(Refusal::invalid(format!(
+                "Period {wanted} comes next, not {}: a period is billed before it is entered.",
+                period.number
+            )));
+        }
+        self.next = period.number + 1;
+        self.period = Some(period);
+        Ok(())
+    }
+
+    fn attempted(&mut self, attempt: &Attempt) -> Result<(), Refusal> {
+        let owed = self
+            .owed
+            .get_mut(&attempt.invoice)
+            .ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {}.", attempt.invoice)))?;
+        if attempt.attempt != owed.attempts + 1 || owed.failed != owed.attempts {
+            return Err(Refusal::invalid(format!(
+                "Attempt {} of {} has not ended, or attempt {} is not the one after it.",
+                owed.attempts, attempt.invoice, attempt.attempt
+            )));
+        }
+        owed.attempts = attempt.attempt;
+        Ok(())
+    }
+
+    fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
+        if matches!(outcome, "paid" | "settled") {
+            self.owed.remove(&collected.invoice);
+        } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
+            if outcome == "failed" {
+                owed.failed = owed.failed.max(collected.attempt);
+                owed.since.get_or_insert(at);
+            } else {
+                owed.asked = owed.asked.max(collected.attempt);
+            }
+        }
+    }
+
+    /// What it gives, and for how much.
+    pub fn plan(&self) -> Result<&Plan, Refusal> {
+        let plan = self.plan.as_ref();
+        plan.ok_or_else(|| Refusal::invalid("The subscription has not been created."))
+    }
+
+    /// What its periods are counted from.
+    pub fn anchor(&self) -> Result<Anchor, Refusal> {
+        self.anchor
+            .ok_or_else(|| Refusal::invalid("No period is counted before the trial has ended."))
+    }
+
+    /// The next period, to be billed or skipped when it begins. None if the subscription ends before, or is on trial.
+    pub fn next_period(&self) -> Result<Option<Period>, Refusal> {
+        let Some(anchor) = self.anchor else {
+            return Ok(None);
+        };
+        let period = anchor.period(self.next)?;
+        let goes_on = self.ended_at.is_none() && self.cancel_at.is_none_or(|at| period.start < at);
+        Ok(goes_on.then_some(period))
+    }
+
+    /// The invoice of the next period.
+    pub fn next_invoice(&self, id: &str) -> Result<Draft, Refusal> {
+        let plan = self.plan()?;
+        let period = self.anchor()?.period(self.next)?;
+        let amount = plan.amount()?;
+        let mut lines = Lines::new(amount.currency());
+        lines.add(Line {
+            kind: LineKind::Period,
+            description: format!("{} × {}", plan.quantity, plan.product),
+            price: Some(plan.price.clone()),
+            period: Some(period),
+            amount,
+        })?;
+        for line in &self.pending {
+            lines.add(line.clone())?;
+        }
+        if let Some(carried) = self.carried {
+            lines.add(Line {
+                kind: LineKind::Carried,
+                description: "Credit of the last invoice".to_owned(),
+                price: None,
+                period: None,
+                amount: carried.negated(),
+            })?;
+        }
+        Ok(Draft {
+            subscription: id.to_owned(),
+            customer: self.customer.clone(),
+            period,
+            lines,
+        })
+    }
+
+    /// A change of plan at a moment: the rest of the period is given back for the old plan and owed for the new one. On
+    /// trial, and where nothing of a period is billed, nothing is.
+    pub fn change(&self, state: &str, plan: Plan, at: Time) -> Result<Changed, Refusal> {
+        let old = self.plan()?;
+        let (before, after) = (old.amount()?, plan.amount()?);
+        if before.currency() != after.currency() {
+            return Err(Refusal::invalid(format!(
+                "The subscription is in {}; a plan in {} is another subscription.",
+                before.currency(),
+                after.currency()
+            )));
+        }
+        if old.every != plan.every && self.anchor.is_some() {
+            return Err(Refusal::invalid(
+                "A plan with periods of another length is another subscription.",
+            ));
+        }
+        let period = self.period.filter(|_| Self::is_billed(state));
+        let Some(period) = period else {
+            return Ok(Changed {
+                plan,
+                lines: Vec::new(),
+            });
+        };
+        let change = proration::change(before, after, &period, at)?;
+        let rest = Period {
+            start: at.whole_second().max(period.start).min(period.end),
+            ..period
+        };
+        let line = |kind, words: &str, plan: &Plan, amount| Line {
+            kind,
+            description: format!("{words} {} × {}", plan.quantity, plan.product),
+            price: Some(plan.price.clone()),
+            period: Some(rest),
+            amount,
+        };
+        let lines = vec![
+            line(
+                LineKind::ProrationCredit,
+                "Unused time of",
+                old,
+                change.credit,
+            ),
+            line(
+                LineKind::ProrationCharge,
+                "Remaining time of",
+                &plan,
+                change.charge,
+            ),
+        ];
+        Ok(Changed {
+            lines: lines
+                .into_iter()
+                .filter(|line| !line.amount.is_zero())
+                .collect(),
+            plan,
+        })
+    }
+
+    /// What a payment's report means. A payment that was reported before is no news, however often it is.
+    pub fn report(&self, id: &str, result: &PaymentResult) -> Result<Report, Refusal> {
+        let Some(owed) = self.owed.get(&result.invoice) else {
+            let number = Draft::number_of(id, &result.invoice);
+            let was_billed = number.is_some_and(|number| number < self.next);
+            return if was_billed {
+                Ok(Report::Old)
+            } else {
+                Err(Refusal::invalid(format!(
+                    "{} is no invoice of {id}.",
+                    result.invoice
+                )))
+            };
+        };
+        if result.attempt == 0 || result.attempt > owed.attempts {
+            return Err(Refusal::invalid(format!(
+                "There was no attempt {} of {}.",
+                result.attempt, result.invoice
+            )));
+        }
+        let outcome = match result.verdict {
+            Verdict::Paid if result.amount != owed.amount => {
+                return Err(Refusal::invalid(format!(
+                    "{} is owed for {}, not {}.",
+                    owed.amount, result.invoice, result.amount
+                )));
+            }
+            // Money that is there counts, whatever was said before.
+            Verdict::Paid if self.owed.len() == 1 => "settled",
+            Verdict::Paid => "paid",
+            Verdict::Failed if result.attempt > owed.failed => "failed",
+            Verdict::RequiresAction if result.attempt > owed.failed.max(owed.asked) => {
+                "requires_action"
+            }
+            _ => return Ok(Report::Old),
+        };
+        let collected = Collected {
+            invoice: result.invoice.clone(),
+            intent: result.intent.clone(),
+            attempt: result.attempt,
+            amount: result.amount,
+            reason: result.reason.clone(),
+        };
+        Ok(Report::News(outcome, collected))
+    }
+
+    /// The next attempt to collect an invoice whose last one has failed, and when; none if the days are used up.
+    pub fn next_attempt(&self, invoice: &str) -> Option<(Time, Attempt)> {
+        let owed = self.owed.get(invoice)?;
+        if owed.failed == 0 || owed.failed != owed.attempts {
+            return None;
+        }
+        let retry = usize::try_from(owed.failed).ok()?.checked_sub(1)?;
+        let at = owed.since?.plus_days(*DUNNING_DAYS.get(retry)?);
+        let attempt = Attempt {
+            invoice: invoice.to_owned(),
+            attempt: owed.attempts + 1,
+        };
+        Some((at, attempt))
+    }
+
+    /// When service ends unless all is paid: so many days after the first of the failures that stand.
+    pub fn grace_end(&self) -> Option<Time> {
+        let since = self.owed.values().filter_map(|owed| owed.since).min()?;
+        Some(since.plus_days(GRACE_DAYS))
+    }
+
+    /// When a subscription whose first invoice is not paid expires.
+    pub fn expires_at(&self) -> Time {
+        self.created_at
+            .plus(i64::from(INCOMPLETE_HOURS) * 60 * 60 * 1_000)
+    }
+
+    /// When what is paid for ends: of the trial, or of the present period.
+    pub fn paid_until(&self) -> Option<Time> {
+        self.period.map(|period| period.end).or(self.trial_end)
+    }
+}

@@ -1,0 +1,485 @@
+//! The resources in JSON: see `docs/billing.openapi.json`.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `POST /v1/products`, `/v1/prices`, `/v1/customers`, `/v1/subscriptions` | 201 and the resource. With an `Idempotency-Key` it is created once |
+//! | `GET /v1/{kind}/{id}` | 200 and the resource, from its object |
+//! | `GET /v1/{kind}/{id}/history?after=&limit=` | 200 and `{"outcomes":[…]}`, oldest first |
+//! | `POST /v1/products/{id}`, `/v1/customers/{id}` | 200 and the resource, changed |
+//! | `DELETE /v1/products/{id}`, `/v1/prices/{id}`, `/v1/customers/{id}` | 200 and the resource, deleted |
+//! | `POST /v1/customers/{id}/payment-method` | 200 and the customer |
+//! | `POST /v1/subscriptions/{id}/change`, `…/cancel`, `…/keep`, `…/pause`, `…/resume` | 200 and the subscription |
+//! | `GET /v1/subscriptions/{id}/entitlement` | 200: whether it gives its customer what they pay for, from its object |
+//! | `GET /v1/subscriptions?state=&after=` | 200 and a page of the read model |
+//! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
+//!
+//! `{kind}` is `products`, `prices`, `customers`, `subscriptions`, `invoices` or `payment-intents`. Money is
+//! `{"amount":1250,"currency":"EUR"}` in the minor unit; every time is in milliseconds since 1970.
+
+use abide::{
+    Env,
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
+};
+use abide_patterns::outcomes::OutcomesError;
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::id;
+use crate::{
+    BillingError, Time,
+    read::{PAGE, Reader},
+    resource::{Event, View},
+    resources::{
+        Customer, Entitlement, Invoice, NewSubscription, PaymentIntent, Price, Product,
+        Subscription,
+    },
+    states::{NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
+};
+
+/// The API for programs that read about APIs.
+pub const OPENAPI: &str = include_str!("../../../../docs/billing.openapi.json");
+
+/// Outcomes of one answer, unless it is asked for fewer.
+const HISTORY: usize = 100;
+
+pub(super) fn router() -> Router<Env> {
+    Router::new()
+        .route("/products", post(create_product))
+        .route(
+            "/products/{id}",
+            get(show_product)
+                .post(update_product)
+                .delete(delete_product),
+        )
+        .route("/prices", post(create_price))
+        .route("/prices/{id}", get(show_price).delete(delete_price))
+        .route("/customers", post(create_customer))
+        .route(
+            "/customers/{id}",
+            get(show_customer)
+                .post(update_customer)
+                .delete(delete_customer),
+        )
+        .route("/customers/{id}/payment-method", post(set_payment_method))
+        .route("/subscriptions", post(create_subscription).get(list))
+        .route("/subscriptions/{id}/change", post(change))
+        .route("/subscriptions/{id}/cancel", post(cancel))
+        .route("/subscriptions/{id}/keep", post(keep))
+        .route("/subscriptions/{id}/pause", post(pause))
+        .route("/subscriptions/{id}/resume", post(resume))
+        .route("/subscriptions/{id}/entitlement", get(entitlement))
+        .route("/invoices/{id}/void", post(void))
+        .route("/invoices/{id}/give-up", post(give_up))
+        .route("/{kind}/{id}", get(show))
+        .route("/{kind}/{id}/history", get(history))
+        .route("/openapi.json", get(describe))
+        .fallback(nowhere)
+}
+
+async fn nowhere() -> ApiError {
+    ApiError::not_found("not_found", "There is no such resource.")
+}
+
+async fn describe() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+/// What a client is told of an error.
+pub(super) fn told(error: BillingError) -> ApiError {
+    match error {
+        BillingError::NotFound { .. } => ApiError::not_found("not_found", error.to_string()),
+        BillingError::Refused(refusal) => ApiError::bad_request("invalid", refusal.to_string()),
+        BillingError::Outcome(
+            refused @ (OutcomesError::Refused { .. } | OutcomesError::Rejected { .. }),
+        ) => ApiError::conflict("not_allowed", refused.to_string()),
+        BillingError::Outcome(OutcomesError::Object(error)) | BillingError::Object(error) => {
+            error.into()
+        }
+        BillingError::Outcome(error) => ApiError::bad_request("invalid", error.to_string()),
+    }
+}
+
+fn refused(refusal: crate::states::Refusal) -> ApiError {
+    told(refusal.into())
+}
+
+#[derive(Deserialize)]
+struct ById {
+    id: String,
+}
+
+#[derive(Deserialize)]
+struct OfKind {
+    kind: String,
+    id: String,
+}
+
+impl OfKind {
+    fn path(kind: &str, id: String) -> UrlPath<Self> {
+        UrlPath(Self {
+            kind: kind.to_owned(),
+            id,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct After {
+    #[serde(default)]
+    after: i64,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct History {
+    outcomes: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    price: String,
+    #[serde(default = "one")]
+    quantity: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    at: When,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum When {
+    Now,
+    PeriodEnd,
+}
+
+/// The object of an id, after a check of the id; its calls count once if the request has a key.
+macro_rules! object {
+    ($env:expr, $class:ty, $prefix:literal, $id:expr, $key:expr) => {{
+        id::check($prefix, $id)?;
+        let object = $env.object::<$class>().get_by_name($id);
+        match &$key {
+            Some(key) => object.with_idempotency_key(key.clone()),
+            None => object,
+        }
+    }};
+    ($env:expr, $class:ty, $prefix:literal, $id:expr) => {{
+        id::check($prefix, $id)?;
+        $env.object::<$class>().get_by_name($id)
+    }};
+}
+
+/// Calls something of any kind of resource.
+macro_rules! of_kind {
+    ($env:expr, $path:expr, $call:ident($($given:expr),*)) => {
+        match &*$path.kind {
+            "products" => object!($env, Product, "prod", &$path.id).$call($($given),*).await?,
+            "prices" => object!($env, Price, "price", &$path.id).$call($($given),*).await?,
+            "customers" => object!($env, Customer, "cus", &$path.id).$call($($given),*).await?,
+            "subscriptions" => object!($env, Subscription, "sub", &$path.id).$call($($given),*).await?,
+            "invoices" => object!($env, Invoice, "in", &$path.id).$call($($given),*).await?,
+            "payment-intents" => object!($env, PaymentIntent, "pi", &$path.id).$call($($given),*).await?,
+            _ => return Err(nowhere().await),
+        }
+        .map_err(told)?
+    };
+}
+
+async fn show(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<OfKind>,
+) -> Result<Json<View>, ApiError> {
+    Ok(Json(of_kind!(env, path, get_state())))
+}
+
+async fn show_product(
+    env: State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    show(env, OfKind::path("products", id)).await
+}
+
+async fn show_price(
+    env: State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    show(env, OfKind::path("prices", id)).await
+}
+
+async fn show_customer(
+    env: State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    show(env, OfKind::path("customers", id)).await
+}
+
+async fn history(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<OfKind>,
+    UrlQuery(wanted): UrlQuery<After>,
+) -> Result<Json<History>, ApiError> {
+    let limit = wanted.limit.unwrap_or(HISTORY);
+    let outcomes = of_kind!(env, path, get_history(wanted.after, limit));
+    Ok(Json(History { outcomes }))
+}
+
+type Created = Result<(StatusCode, Json<View>), ApiError>;
+
+fn created(view: View) -> (StatusCode, Json<View>) {
+    (StatusCode::CREATED, Json(view))
+}
+
+fn value(data: &impl Serialize) -> Result<Value, ApiError> {
+    serde_json::to_value(data).map_err(|error| abide::Error::from_std(error).into())
+}
+
+async fn create_product(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(new): JsonBody<NewProduct>,
+) -> Created {
+    new.check().map_err(refused)?;
+    let id = id::fresh("prod", key.as_deref())?;
+    let product = object!(env, Product, "prod", &id, key);
+    let view = product.transition("create".into(), "created".into(), value(&new)?);
+    Ok(created(view.await?.map_err(told)?))
+}
+
+async fn update_product(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+    JsonBody(new): JsonBody<NewProduct>,
+) -> Result<Json<View>, ApiError> {
+    new.check().map_err(refused)?;
+    let product = object!(env, Product, "prod", &id, key);
+    let view = product.transition("update".into(), "updated".into(), value(&new)?);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn delete_product(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let product = object!(env, Product, "prod", &id, key);
+    let view = product.transition("delete".into(), "deleted".into(), Value::Null);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn create_price(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(new): JsonBody<NewPrice>,
+) -> Created {
+    new.check().map_err(refused)?;
+    let product = object!(env, Product, "prod", &new.product);
+    let product = product.get_state().await?.map_err(told)?;
+    if product.state != "active" {
+        let text = format!("{} is deleted: nothing new is sold of it.", new.product);
+        return Err(ApiError::conflict("deleted", text));
+    }
+    let id = id::fresh("price", key.as_deref())?;
+    let price = object!(env, Price, "price", &id, key);
+    let view = price.transition("create".into(), "created".into(), value(&new)?);
+    Ok(created(view.await?.map_err(told)?))
+}
+
+async fn delete_price(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let price = object!(env, Price, "price", &id, key);
+    let view = price.transition("delete".into(), "deleted".into(), Value::Null);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn create_customer(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(new): JsonBody<NewCustomer>,
+) -> Created {
+    new.check().map_err(refused)?;
+    let id = id::fresh("cus", key.as_deref())?;
+    let customer = object!(env, Customer, "cus", &id, key);
+    let view = customer.transition("create".into(), "created".into(), value(&new)?);
+    Ok(created(view.await?.map_err(told)?))
+}
+
+async fn update_customer(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+    JsonBody(new): JsonBody<NewCustomer>,
+) -> Result<Json<View>, ApiError> {
+    new.check().map_err(refused)?;
+    let customer = object!(env, Customer, "cus", &id, key);
+    let view = customer.transition("update".into(), "updated".into(), value(&new)?);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn delete_customer(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let customer = object!(env, Customer, "cus", &id, key);
+    let view = customer.transition("delete".into(), "deleted".into(), Value::Null);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn set_payment_method(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+    JsonBody(set): JsonBody<SetPaymentMethod>,
+) -> Result<Json<View>, ApiError> {
+    set.check().map_err(refused)?;
+    let customer = object!(env, Customer, "cus", &id, key);
+    let view = customer.transition("set_payment_method".into(), "set".into(), value(&set)?);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn create_subscription(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(new): JsonBody<NewSubscription>,
+) -> Created {
+    id::check("cus", &new.customer)?;
+    id::check("price", &new.price)?;
+    let id = id::fresh("sub", key.as_deref())?;
+    let subscription = object!(env, Subscription, "sub", &id, key);
+    let view = subscription.create(new).await?.map_err(told)?;
+    Ok(created(view))
+}
+
+async fn change(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Json<View>, ApiError> {
+    id::check("price", &change.price)?;
+    let subscription = object!(env, Subscription, "sub", &id, key);
+    let view = subscription.change(change.price, change.quantity).await?;
+    Ok(Json(view.map_err(told)?))
+}
+
+async fn cancel(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+    JsonBody(cancel): JsonBody<Cancel>,
+) -> Result<Json<View>, ApiError> {
+    let subscription = object!(env, Subscription, "sub", &id, key);
+    let view = subscription.cancel(cancel.at == When::PeriodEnd).await?;
+    Ok(Json(view.map_err(told)?))
+}
+
+async fn keep(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let subscription = object!(env, Subscription, "sub", &id, key);
+    Ok(Json(subscription.keep().await?.map_err(told)?))
+}
+
+async fn pause(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let subscription = object!(env, Subscription, "sub", &id, key);
+    Ok(Json(subscription.pause().await?.map_err(told)?))
+}
+
+async fn resume(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let subscription = object!(env, Subscription, "sub", &id, key);
+    Ok(Json(subscription.resume().await?.map_err(told)?))
+}
+
+async fn entitlement(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<Entitlement>, ApiError> {
+    let subscription = object!(env, Subscription, "sub", &id);
+    Ok(Json(subscription.entitlement().await?.map_err(told)?))
+}
+
+async fn void(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let invoice = object!(env, Invoice, "in", &id, key);
+    let view = invoice.transition("void".into(), "voided".into(), Value::Null);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+async fn give_up(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let invoice = object!(env, Invoice, "in", &id, key);
+    let view = invoice.transition("give_up".into(), "marked".into(), Value::Null);
+    Ok(Json(view.await?.map_err(told)?))
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    state: Option<String>,
+    #[serde(default)]
+    after: String,
+}
+
+/// A subscription as the read model has it.
+#[derive(Serialize)]
+struct Listed {
+    id: String,
+    state: String,
+    customer: String,
+    created_at: Time,
+    updated_at: Time,
+}
+
+async fn list(
+    State(env): State<Env>,
+    UrlQuery(wanted): UrlQuery<Wanted>,
+) -> Result<Json<Value>, ApiError> {
+    let reader = env.require::<Reader>()?;
+    let rows = reader
+        .subscriptions(wanted.state.as_deref(), &wanted.after)
+        .await?;
+    let next = rows.last().filter(|_| rows.len() == PAGE);
+    let next = next.map(|row| row.id.clone());
+    let listed = rows.into_iter().map(|row| Listed {
+        id: row.id,
+        state: row.state,
+        customer: row.customer,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    });
+    let listed: Vec<Listed> = listed.collect();
+    Ok(Json(json!({ "subscriptions": listed, "next": next })))
+}

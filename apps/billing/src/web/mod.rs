@@ -1,0 +1,74 @@
+//! The edge.
+//!
+//! | Request | Answer |
+//! |---|---|
+//! | `GET /`, `GET /subscriptions?state=&after=`, `GET /subscriptions/{id}` | pages |
+//! | `GET /assets/{name}` | what they load |
+//! | `/v1/…` | the resources in JSON |
+//! | anything else | a page that says what is wrong |
+
+mod api;
+mod id;
+mod site;
+
+use abide::{Env, server::ApiError};
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    middleware,
+    response::{Html, IntoResponse, Response},
+    routing::get,
+};
+use maud::Markup;
+
+use crate::{assets, pages};
+
+pub use api::OPENAPI;
+
+/// The pages load their own style and nothing else.
+const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// Everything that the program answers.
+pub fn router(env: Env) -> Router {
+    let pages = Router::new()
+        .route("/", get(site::overview))
+        .route("/subscriptions", get(site::subscriptions))
+        .route("/subscriptions/{id}", get(site::subscription))
+        .fallback(site::nowhere)
+        .layer(middleware::map_response(with_policy));
+    Router::new()
+        .merge(pages)
+        .nest("/v1", api::router())
+        .route("/assets/{name}", get(assets::asset))
+        .with_state(env)
+}
+
+/// An error as a page.
+struct Failed(ApiError);
+
+impl<E: Into<ApiError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        let status = self.0.status();
+        let page = pages::error(status, self.0.message());
+        (status, html(page)).into_response()
+    }
+}
+
+fn html(page: Markup) -> Html<String> {
+    Html(page.into_string())
+}
+
+async fn with_policy(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let policy = HeaderValue::from_static(POLICY);
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

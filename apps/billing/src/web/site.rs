@@ -1,0 +1,113 @@
+//! The pages' handlers.
+
+use abide::{
+    Env,
+    server::{ApiError, UrlPath, UrlQuery},
+};
+use axum::{extract::State, response::Html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Failed, api::told, html, id};
+use crate::{
+    Time,
+    machines::{SUBSCRIPTION, states},
+    pages::{
+        self,
+        view::{Step, Subscription},
+    },
+    read::{PAGE, Reader},
+    resources,
+};
+
+/// Outcomes that a timeline shows.
+const STEPS: usize = 1_000;
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    state: Option<String>,
+    after: Option<String>,
+}
+
+pub(super) async fn nowhere() -> Failed {
+    ApiError::not_found("not_found", "There is no such page.").into()
+}
+
+pub(super) async fn overview(State(env): State<Env>) -> Result<Html<String>, Failed> {
+    let reader = env.require::<Reader>()?;
+    let view = reader.overview(Time::now(&**env.clock())).await?;
+    Ok(html(pages::overview(&view)))
+}
+
+pub(super) async fn subscriptions(
+    State(env): State<Env>,
+    wanted: Result<UrlQuery<Wanted>, ApiError>,
+) -> Result<Html<String>, Failed> {
+    let UrlQuery(wanted) = wanted?;
+    let state = wanted.state.as_deref().filter(|state| !state.is_empty());
+    if let Some(state) = state
+        && !states(&SUBSCRIPTION).any(|known| known == state)
+    {
+        return Err(ApiError::bad_request(
+            "no_such_state",
+            format!("A subscription is never “{state}”."),
+        )
+        .into());
+    }
+    let reader = env.require::<Reader>()?;
+    let after = wanted.after.unwrap_or_default();
+    let rows = reader.subscriptions(state, &after).await?;
+    let next = rows.last().filter(|_| rows.len() == PAGE);
+    let next = next.map(|row| row.id.clone());
+    Ok(html(pages::subscriptions(state, &rows, next.as_deref())))
+}
+
+#[derive(Deserialize)]
+pub(super) struct ById {
+    id: String,
+}
+
+/// One subscription: what it is, and its chain, from its object; its invoices from the read model, if that answers.
+pub(super) async fn subscription(
+    State(env): State<Env>,
+    path: Result<UrlPath<ById>, ApiError>,
+) -> Result<Html<String>, Failed> {
+    let UrlPath(ById { id }) = path?;
+    id::check("sub", &id)?;
+    let object = env.object::<resources::Subscription>().get_by_name(&id);
+    let view = object.get_state().await?.map_err(told)?;
+    let entitlement = object.entitlement().await?.map_err(told)?;
+    let after = (view.seq - i64::try_from(STEPS).unwrap_or(i64::MAX)).max(0);
+    let history = object.get_history(after, STEPS).await?.map_err(told)?;
+    let reader = env.require::<Reader>()?;
+    let invoices = reader.invoices(&id).await.unwrap_or_default();
+    let facts = view.data.as_object().into_iter().flatten();
+    let facts = facts.filter(|(_, value)| !is_nothing(value));
+    let facts = facts
+        .map(|(name, value)| (name.clone(), pages::short(name, value)))
+        .collect();
+    let steps = history.into_iter().rev().map(|event| Step {
+        at: Time(event.entry.ts),
+        data: event.entry.data().unwrap_or_default(),
+        action: event.entry.action,
+        outcome: event.entry.outcome,
+        state: event.state,
+    });
+    Ok(html(pages::subscription(&Subscription {
+        id,
+        state: view.state,
+        facts,
+        entitled: entitlement.entitled,
+        steps: steps.collect(),
+        invoices,
+    })))
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}

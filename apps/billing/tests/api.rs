@@ -1,0 +1,267 @@
+//! The API and the pages, on the real program's parts: objects, a gateway behind its adapter, and a read model in a file.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{sync::Arc, time::Duration};
+
+use abide::{Body, Host, clock::SystemClock, http::Request, server::LocalHost};
+use abide_patterns::projection::SqliteModel;
+use axum::Router;
+use billing::{
+    OPENAPI,
+    gateway::{AnyGateway, HttpGateway, LocalGateway, Mischief},
+    host, payment, read,
+};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tower::ServiceExt;
+
+/// What has not come after this time never will.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+struct World {
+    host: LocalHost,
+    gateway: LocalGateway,
+    router: Router,
+    _dir: TempDir,
+}
+
+struct Answer {
+    status: u16,
+    text: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}", self.text))
+    }
+}
+
+impl World {
+    async fn new() -> Self {
+        let gateway = LocalGateway::new("k", Mischief::none(1), Arc::new(SystemClock::new()));
+        let dir = tempfile::tempdir().unwrap();
+        let model = SqliteModel::open(dir.path().join("read-model.db"), read::tables().unwrap());
+        let adapter = AnyGateway::new(HttpGateway::new("http://gateway.test", "k"));
+        let host = host::install(Host::open_in_memory(), adapter, Arc::new(model.unwrap()))
+            .outbound(Arc::new(gateway.clone()))
+            .start_local()
+            .await
+            .unwrap();
+        Self {
+            router: host.router(),
+            host,
+            gateway,
+            _dir: dir,
+        }
+    }
+
+    async fn ask(&self, method: &str, path: &str, key: Option<&str>, body: Value) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        if !body.is_null() {
+            request = request.header("content-type", "application/json");
+        }
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let request = request.body(Body::from(body)).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        Answer {
+            status,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, None, Value::Null).await
+    }
+
+    async fn create(&self, path: &str, body: Value) -> String {
+        let answer = self.ask("POST", path, None, body).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A price, and a customer with a card; what a subscription is created with.
+    async fn offer(&self, card: &str) -> Value {
+        let product = self
+            .create("/v1/products", json!({ "name": "Seats" }))
+            .await;
+        let price = json!({
+            "product": product,
+            "unit_amount": { "amount": 1_250, "currency": "EUR" },
+            "every": { "count": 1, "unit": "month" },
+        });
+        let price = self.create("/v1/prices", price).await;
+        let customer = json!({ "name": "Ada", "email": "ada@example.com", "payment_method": card });
+        let customer = self.create("/v1/customers", customer).await;
+        json!({ "customer": customer, "price": price, "quantity": 2 })
+    }
+
+    async fn until(&self, path: &str, what: impl Fn(&Answer) -> bool) -> Answer {
+        let asks = async {
+            loop {
+                let answer = self.get(path).await;
+                if what(&answer) {
+                    return answer;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asks)
+            .await
+            .unwrap_or_else(|_| panic!("waited in vain at {path}"))
+    }
+
+    async fn becomes(&self, path: &str, state: &str) -> Value {
+        let so = |answer: &Answer| answer.status == 200 && answer.json()["state"] == state;
+        self.until(path, so).await.json()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_created_once_paid_and_seen_on_the_pages() {
+    let world = World::new().await;
+    let offer = world.offer("card_ok").await;
+    let create = || world.ask("POST", "/v1/subscriptions", Some("key-1"), offer.clone());
+    let (first, again) = (create().await, create().await);
+    assert_eq!((first.status, again.status), (201, 201), "{}", again.text);
+    assert_eq!(first.json(), again.json());
+    let id = first.json()["id"].as_str().unwrap().to_owned();
+    let path = format!("/v1/subscriptions/{id}");
+    world.becomes(&path, "active").await;
+    let entitlement = world.get(&format!("{path}/entitlement")).await.json();
+    assert_eq!(entitlement["entitled"], true);
+
+    let invoice = format!("in_{id}_0");
+    let paid = world
+        .becomes(&format!("/v1/invoices/{invoice}"), "paid")
+        .await;
+    assert_eq!(
+        paid["data"]["due"],
+        json!({ "amount": 2_500, "currency": "EUR" })
+    );
+    let intent = format!("/v1/payment-intents/pi_{invoice}_1");
+    world.becomes(&intent, "succeeded").await;
+    assert_eq!(world.gateway.tally().succeeded, 1);
+    let history = world.get(&format!("{path}/history")).await.json();
+    let outcomes: Vec<_> = history["outcomes"].as_array().unwrap().iter().collect();
+    assert_eq!(outcomes[0]["action"], "create");
+    assert_eq!(outcomes.last().unwrap()["outcome"], "settled");
+
+    // The pages and the list, from the read model, which comes a moment later.
+    let listed = |answer: &Answer| {
+        answer.status == 200 && answer.json()["subscriptions"][0]["state"] == "active"
+    };
+    world.until("/v1/subscriptions?state=active", listed).await;
+    let page = world
+        .until("/", |answer| answer.text.contains("25.00 EUR"))
+        .await;
+    assert!(page.text.contains(&id), "{}", page.text);
+    let page = world.get(&format!("/subscriptions/{id}")).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("Entitled now") && page.text.contains(&invoice));
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_customer_who_must_prove_who_they_are_is_waited_for_and_a_webhook_counts_once() {
+    let world = World::new().await;
+    let id = world
+        .create("/v1/subscriptions", world.offer("card_3ds").await)
+        .await;
+    let intent = format!("/v1/payment-intents/pi_in_{id}_0_1");
+    world.becomes(&intent, "requires_action").await;
+    let waiting = world.gateway.waiting();
+    world.gateway.authenticate(&waiting[0].id, true).unwrap();
+    for event in world.gateway.take_events() {
+        for _ in 0..3 {
+            payment::hear(world.host.env(), &event).await.unwrap();
+        }
+    }
+    world.becomes(&intent, "succeeded").await;
+    world
+        .becomes(&format!("/v1/subscriptions/{id}"), "active")
+        .await;
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_makes_no_sense_or_is_not_allowed_is_refused_with_a_sentence() {
+    let world = World::new().await;
+    let offer = world.offer("card_ok").await;
+    let id = world.create("/v1/subscriptions", offer.clone()).await;
+    let path = format!("/v1/subscriptions/{id}");
+    world.becomes(&path, "active").await;
+    let post = async |path: &str, body: Value| world.ask("POST", path, None, body).await;
+    let mut nobody = offer.clone();
+    nobody["customer"] = json!("cus_nobody");
+    let mut none = offer.clone();
+    none["quantity"] = json!(0);
+    for (path, body, status, code) in [
+        ("/v1/products", json!({ "name": "" }), 400, "invalid"),
+        ("/v1/subscriptions", nobody, 404, "not_found"),
+        ("/v1/subscriptions", none, 400, "invalid"),
+        (&*format!("{path}/resume"), Value::Null, 409, "not_allowed"),
+        ("/v1/nothing", json!({}), 404, "not_found"),
+    ] {
+        let answer = post(path, body).await;
+        let error = answer.json()["error"].clone();
+        assert_eq!(
+            (answer.status, &error["code"]),
+            (status, &json!(code)),
+            "{path}: {error}"
+        );
+        assert!(error["message"].as_str().unwrap().len() > 10);
+    }
+    for (path, status) in [
+        ("/v1/subscriptions/sub_nobody", 404),
+        ("/v1/subscriptions/in_1", 404),
+        ("/subscriptions/sub_nobody", 404),
+        ("/subscriptions?state=asleep", 400),
+        ("/nowhere", 404),
+    ] {
+        assert_eq!(world.get(path).await.status, status, "{path}");
+    }
+    let ended = post(&format!("{path}/cancel"), json!({ "at": "now" })).await;
+    assert_eq!(ended.json()["state"], "canceled");
+    let entitlement = world.get(&format!("{path}/entitlement")).await.json();
+    assert_eq!(entitlement["entitled"], false);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_document_for_programs_is_served_and_names_what_there_is() {
+    let world = World::new().await;
+    let served = world.get("/v1/openapi.json").await;
+    assert_eq!(served.text, OPENAPI);
+    let document = served.json();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let path = path
+            .replace("{kind}", "products")
+            .replace("{id}", "prod_nobody");
+        for method in item
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|name| *name != "parameters")
+        {
+            let answer = world
+                .ask(&method.to_uppercase(), &path, None, Value::Null)
+                .await;
+            assert_ne!(answer.status, 405, "{method} {path}");
+            assert!(
+                !answer.text.contains("There is no such resource.\""),
+                "{method} {path}"
+            );
+        }
+    }
+    world.host.shutdown().await.unwrap();
+}

@@ -1,0 +1,192 @@
+//! The adapter and the gateway that behaves badly, with no socket between them and with one.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use abide::{
+    Env, Host, Node, SimDisk, Store, StoreOptions, clock::SystemClock, server::AllowPrivate,
+};
+use billing::{
+    Money,
+    gateway::{
+        Charge, Gateway, GatewayError, HttpGateway, LocalGateway, Mischief, Payment, PaymentStatus,
+        server,
+    },
+};
+
+const KEY: &str = "sk_test";
+
+fn local(mischief: Mischief) -> LocalGateway {
+    LocalGateway::new(KEY, mischief, Arc::new(SystemClock::new()))
+}
+
+/// A node without objects, whose requests all go to this gateway.
+fn node(gateway: &LocalGateway) -> Node {
+    let store = Store::open(
+        Arc::new(SimDisk::new()),
+        Path::new("/data"),
+        StoreOptions::small(),
+    );
+    Node::builder(store.unwrap())
+        .outbound(Arc::new(gateway.clone()))
+        .start()
+        .unwrap()
+}
+
+fn adapter() -> HttpGateway {
+    HttpGateway::new("http://gateway.test/", KEY)
+}
+
+fn charge(card: &str, reference: &str) -> Charge {
+    Charge {
+        amount: Money::new(1_250, "EUR".parse().unwrap()).unwrap(),
+        payment_method: card.to_owned(),
+        reference: reference.to_owned(),
+    }
+}
+
+/// Repeats a call as long as that makes sense.
+async fn insist(
+    ask: impl AsyncFn() -> Result<Payment, GatewayError>,
+) -> Result<Payment, GatewayError> {
+    for _ in 0..200 {
+        match ask().await {
+            Err(error) if error.is_retryable() => {}
+            answer => return answer,
+        }
+    }
+    panic!("the gateway never answers");
+}
+
+async fn pay(env: &Env, card: &str, reference: &str) -> Payment {
+    let gateway = adapter();
+    let charge = charge(card, reference);
+    let (create, confirm) = (
+        format!("{reference}-create"),
+        format!("{reference}-confirm"),
+    );
+    let payment = insist(async || gateway.create(env, &create, &charge).await);
+    let payment = payment.await.unwrap();
+    insist(async || gateway.confirm(env, &confirm, &payment.id).await)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn each_card_does_what_its_name_says() {
+    let gateway = local(Mischief::none(1));
+    let node = node(&gateway);
+    let env = node.env();
+    let status = async |card, reference| pay(env, card, reference).await.status;
+    assert_eq!(status("card_ok", "a").await, PaymentStatus::Succeeded);
+    assert_eq!(status("card_declined", "b").await, PaymentStatus::Declined);
+    assert_eq!(status("card_flaky_100", "c").await, PaymentStatus::Declined);
+    assert_eq!(status("card_flaky_0", "d").await, PaymentStatus::Succeeded);
+
+    let slow = pay(env, "card_slow", "e").await;
+    assert_eq!(slow.status, PaymentStatus::Processing);
+    for wanted in [
+        PaymentStatus::Processing,
+        PaymentStatus::Processing,
+        PaymentStatus::Succeeded,
+    ] {
+        assert_eq!(
+            adapter().status(env, &slow.id).await.unwrap().status,
+            wanted
+        );
+    }
+
+    let secured = pay(env, "card_3ds", "f").await;
+    assert_eq!(secured.status, PaymentStatus::RequiresAction);
+    assert_eq!(gateway.waiting(), std::slice::from_ref(&secured));
+    assert!(gateway.authenticate(&secured.id, true).is_some());
+    assert!(gateway.authenticate(&secured.id, false).is_none(), "once");
+    let after = adapter().status(env, &secured.id).await.unwrap();
+    assert_eq!(after.status, PaymentStatus::Succeeded);
+
+    let back = pay(env, "card_3ds", "g").await;
+    let back = adapter().cancel(env, "g-cancel", &back.id).await.unwrap();
+    assert_eq!(back.status, PaymentStatus::Canceled);
+    let late = adapter().cancel(env, "f-cancel", &secured.id).await;
+    assert!(
+        matches!(late, Err(GatewayError::Refused { .. })),
+        "{late:?}"
+    );
+}
+
+#[tokio::test]
+async fn on_a_bad_day_each_key_takes_its_money_once() {
+    for seed in 0..20 {
+        let mischief = Mischief {
+            longest: Duration::from_millis(1),
+            ..Mischief::lively(seed)
+        };
+        let gateway = local(mischief);
+        let node = node(&gateway);
+        for number in 0..20 {
+            let reference = format!("in_{number}");
+            let payment = pay(node.env(), "card_ok", &reference).await;
+            assert_eq!(payment.status, PaymentStatus::Succeeded, "seed {seed}");
+            // Whoever has lost the answer and asks again gets the same.
+            assert_eq!(pay(node.env(), "card_ok", &reference).await, payment);
+        }
+        let tally = gateway.tally();
+        assert_eq!((tally.succeeded, tally.open), (20, 0), "seed {seed}");
+        let events = gateway.take_events();
+        let mut ids: Vec<_> = events.iter().map(|event| &event.id).collect();
+        ids.dedup();
+        assert!(
+            ids.len() <= 20 && ids.len() < events.len(),
+            "some come twice"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_belongs_to_another_request_is_refused() {
+    let gateway = local(Mischief::none(1));
+    let node = node(&gateway);
+    let create = |charge: &Charge| adapter().create(node.env(), "key", charge);
+    create(&charge("card_ok", "a")).await.unwrap();
+    let refused = |answer: Result<Payment, GatewayError>| match answer {
+        Err(GatewayError::Refused { text }) => text,
+        other => panic!("{other:?}"),
+    };
+    refused(create(&charge("card_ok", "b")).await);
+    refused(adapter().confirm(node.env(), "key", "pay_1").await);
+    refused(adapter().status(node.env(), "pay_2").await);
+    refused(create(&charge("card_unknown", "a")).await);
+    let stranger = HttpGateway::new("http://gateway.test", "sk_other");
+    let text = refused(stranger.status(node.env(), "pay_1").await);
+    assert!(text.starts_with("401"), "{text}");
+}
+
+#[tokio::test]
+async fn over_a_socket_it_is_the_same_gateway_and_a_lost_answer_is_told_as_lost() {
+    let gateway = local(Mischief {
+        lost: 100,
+        ..Mischief::none(1)
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn({
+        let router = server::router(gateway.clone());
+        async move { axum::serve(listener, router).await }
+    });
+    let host = Host::open_in_memory()
+        .configure(|config| config.outbound.allow_private = AllowPrivate::All)
+        .start_local()
+        .await
+        .unwrap();
+    let adapter = HttpGateway::new(&base, KEY);
+    let answer = adapter
+        .create(host.env(), "a", &charge("card_ok", "a"))
+        .await;
+    assert!(
+        matches!(answer, Err(GatewayError::Unknown { .. })),
+        "{answer:?}"
+    );
+    assert_eq!(gateway.payments().len(), 1, "it was taken all the same");
+    serving.abort();
+    host.shutdown().await.unwrap();
+}

@@ -1,0 +1,502 @@
+//! The resources, on a node on a disk in memory with a clock that stands still.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use abide::{
+    Node, SimDisk, Store, StoreOptions, Stub,
+    clock::{Clock, TestClock},
+};
+use abide_patterns::outcomes::Until;
+use billing::{
+    BillingError, Every, Line, LineKind, Lines, Money, Period, Time,
+    resource::View,
+    resources::{
+        Customer, Invoice, NewSubscription, PaymentIntent, Price, Product, Subscription, register,
+    },
+    states::{Draft, Moment, NewIntent, PaymentResult, Verdict},
+};
+use serde_json::{Value, json};
+
+struct World {
+    disk: SimDisk,
+    clock: TestClock,
+    node: Node,
+}
+
+/// Calls a method that every resource has, of the class that an id belongs to.
+macro_rules! of {
+    ($world:expr, $id:expr, $method:ident($($given:expr),*)) => {{
+        let (env, id) = ($world.node.env(), $id);
+        match id.split('_').next().unwrap() {
+            "prod" => env.object::<Product>().get_by_name(id).$method($($given),*).await.unwrap(),
+            "price" => env.object::<Price>().get_by_name(id).$method($($given),*).await.unwrap(),
+            "cus" => env.object::<Customer>().get_by_name(id).$method($($given),*).await.unwrap(),
+            "sub" => env.object::<Subscription>().get_by_name(id).$method($($given),*).await.unwrap(),
+            "in" => env.object::<Invoice>().get_by_name(id).$method($($given),*).await.unwrap(),
+            _ => env.object::<PaymentIntent>().get_by_name(id).$method($($given),*).await.unwrap(),
+        }
+    }};
+}
+
+impl World {
+    fn new() -> Self {
+        Self::at(SimDisk::new(), TestClock::new())
+    }
+
+    fn at(disk: SimDisk, clock: TestClock) -> Self {
+        let store = Store::open(
+            Arc::new(disk.clone()),
+            Path::new("/data"),
+            StoreOptions::small(),
+        )
+        .unwrap();
+        let node = register(Node::builder(store))
+            .clock(Arc::new(clock.clone()))
+            .start()
+            .unwrap();
+        Self { disk, clock, node }
+    }
+
+    fn killed(self) -> Self {
+        Self::at(self.disk.after_kill(), self.clock)
+    }
+
+    fn now(&self) -> Time {
+        Time(self.clock.unix_millis().cast_signed())
+    }
+
+    async fn write(&self, id: &str, action: &str, outcome: &str, data: Value) -> View {
+        self.try_write(id, action, outcome, data).await.unwrap()
+    }
+
+    async fn try_write(
+        &self,
+        id: &str,
+        action: &str,
+        outcome: &str,
+        data: Value,
+    ) -> Result<View, BillingError> {
+        of!(
+            self,
+            id,
+            transition(action.to_owned(), outcome.to_owned(), data)
+        )
+    }
+
+    async fn state(&self, id: &str) -> String {
+        of!(self, id, get_state()).unwrap().state
+    }
+
+    /// A product with two prices, and a customer.
+    async fn stocked(&self) {
+        self.write("prod_tea", "create", "created", json!({"name": "Tea"}))
+            .await;
+        for amount in [1_000, 3_000] {
+            let new =
+                json!({"product": "prod_tea", "unit_amount": euro(amount), "every": Every::MONTH});
+            self.write(&format!("price_{amount}"), "create", "created", new)
+                .await;
+        }
+        let new = json!({"name": "Ada", "email": "ada@example.com", "payment_method": "card_ok"});
+        self.write("cus_ada", "create", "created", new).await;
+    }
+
+    fn subscription(&self) -> Stub<Subscription> {
+        self.node
+            .env()
+            .object::<Subscription>()
+            .get_by_name("sub_1")
+    }
+
+    fn invoice(&self, number: u32) -> Stub<Invoice> {
+        let id = Draft::id_of("sub_1", number);
+        self.node.env().object::<Invoice>().get_by_name(&id)
+    }
+
+    /// A subscription whose first invoice waits to be paid, with its draft.
+    async fn billed(&self) -> Draft {
+        self.stocked().await;
+        let made = self.subscription().create(tea(0)).await.unwrap().unwrap();
+        assert_eq!(made.state, "incomplete");
+        let draft = self.draft(0, 1_000);
+        self.write("sub_1", "bill", "invoiced", json!({"draft": draft}))
+            .await;
+        let period = serde_json::to_value(draft.period).unwrap();
+        self.write("sub_1", "advance", "advanced", period).await;
+        draft
+    }
+
+    fn draft(&self, number: u32, amount: i64) -> Draft {
+        let month = 31 * 24 * 60 * 60 * 1_000;
+        let start = self.now();
+        let period = Period {
+            number,
+            start,
+            end: start.plus(month),
+        };
+        let mut lines = Lines::new("EUR".parse().unwrap());
+        lines
+            .add(Line {
+                kind: LineKind::Period,
+                description: "1 × Tea".into(),
+                price: None,
+                period: Some(period),
+                amount: euro(amount),
+            })
+            .unwrap();
+        Draft {
+            subscription: "sub_1".into(),
+            customer: "cus_ada".into(),
+            period,
+            lines,
+        }
+    }
+}
+
+fn euro(amount: i64) -> Money {
+    Money::new(amount, "EUR".parse().unwrap()).unwrap()
+}
+
+fn tea(trial_days: u32) -> NewSubscription {
+    NewSubscription {
+        customer: "cus_ada".into(),
+        price: "price_1000".into(),
+        quantity: 1,
+        trial_days,
+    }
+}
+
+fn result(attempt: u32, verdict: Verdict) -> PaymentResult {
+    PaymentResult {
+        invoice: "in_sub_1_0".into(),
+        intent: format!("pi_in_sub_1_0_{attempt}"),
+        attempt,
+        amount: euro(1_000),
+        verdict,
+        reason: None,
+    }
+}
+
+#[tokio::test]
+async fn each_resource_writes_shows_itself_and_its_history_and_comes_back_after_a_kill() {
+    let world = World::new();
+    let draft = world.billed().await;
+    world.invoice(0).create(draft).await.unwrap().unwrap();
+    let intent = world.invoice(0).begin_attempt(1).await.unwrap().unwrap();
+    let intents = world.node.env().object::<PaymentIntent>();
+    let first = intents.get_by_name("pi_in_sub_1_0_1");
+    first.create(intent.unwrap()).await.unwrap().unwrap();
+    let world = world.killed();
+    for (id, state, outcomes) in [
+        ("prod_tea", "active", 1),
+        ("price_1000", "active", 1),
+        ("cus_ada", "active", 1),
+        ("sub_1", "incomplete", 3),
+        ("in_sub_1_0", "open", 3),
+        ("pi_in_sub_1_0_1", "requires_payment_method", 1),
+    ] {
+        let view = of!(world, id, get_state()).unwrap();
+        assert_eq!((view.state.as_str(), view.seq), (state, outcomes), "{id}");
+        assert_eq!(of!(world, id, check()).unwrap(), outcomes, "{id}");
+        let history = of!(world, id, get_history(0, 10)).unwrap();
+        assert_eq!(history.last().unwrap().entry.seq, outcomes, "{id}");
+        assert_eq!(history.last().unwrap().state, state, "{id}");
+        let later = of!(world, id, get_history(outcomes - 1, 10)).unwrap();
+        assert_eq!(later[..], history[history.len() - 1..], "{id}");
+        let row = of!(world, id, get_row()).unwrap();
+        assert_eq!((row.id.as_str(), row.seq), (id, outcomes));
+        assert_eq!(row.data, view.data);
+    }
+    let row = of!(world, "in_sub_1_0", get_row()).unwrap();
+    assert_eq!(row.customer.as_deref(), Some("cus_ada"));
+    assert_eq!(row.subscription.as_deref(), Some("sub_1"));
+    assert_eq!(
+        (row.amount, row.currency.as_deref()),
+        (Some(1_000), Some("EUR"))
+    );
+    assert_eq!((row.attempts, row.failures), (1, 0));
+    assert_eq!(row.created_month, world.now().to_string()[..7]);
+}
+
+#[tokio::test]
+async fn what_was_not_created_is_not_there_and_nothing_is_created_twice() {
+    let world = World::new();
+    let missing = of!(world, "prod_tea", get_state()).unwrap_err();
+    assert_eq!(missing.to_string(), "There is no product “prod_tea”.");
+    world.stocked().await;
+    let again = json!({"name": "Tea"});
+    let refused = world
+        .try_write("prod_tea", "create", "created", again)
+        .await;
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "the product is `active` and does not take `create` with `created`: allowed are `update` with `updated`, `delete` with `deleted`"
+    );
+    let nameless = json!({"name": ""});
+    let refused = world
+        .try_write("prod_tea", "update", "updated", nameless)
+        .await;
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("A product's name")
+    );
+    assert_eq!(of!(world, "prod_tea", get_state()).unwrap().seq, 1);
+}
+
+#[tokio::test]
+async fn a_subscription_needs_a_customer_and_a_price_of_a_product_that_are_there() {
+    let world = World::new();
+    let told = async || {
+        let created = world.subscription().create(tea(0)).await.unwrap();
+        created.unwrap_err().to_string()
+    };
+    assert_eq!(told().await, "There is no customer “cus_ada”.");
+    world.stocked().await;
+    world
+        .write("prod_tea", "delete", "deleted", Value::Null)
+        .await;
+    assert_eq!(told().await, "There is no product “prod_tea”.");
+    world
+        .write("price_1000", "delete", "deleted", Value::Null)
+        .await;
+    assert_eq!(told().await, "There is no price “price_1000”.");
+    let mut much = tea(0);
+    much.price = "price_3000".into();
+    much.trial_days = 731;
+    let refused = world.subscription().create(much).await.unwrap();
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .starts_with("A trial has 730 days at most")
+    );
+    let missing = world.subscription().get_state().await.unwrap().unwrap_err();
+    assert!(matches!(missing, BillingError::NotFound { .. }));
+}
+
+#[tokio::test]
+async fn a_trial_entitles_until_it_ends() {
+    let world = World::new();
+    world.stocked().await;
+    let end = world.now().plus_days(14);
+    let made = world.subscription().create(tea(14)).await.unwrap().unwrap();
+    assert_eq!(made.state, "trialing");
+    let entitlement = world.subscription().entitlement().await.unwrap().unwrap();
+    assert!(entitlement.entitled);
+    assert_eq!(entitlement.until, Some(end));
+    let cancelled = world.subscription().cancel(true).await.unwrap().unwrap();
+    assert_eq!(cancelled.data["cancel_at"], json!(end));
+    world.subscription().keep().await.unwrap().unwrap();
+    let ended = world.subscription().cancel(false).await.unwrap().unwrap();
+    assert_eq!(ended.state, "canceled");
+    let entitlement = world.subscription().entitlement().await.unwrap().unwrap();
+    assert!(!entitlement.entitled);
+}
+
+#[tokio::test]
+async fn an_invoice_is_created_once_for_a_period_and_for_nothing_else() {
+    let world = World::new();
+    let draft = world.draft(0, 1_000);
+    let first = world
+        .invoice(0)
+        .create(draft.clone())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((first.state.as_str(), first.seq), ("open", 2));
+    let again = world.invoice(0).create(draft).await.unwrap().unwrap();
+    assert_eq!(again, first);
+    let other = world
+        .invoice(0)
+        .create(world.draft(0, 2_000))
+        .await
+        .unwrap();
+    assert!(
+        other
+            .unwrap_err()
+            .to_string()
+            .contains("the invoice of something else")
+    );
+    let elsewhere = world
+        .invoice(1)
+        .create(world.draft(2, 2_000))
+        .await
+        .unwrap();
+    assert!(elsewhere.is_err());
+    let nothing = world
+        .invoice(3)
+        .create(world.draft(3, 0))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(nothing.state, "paid");
+    assert_eq!(
+        world.invoice(3).begin_attempt(1).await.unwrap().unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_payment_result_is_heard_once_by_the_invoice_and_by_the_subscription() {
+    let world = World::new();
+    let draft = world.billed().await;
+    let invoice = world.invoice(0);
+    invoice.create(draft).await.unwrap().unwrap();
+    for _ in 0..2 {
+        let intent = invoice.begin_attempt(1).await.unwrap().unwrap().unwrap();
+        let wanted = NewIntent {
+            invoice: "in_sub_1_0".into(),
+            subscription: "sub_1".into(),
+            customer: "cus_ada".into(),
+            attempt: 1,
+            amount: euro(1_000),
+        };
+        assert_eq!(intent, wanted);
+    }
+    assert!(invoice.begin_attempt(3).await.unwrap().is_err());
+
+    let report = async |result: PaymentResult| {
+        let heard = invoice.report_payment_result(result.clone()).await.unwrap();
+        let decided = world
+            .subscription()
+            .report_payment_result(result)
+            .await
+            .unwrap();
+        (heard.unwrap(), decided.unwrap())
+    };
+    let asked = report(result(1, Verdict::RequiresAction)).await;
+    assert_eq!(report(result(1, Verdict::RequiresAction)).await, asked);
+    let failed = report(result(1, Verdict::Failed)).await;
+    assert_eq!(
+        (failed.0.state.as_str(), failed.1.state.as_str()),
+        ("open", "incomplete")
+    );
+    for verdict in [Verdict::Failed, Verdict::RequiresAction] {
+        assert_eq!(report(result(1, verdict)).await, failed);
+    }
+    // The second attempt begins on both sides.
+    let attempt = json!({"invoice": "in_sub_1_0", "attempt": 2});
+    world.write("sub_1", "retry", "attempted", attempt).await;
+    invoice.begin_attempt(2).await.unwrap().unwrap().unwrap();
+    let paid = report(result(2, Verdict::Paid)).await;
+    assert_eq!(
+        (paid.0.state.as_str(), paid.1.state.as_str()),
+        ("paid", "active")
+    );
+    assert_eq!(paid.0.data["paid_by"], "pi_in_sub_1_0_2");
+    for (attempt, verdict) in [
+        (2, Verdict::Paid),
+        (2, Verdict::Failed),
+        (1, Verdict::Failed),
+    ] {
+        assert_eq!(report(result(attempt, verdict)).await, paid);
+    }
+    // Two payments of one invoice would be one too many.
+    let twice = invoice
+        .report_payment_result(result(1, Verdict::Paid))
+        .await
+        .unwrap();
+    assert!(
+        twice
+            .unwrap_err()
+            .to_string()
+            .contains("the invoice is `paid`")
+    );
+    for id in ["sub_1", "in_sub_1_0"] {
+        of!(world, id, check()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn results_of_payments_that_nobody_began_are_refused() {
+    let world = World::new();
+    let draft = world.billed().await;
+    world.invoice(0).create(draft).await.unwrap().unwrap();
+    world.invoice(0).begin_attempt(1).await.unwrap().unwrap();
+    let mut wrong = vec![result(2, Verdict::Paid), result(0, Verdict::Failed)];
+    let mut foreign = result(1, Verdict::Paid);
+    foreign.invoice = "in_sub_2_0".into();
+    wrong.push(foreign);
+    let mut cheap = result(1, Verdict::Paid);
+    cheap.amount = euro(1);
+    wrong.push(cheap);
+    for wrong in wrong {
+        let heard = world.invoice(0).report_payment_result(wrong.clone()).await;
+        assert!(heard.unwrap().is_err(), "{wrong:?}");
+        let heard = world
+            .subscription()
+            .report_payment_result(wrong.clone())
+            .await;
+        assert!(heard.unwrap().is_err(), "{wrong:?}");
+    }
+    assert_eq!(world.state("sub_1").await, "incomplete");
+    assert_eq!(world.state("in_sub_1_0").await, "open");
+}
+
+#[tokio::test]
+async fn a_change_of_plan_waits_for_the_next_invoice_and_a_pause_ends_service() {
+    let world = World::new();
+    let draft = world.billed().await;
+    let (start, end) = (draft.period.start, draft.period.end);
+    let paid = world
+        .subscription()
+        .report_payment_result(result(1, Verdict::Paid));
+    assert_eq!(paid.await.unwrap().unwrap().state, "active");
+    world
+        .clock
+        .advance(Duration::from_millis((end.0 - start.0).unsigned_abs() / 2));
+    let changed = world.subscription().change("price_3000".into(), 1).await;
+    let lines = &changed.unwrap().unwrap().data["pending"];
+    assert_eq!(
+        (&lines[0]["amount"], &lines[1]["amount"]),
+        (&json!(euro(-500)), &json!(euro(1_500)))
+    );
+    world.subscription().pause().await.unwrap().unwrap();
+    let entitlement = world.subscription().entitlement().await.unwrap().unwrap();
+    assert!(!entitlement.entitled);
+    assert!(world.subscription().cancel(true).await.unwrap().is_err());
+    let resumed = world.subscription().resume().await.unwrap().unwrap();
+    assert_eq!(resumed.state, "active");
+
+    let before = world
+        .subscription()
+        .get_state_at(Until::Time(start.0))
+        .await;
+    assert_eq!(before.unwrap().unwrap().state, "active");
+    let first = world.subscription().get_state_at(Until::Seq(1)).await;
+    assert_eq!(first.unwrap().unwrap().state, "incomplete");
+    let replay = world
+        .subscription()
+        .replay(Until::End)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(replay.contains("collect / settled -> active"), "{replay}");
+}
+
+#[tokio::test]
+async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
+    let world = World::new();
+    world.billed().await;
+    let at = Moment { at: world.now() };
+    let at = serde_json::to_value(at).unwrap();
+    let refused = world.try_write("sub_1", "end_trial", "ended", at).await;
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .starts_with("the subscription is `incomplete`")
+    );
+    let twice = json!({"draft": world.draft(0, 1_000)});
+    let refused = world.try_write("sub_1", "bill", "invoiced", twice).await;
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("Period 1 is to be billed next, not 0.")
+    );
+    of!(world, "sub_1", check()).unwrap();
+}
