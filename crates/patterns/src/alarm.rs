@@ -35,7 +35,8 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
 use abide::{Result, Sql, State};
 
-use crate::outbox::{Outbox, millis};
+use crate::numbers::millis;
+use crate::outbox::Outbox;
 
 /// How soon the object is woken again if what was due has not been seen to.
 pub const AGAIN: Duration = Duration::from_secs(30);

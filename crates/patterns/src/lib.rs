@@ -17,6 +17,7 @@ mod guides;
 
 pub mod alarm;
 pub mod deliver;
+mod numbers;
 pub mod outbox;
 pub mod outcomes;
 pub mod projection;
@@ -24,4 +25,5 @@ pub mod queue;
 mod retry;
 pub mod schedule;
 pub mod service;
+mod texts;
 pub mod workflow;

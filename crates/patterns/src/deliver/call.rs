@@ -81,7 +81,7 @@ impl Deliver for CallDelivery {
     /// The object: one that is stuck holds up no other.
     fn destination(&self, call: &ObjectCall) -> String {
         let object = format!("{}/{}", call.binding, call.name);
-        outbox::cut(object, outbox::limits::MAX_DESTINATION_BYTES)
+        crate::texts::cut(object, outbox::limits::MAX_DESTINATION_BYTES)
     }
 
     fn summary(&self, call: &ObjectCall) -> String {
@@ -90,7 +90,7 @@ impl Deliver for CallDelivery {
 
     async fn submit(&self, delivery: &Delivery, call: &ObjectCall) -> Result<Submitted, Failure> {
         let age = delivery.now().saturating_sub(delivery.first_attempt_at());
-        if delivery.unknown() && age > outbox::millis(limits::MAX_CALL_AGE) {
+        if delivery.unknown() && age > crate::numbers::millis(limits::MAX_CALL_AGE) {
             return Err(Failure::permanent(
                 "the answer was lost, and the object no longer remembers whether it has applied the call: look at the \
                  object, then discard this, or edit it, which sends it as another call",

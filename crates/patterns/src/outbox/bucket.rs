@@ -3,7 +3,8 @@
 //! The generic cell rate algorithm (ITU-T I.371): a bucket's state is the time at which it will be full, so one number
 //! in a row is a bucket that outlives its object. Times are microseconds since 1970.
 
-use super::{Rate, message::micros};
+use super::Rate;
+use crate::numbers::micros;
 
 /// A bucket at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use abide::Result;
 use serde::Deserialize;
 
-use super::{Status, message::rows, rows::Rows};
+use super::{Status, rows::Rows};
+use crate::numbers::rows;
 
 /// The columns of a [`Claim`], but for its payload.
 macro_rules! claim {

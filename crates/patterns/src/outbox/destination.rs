@@ -7,15 +7,9 @@
 use abide::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Breaker, Failure, Rate,
-    bucket::Bucket,
-    deliver::Fate,
-    limits,
-    message::{millis, rows},
-    registry::cut,
-    sql::Sql,
-};
+use super::{Breaker, Failure, Rate, bucket::Bucket, deliver::Fate, limits, sql::Sql};
+use crate::numbers::{millis, rows};
+use crate::texts::cut;
 
 /// Where messages go to, as seen from outside. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,8 @@
 use abide::{Error, ErrorKind, Result, Storage};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Message, OutboxError, message::rows, sql::Sql};
+use super::{Message, OutboxError, sql::Sql};
+use crate::numbers::rows;
 
 /// Turns one command into many messages.
 pub trait FanOut: Send + Sync + 'static {

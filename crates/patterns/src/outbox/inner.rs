@@ -15,12 +15,12 @@ use super::{
     FanOutStatus, Message, Options, OutboxError, Priority, Registry,
     changes::Changes,
     limits,
-    message::millis,
     passes::Flights,
     registry::Accepted,
     rows::{New, Rows},
     sql::Sql,
 };
+use crate::numbers::millis;
 
 /// One object's outbox.
 pub(super) struct Inner {

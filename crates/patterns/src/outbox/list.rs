@@ -3,7 +3,8 @@
 use abide::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Outbox, Record, Status, limits, message::rows, rows::RECORD};
+use super::{Change, Outbox, Record, Status, limits, rows::RECORD};
+use crate::numbers::rows;
 
 /// Which messages a page holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt, time::Duration};
 use abide::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::numbers::millis;
+
 /// A message to be enqueued: a kind, a payload, and how it is to be delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
@@ -251,19 +253,4 @@ pub struct Counts {
     pub canceled: i64,
     /// See [`Status::Discarded`]: those that are still kept.
     pub discarded: i64,
-}
-
-/// Saturating: times beyond what fits are for ever.
-pub(crate) fn millis(time: Duration) -> i64 {
-    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Saturating, as [`millis`].
-pub(crate) fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
-}
-
-/// A number of rows, as SQL takes it.
-pub(crate) fn rows(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -122,9 +122,6 @@ pub use registry::Registry;
 
 pub use crate::retry::RetryPolicy;
 
-pub(crate) use message::{millis, rows};
-pub(crate) use registry::{cut, text_of};
-
 /// An object's outbox. Clones are the same outbox.
 #[derive(Clone, Debug)]
 pub struct Outbox(Rc<Inner>);
@@ -293,7 +290,7 @@ impl Outbox {
 
     /// Has the task go on soon if something is due soon, and the alarm whatever happens to the task.
     fn carry_on(&self, at: i64, now: i64) -> Result<()> {
-        let soon = at <= now.saturating_add(message::millis(limits::SHORT_WAIT));
+        let soon = at <= now.saturating_add(crate::numbers::millis(limits::SHORT_WAIT));
         self.0.arm(if soon { self.0.guard(now) } else { at })?;
         if soon || self.0.rows.changes.are_there() {
             self.0.kick();

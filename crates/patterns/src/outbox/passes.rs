@@ -22,11 +22,11 @@ use super::{
     destination,
     inner::{Added, Inner},
     limits,
-    message::{micros, millis, rows},
     meta::Meta,
-    registry::{cut, text_of},
     rows::Burial,
 };
+use crate::numbers::{micros, millis, rows};
+use crate::texts::{cut, text_of};
 
 /// What is on its way, by destination.
 #[derive(Debug, Default)]

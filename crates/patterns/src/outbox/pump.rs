@@ -25,11 +25,11 @@ use super::{
     destination,
     inner::Inner,
     limits,
-    message::millis,
     passes::{Flights, Taken},
     registry::Attempt,
     settle::Outcome,
 };
+use crate::numbers::millis;
 
 /// An attempt or a poll that is on its way.
 type Flight = LocalBoxFuture<'static, Landed>;

@@ -1,8 +1,8 @@
 //! Which handler delivers which kind.
 
 use std::{
-    any::Any, collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin,
-    sync::Arc, time::Duration,
+    collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc,
+    time::Duration,
 };
 
 use abide::{Error, ErrorKind, Result};
@@ -12,6 +12,7 @@ use super::{
     Deliver, Delivery, Failure, FanOut, Message, Polled, Polling, RetryPolicy, Submitted,
     fan_out::AnyFanOut, limits,
 };
+use crate::texts::{cut, text_of};
 
 /// The handlers of a program. Share one with [`HostBuilder::with`](abide::server::HostBuilder::with), so that
 /// every outbox of the node has them.
@@ -187,24 +188,6 @@ fn caught<T: 'static>(attempt: impl Future<Output = Result<T, Failure>> + 'stati
             Err(Failure::unknown(format!("the handler panicked: {text}")))
         })
     })
-}
-
-/// What a panic says.
-pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
-}
-
-/// The text without what is beyond so many bytes.
-pub(crate) fn cut(mut text: String, bytes: usize) -> String {
-    if text.len() > bytes {
-        text.truncate(text.floor_char_boundary(bytes.saturating_sub('…'.len_utf8())));
-        text.push('…');
-    }
-    text
 }
 
 impl dyn Handler {

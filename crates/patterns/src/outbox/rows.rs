@@ -11,15 +11,11 @@ use abide::{
 };
 
 use super::{
-    Change, Options, OutboxError, Record, Status,
-    changes::Changes,
-    claims::Claim,
-    destination, limits,
-    message::rows,
-    registry::{Accepted, cut},
-    schema::COLUMNS,
-    sql::Sql,
+    Change, Options, OutboxError, Record, Status, changes::Changes, claims::Claim, destination,
+    limits, registry::Accepted, schema::COLUMNS, sql::Sql,
 };
+use crate::numbers::rows;
+use crate::texts::cut;
 
 /// The columns of a [`Record`].
 pub(super) const RECORD: &str = "id, kind, status, destination, summary, idempotency_key, dedup_key, ordering_key, \

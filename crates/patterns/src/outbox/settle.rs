@@ -12,8 +12,9 @@ use abide::{
 
 use super::{
     Failure, Polled, Polling, Status, Submitted, claims::Claim, deliver::Fate, destination,
-    inner::Inner, limits, message::millis, registry::Handler, rows::Burial,
+    inner::Inner, limits, registry::Handler, rows::Burial,
 };
+use crate::numbers::millis;
 use crate::retry::jittered;
 
 /// How an attempt or a poll ended.

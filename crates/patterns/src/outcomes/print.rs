@@ -4,9 +4,8 @@ use std::{collections::VecDeque, fmt::Write as _};
 
 use abide::Result;
 
-use crate::outbox::cut;
-
 use super::{Entry, Machine, Until, chain::Chain, limits, reached::Reached, until::shown};
+use crate::texts::cut;
 
 impl Chain {
     /// The outcomes up to a place, the newest of them, with the state that each led to; then the machine. Where the chain is

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{Projection, ProjectionError, Row, limits};
+use crate::numbers::{millis, rows};
 use crate::{
     alarm::SharedAlarm,
-    outbox::{millis, rows},
     queue::{Message, Queue, QueueError},
 };
 

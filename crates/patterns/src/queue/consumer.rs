@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
 
 use super::{Delivery, MessageId};
-use crate::outbox::text_of;
+use crate::texts::text_of;
 
 /// Takes the messages of a queue, a batch at a time. Several batches may be on their way at once.
 pub trait Consumer: Send + Sync + 'static {

@@ -4,7 +4,8 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{DeadLetter, limits, rows::Rows};
-use crate::outbox::{cut, rows};
+use crate::numbers::rows;
+use crate::texts::cut;
 
 #[derive(Deserialize)]
 struct Row {

@@ -10,7 +10,7 @@ use abide::{AlarmTime, Result, State};
 use tokio::sync::Notify;
 
 use super::{Counts, QueueError, Queues, figures::Figures, limits, queues::Declared, rows::Rows};
-use crate::outbox::{millis, rows};
+use crate::numbers::{millis, rows};
 
 /// One shard.
 pub(super) struct Inner {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use super::{QueueError, limits};
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 /// A message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

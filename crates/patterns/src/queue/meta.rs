@@ -4,7 +4,7 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{limits, rows::Rows};
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 /// The one row of `queue_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

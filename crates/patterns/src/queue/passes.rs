@@ -11,7 +11,7 @@ use super::{
     queues::Declared,
     rows::Due,
 };
-use crate::outbox::{millis, rows};
+use crate::numbers::{millis, rows};
 
 /// What the next batch is.
 enum Next {

@@ -20,7 +20,7 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 /// Something that is on its way.
 type Flight = LocalFuture<Landed>;

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::{Delivery, Message, MessageId, Options, QueueError, Sent, limits, meta::Meta};
-use crate::outbox::{cut, millis, rows};
+use crate::numbers::{millis, rows};
+use crate::texts::cut;
 
 /// What a shard keeps.
 pub(super) struct Rows {

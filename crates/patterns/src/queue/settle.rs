@@ -11,7 +11,8 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
-use crate::{outbox::millis, retry::jittered};
+use crate::numbers::millis;
+use crate::retry::jittered;
 
 /// What a batch changes in the counts.
 #[derive(Default)]

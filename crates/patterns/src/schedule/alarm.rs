@@ -15,7 +15,8 @@ use super::{
     limits,
     runs::{Claim, Taken},
 };
-use crate::outbox::{millis, text_of};
+use crate::numbers::millis;
+use crate::texts::text_of;
 
 /// An attempt in the background.
 type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;

@@ -9,7 +9,7 @@
 use abide::Result;
 
 use super::{Timing, inner::Inner, limits};
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 impl Inner {
     /// Notes the time, and makes good that the clock was set back, if it was.

@@ -7,10 +7,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use super::{Options, rows::Rows};
-use crate::{
-    alarm::{AGAIN, SharedAlarm},
-    outbox::millis,
-};
+use crate::alarm::{AGAIN, SharedAlarm};
+use crate::numbers::millis;
 
 /// The schedule's slot of the object's alarm.
 pub(super) const SLOT: &str = "schedule";

@@ -85,7 +85,8 @@ use std::{future::Future, rc::Rc};
 
 use abide::{Result, State};
 
-use crate::{alarm::SharedAlarm, outbox::rows as count};
+use crate::alarm::SharedAlarm;
+use crate::numbers::rows as count;
 use inner::Inner;
 use timers::Set;
 

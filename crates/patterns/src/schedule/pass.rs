@@ -9,7 +9,7 @@ use super::{
     runs::{Claim, Taken},
     timers::{Plan, Set},
 };
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 impl Inner {
     /// Takes what is due, at most so many, each with one attempt more.

@@ -4,7 +4,7 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{Run, limits, rows::Rows, timers::Set};
-use crate::outbox::rows as count;
+use crate::numbers::rows as count;
 
 /// The columns of a [`Run`].
 const RUN: &str = "r.id, t.name AS timer, r.due_at, CASE WHEN r.state = 'failed' THEN 'failed'

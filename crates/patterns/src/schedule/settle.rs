@@ -8,10 +8,9 @@ use super::{
     limits,
     runs::{Claim, Taken},
 };
-use crate::{
-    outbox::{cut, millis},
-    retry::jittered,
-};
+use crate::numbers::millis;
+use crate::retry::jittered;
+use crate::texts::cut;
 
 impl Inner {
     /// The attempt has succeeded.

@@ -7,7 +7,7 @@ use super::{
     Phase, Spec, Timer,
     rows::{Json, Rows},
 };
-use crate::outbox::rows as count;
+use crate::numbers::rows as count;
 
 /// The columns of a [`Set`].
 const SET: &str = "id, name, spec, generation, anchor, due_at, queued";

@@ -18,7 +18,7 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
 use super::limits;
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 /// When a timer goes off. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,7 +156,7 @@ impl Calendar {
         let Some(zone) = known else {
             return Err(format!(
                 "time zone `{}` is not known: name one as the time zone database does, such as `Europe/Berlin`",
-                crate::outbox::cut(zone.to_owned(), limits::MAX_ZONE_BYTES)
+                crate::texts::cut(zone.to_owned(), limits::MAX_ZONE_BYTES)
             ));
         };
         Ok(Self { cron, zone })

@@ -173,7 +173,7 @@ async fn decode<T: DeserializeOwned>(step: &Asked, json: &str) -> Result<T, Fail
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let text = crate::outbox::text_of(panic);
+    let text = crate::texts::text_of(panic);
     tracing::error!(%text, "a step of a workflow panicked; it is tried again");
     Failure::temporary(format!("the step panicked: {text}"))
 }

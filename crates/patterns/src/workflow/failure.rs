@@ -6,7 +6,7 @@ use abide::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::limits;
-use crate::outbox::cut;
+use crate::texts::cut;
 
 /// Why a step, or a whole workflow, failed. It is kept with the instance, and a replay gives the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

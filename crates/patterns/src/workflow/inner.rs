@@ -16,7 +16,7 @@ use super::{
     notices::{self, Child, Fate, Heard, Parent, Teller, Telling, Told},
     rows::{Instance, Rows},
 };
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 /// One instance's object.
 pub(super) struct Inner {

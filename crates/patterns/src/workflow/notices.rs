@@ -14,7 +14,7 @@ use super::{
     object::{WorkflowDirectory, WorkflowInstance},
     rows::NoticeRow,
 };
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 /// The directory is told the instance's status: the target is the workflow, and there is no payload.
 pub(super) const LIST: &str = "list";

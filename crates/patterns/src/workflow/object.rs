@@ -194,7 +194,7 @@ impl WorkflowInstance {
         if instance.cancel.is_some() && instance.status == Status::Running {
             return Ok(());
         }
-        let reason = crate::outbox::cut(reason, limits::MAX_ERROR_BYTES);
+        let reason = crate::texts::cut(reason, limits::MAX_ERROR_BYTES);
         inner.rows.set_cancel(Some(&reason))?;
         if instance.status == Status::Stuck {
             instance.cancel = Some(reason);

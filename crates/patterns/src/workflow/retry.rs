@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::limits;
-use crate::{outbox::millis, retry::jittered};
+use crate::numbers::millis;
+use crate::retry::jittered;
 
 /// When a failed step is tried again, how often, and how long an attempt may take.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::{
     rows::{Instance, Rows},
     signal::Signal,
 };
-use crate::outbox::text_of;
+use crate::texts::text_of;
 
 /// A run of an instance.
 pub(super) struct Run {

@@ -22,7 +22,7 @@ use super::{
     rows::Instance,
     run::{Run, Turn},
 };
-use crate::outbox::millis;
+use crate::numbers::millis;
 
 impl Inner {
     /// Has the task look at what is new; starts it if none runs.

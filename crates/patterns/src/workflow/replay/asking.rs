@@ -11,13 +11,11 @@ use super::{
     Replay, Trouble, child_id,
     history::{AskedFor, History},
 };
-use crate::{
-    outbox::millis,
-    workflow::{
-        Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepState, limits,
-        notices::{self, Child},
-        rows::{Done, StepRow},
-    },
+use crate::numbers::millis;
+use crate::workflow::{
+    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepState, limits,
+    notices::{self, Child},
+    rows::{Done, StepRow},
 };
 
 /// What is to happen when a step is asked for.
