@@ -20,12 +20,14 @@ fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
             let delay = if point == 3 { 30 } else { 0 };
             let sent = message("a").delay(Duration::from_secs(delay));
             world.queue("words").send(sent).await.unwrap();
-            if point == 1 || point == 2 {
+            let on_its_way = point == 1 || point == 2;
+            if on_its_way {
                 world
                     .until("it is seen", async || world.script.seen().len() == 1)
                     .await;
             }
-            let before = world.script.seen().len();
+            // Where nothing holds it up it may be seen before the kill.
+            let before = usize::from(on_its_way);
             let world = world.killed();
             world
                 .pass_until("somebody goes on", async || {
