@@ -87,6 +87,12 @@ impl Transfers {
                 break to;
             }
         };
+        // Who is chosen first is more often one of the rich, and would soon be poor.
+        let (from, to) = if self.sequence.below(2) == 0 {
+            (from, to)
+        } else {
+            (to, from)
+        };
         let number = |number: usize| i64::from(number as u32);
         Transfer {
             from: number(from),
@@ -98,7 +104,7 @@ impl Transfers {
 
 #[cfg(test)]
 mod tests {
-    use super::Transfers;
+    use super::{Transfer, Transfers};
 
     /// The share of transfers that touch the first account.
     fn share(alpha: f64) -> f64 {
@@ -113,6 +119,16 @@ mod tests {
     fn accounts_are_chosen_uniformly_or_by_zipfs_law() {
         assert!(share(0.0) < 0.01);
         assert!((0.5..0.8).contains(&share(1.5)), "{}", share(1.5));
+    }
+
+    #[test]
+    fn nobody_gets_poorer_in_the_long_run() {
+        let paid = |transfer: &Transfer| transfer.from == 0;
+        let got = |transfer: &Transfer| transfer.to == 0;
+        let transfers: Vec<_> = Transfers::new(1_000, 1.5, 3).take(100_000).collect();
+        let paid = transfers.iter().filter(|one| paid(one)).count();
+        let got = transfers.iter().filter(|one| got(one)).count();
+        assert!(paid.abs_diff(got) < 1_500, "{paid} and {got}");
     }
 
     #[test]

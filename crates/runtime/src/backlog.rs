@@ -11,16 +11,24 @@ use std::{
 
 use crate::limits::MAX_QUEUE_TIME;
 
-/// The mean follows so many of the latest measurements.
-const MEMORY: u64 = 16;
+/// Work after which the mean is taken anew. A mean over so many events, instead of over so much work, would take one short
+/// event that was held up (by a disk, by another process) for the rule, and refuse a long queue of short ones.
+const SPAN: Duration = Duration::from_millis(MAX_QUEUE_TIME.as_millis() as u64 / 4);
 
 /// Longest measurement that counts. A single poll that was stuck says little about the events behind it.
 const LONGEST: Duration = Duration::from_millis(MAX_QUEUE_TIME.as_millis() as u64 / 8);
 
+/// Events of the present span after which they count if they are shorter than those before.
+const ENOUGH: u64 = 64;
+
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     waiting: AtomicUsize,
+    /// What an event takes, as far as is known; 0 before the first span has ended.
     mean_nanos: AtomicU64,
+    /// The present span: its work, and its events.
+    nanos: AtomicU64,
+    events: AtomicU64,
 }
 
 impl Backlog {
@@ -33,9 +41,17 @@ impl Backlog {
     pub(crate) fn done(&self, took: Duration) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         let took = took.min(LONGEST).as_nanos() as u64;
-        let mean = self.mean_nanos.load(Ordering::Relaxed);
-        let mean = mean - mean / MEMORY + took / MEMORY;
-        self.mean_nanos.store(mean, Ordering::Relaxed);
+        let nanos = self.nanos.load(Ordering::Relaxed) + took;
+        let events = self.events.load(Ordering::Relaxed) + 1;
+        let mean = nanos / events;
+        let ends = u128::from(nanos) >= SPAN.as_nanos();
+        let is_shorter = events >= ENOUGH && mean < self.mean_nanos.load(Ordering::Relaxed);
+        if ends || is_shorter {
+            self.mean_nanos.store(mean, Ordering::Relaxed);
+        }
+        let (nanos, events) = if ends { (0, 0) } else { (nanos, events) };
+        self.nanos.store(nanos, Ordering::Relaxed);
+        self.events.store(events, Ordering::Relaxed);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,7 +93,7 @@ mod tests {
             (120, long, true),
         ] {
             let backlog = backlog(waiting);
-            measured(&backlog, 200, took);
+            measured(&backlog, 20_000, took);
             assert_eq!(backlog.is_too_long(), too_long, "{waiting} of {took:?}");
         }
     }
@@ -86,6 +102,25 @@ mod tests {
     fn one_stuck_poll_refuses_nobody_behind_a_short_queue() {
         let backlog = backlog(100);
         measured(&backlog, 1, Duration::from_mins(1));
+        assert!(!backlog.is_too_long());
+    }
+
+    #[test]
+    fn short_events_held_up_now_and_then_refuse_nobody_behind_a_long_queue() {
+        let backlog = backlog(10_000);
+        for _ in 0..100 {
+            measured(&backlog, 1_000, Duration::from_micros(10));
+            measured(&backlog, 1, Duration::from_millis(20));
+            assert!(!backlog.is_too_long());
+        }
+    }
+
+    #[test]
+    fn short_events_after_long_ones_are_soon_believed() {
+        let backlog = backlog(1_000);
+        measured(&backlog, 100, Duration::from_millis(10));
+        assert!(backlog.is_too_long());
+        measured(&backlog, 100, Duration::from_micros(10));
         assert!(!backlog.is_too_long());
     }
 
