@@ -48,9 +48,10 @@ fn focus(variant: Variant) -> Option<Focus> {
     }
 }
 
-/// The property that a variant is to break.
-fn broken_by(variant: Variant) -> &'static str {
-    match variant {
+/// The property that a variant is to break; none for those of the archive, which the simulation does not restore from: the
+/// storage engine's `archive_crash` hunts for them.
+fn broken_by(variant: Variant) -> Option<&'static str> {
+    Some(match variant {
         Variant::GroupUnsynced
         | Variant::FailedSyncIgnored
         | Variant::RedoTooFar
@@ -103,7 +104,15 @@ fn broken_by(variant: Variant) -> &'static str {
         | Variant::FanOutSkips
         | Variant::FanOutRepeats => OUTBOX,
         Variant::KeyForgotten => KEYED,
-    }
+        Variant::HistorySkipped
+        | Variant::RunUnsynced
+        | Variant::MergeDropsNewest
+        | Variant::RunsRemovedEarly
+        | Variant::FoldEarly
+        | Variant::SnapshotAhead
+        | Variant::RestoreNotAwaited
+        | Variant::RestoreInParts => return None,
+    })
 }
 
 /// Runs seeds until the property is found broken; returns how many it took, and what was found.
@@ -151,7 +160,7 @@ fn every_broken_variant_is_caught_by_the_checker_of_its_promise() {
     let variants: Vec<(Variant, &str)> = Variant::ALL
         .iter()
         .filter(|variant| is_wanted(**variant))
-        .map(|variant| (*variant, broken_by(*variant)))
+        .filter_map(|variant| Some((*variant, broken_by(*variant)?)))
         .collect();
     let next = AtomicUsize::new(0);
     let missed = Mutex::new(Vec::new());
@@ -185,7 +194,7 @@ fn every_broken_variant_is_caught_by_the_checker_of_its_promise() {
 fn every_property_has_a_variant_that_breaks_it() {
     let broken: BTreeSet<&str> = Variant::ALL
         .iter()
-        .map(|variant| broken_by(*variant))
+        .filter_map(|variant| broken_by(*variant))
         .collect();
     let known: BTreeSet<&str> = PROPERTIES.iter().map(|property| property.name).collect();
     assert_eq!(broken, known);

@@ -60,6 +60,22 @@ variants! {
     OverlayDroppedEarly,
     /// Segments are used again before the manifest says that they are not needed. A node starts after every crash.
     SegmentsFreedEarly,
+    /// The log is said to be archived, and is not. Every commit of the retention can be restored.
+    HistorySkipped,
+    /// A run of the archive is not synced before the manifest lists it. Every commit of the retention can be restored.
+    RunUnsynced,
+    /// A merge leaves out each object's newest commit. Every commit of the retention can be restored.
+    MergeDropsNewest,
+    /// Runs are removed before the manifest lists the one that replaces them. Every commit of the retention can be restored.
+    RunsRemovedEarly,
+    /// A fold takes what has not expired. Every commit of the retention can be restored.
+    FoldEarly,
+    /// A snapshot of a file that is ahead of the history passes for the state before. A restore gives exactly what was.
+    SnapshotAhead,
+    /// A restore is acknowledged before it is durable. A restore is one commit, wholly there or absent.
+    RestoreNotAwaited,
+    /// A restore is two commits. A restore is one commit, wholly there or absent.
+    RestoreInParts,
     /// Recovery takes no notice of the alarms in the log. Alarms go off.
     AlarmForgottenByRecovery,
     /// A checkpoint does not save the index of alarms. Alarms go off.

@@ -9,7 +9,7 @@ mod common;
 
 use abide_storage::{
     ArchiveOptions, Bookmark, ErrorKind, ListOptions, Lsn, ObjectDb, ObjectKey, SimDisk, Store,
-    StoreOptions, Value,
+    StoreOptions, Value, limits::ARCHIVE_STEP_BYTES,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -219,40 +219,98 @@ fn check(disk: &SimDisk, model: &Model, nth: usize, context: &str) {
 fn s15_every_acknowledged_commit_of_the_retention_can_be_restored_after_a_crash_at_any_write() {
     let seeds = std::env::var("ABIDE_CRASH_SEEDS").map(|n| n.parse().expect("a number"));
     let (seeds, stride) = seeds.map_or((1, 3), |seeds| (seeds, 1));
-    let (mut crashes, mut merges, mut folds) = (0, 0, 0);
+    let mut seen = Seen::default();
     for seed in 0..seeds {
-        let disk = SimDisk::new();
-        let mut whole = Model::default();
-        run(&disk, seed, &mut whole);
-        check(
-            &disk.after_kill(),
-            &whole,
-            1,
-            &format!("seed {seed}, no crash"),
-        );
-        let manifest = common::read_file(&disk, &Path::new(common::DIR).join("MANIFEST"));
-        let manifest = String::from_utf8(manifest).unwrap();
-        merges += manifest.matches("\"level\": 1").count();
-        folds += manifest.matches("\"base\": true").count();
-        let changes = disk.changes();
-        for stop in (0..changes).step_by(stride) {
-            let disk = SimDisk::new();
-            disk.stop_at(stop);
-            let mut model = Model::default();
-            run(&disk, seed, &mut model);
-            let context = format!("seed {seed}, power cut at change {stop}");
-            check(&disk.crash(seed ^ stop), &model, 9, &context);
-        }
-        crashes += changes / stride as u64;
+        every_commit_can_be_restored(seed, stride, &mut seen);
     }
     assert!(
-        crashes > 100 && merges > 0 && folds > 0,
-        "{crashes} {merges} {folds}"
+        seen.crashes > 100 && seen.merges > 0 && seen.folds > 0,
+        "{seen:?}"
     );
+}
+
+/// What workloads have come to.
+#[derive(Debug, Default)]
+struct Seen {
+    crashes: usize,
+    merges: usize,
+    folds: usize,
+}
+
+/// Runs the workload of a seed whole, and with the power cut at every `stride`th change of the disk.
+fn every_commit_can_be_restored(seed: u64, stride: usize, seen: &mut Seen) {
+    let disk = SimDisk::new();
+    let mut whole = Model::default();
+    run(&disk, seed, &mut whole);
+    check(
+        &disk.after_kill(),
+        &whole,
+        1,
+        &format!("seed {seed}, no crash"),
+    );
+    let manifest = common::read_file(&disk, &Path::new(common::DIR).join("MANIFEST"));
+    let manifest = String::from_utf8(manifest).unwrap();
+    seen.merges += manifest.matches("\"level\": 1").count();
+    seen.folds += manifest.matches("\"base\": true").count();
+    for stop in (0..disk.changes()).step_by(stride) {
+        let disk = SimDisk::new();
+        disk.stop_at(stop);
+        let mut model = Model::default();
+        run(&disk, seed, &mut model);
+        let context = format!("seed {seed}, power cut at change {stop}");
+        check(&disk.crash(seed ^ stop), &model, 9, &context);
+        seen.crashes += 1;
+    }
+}
+
+#[test]
+fn s15_history_that_is_archived_in_several_steps_is_whole() {
+    history_in_several_steps_is_whole();
+}
+
+fn history_in_several_steps_is_whole() {
+    let disk = SimDisk::new();
+    let options = StoreOptions {
+        manual: true,
+        checkpoint_bytes: 4 * ARCHIVE_STEP_BYTES as u64,
+        ..StoreOptions::small()
+    };
+    let store = Store::open(Arc::new(disk), Path::new(common::DIR), options).unwrap();
+    let put = |id, byte: u8, len: usize| {
+        let db = common::open(&store, id);
+        // No page is like the one before it.
+        let value: Vec<u8> = (0..len).map(|at| (at >> 3) as u8 ^ byte).collect();
+        db.kv_put("key", &value).unwrap();
+        db.commit().unwrap();
+        common::flush(&store);
+        (db.bookmark(), content(&db))
+    };
+    // Enough for a snapshot in the first step; the object's file is then ahead of what the step has of it.
+    let mut states: Vec<_> = (0..20).map(|byte| put(1, byte, 50_000)).collect();
+    let step = 1 << 20;
+    for byte in 0..=ARCHIVE_STEP_BYTES / step {
+        put(2, byte as u8, step);
+    }
+    states.push(put(1, 20, 50_000));
+    store.checkpoint().unwrap();
+    let forks = store.namespace("forks").unwrap();
+    for (at, (bookmark, expected)) in states.iter().enumerate() {
+        let mut fork = common::key(&store, at as u8);
+        fork.namespace = forks;
+        store
+            .fork(common::key(&store, 1), bookmark, fork, None)
+            .unwrap();
+        let found = content(&store.open_object(fork).unwrap());
+        assert!(found == *expected, "commit {at}: another state");
+    }
 }
 
 #[test]
 fn s17_a_restore_is_one_commit_wholly_there_or_absent_after_a_crash_at_any_write() {
+    a_restore_is_wholly_there_or_absent();
+}
+
+fn a_restore_is_wholly_there_or_absent() {
     let prepare = || {
         let disk = SimDisk::new();
         let store = common::manual(&disk);
@@ -295,6 +353,36 @@ fn s17_a_restore_is_one_commit_wholly_there_or_absent_after_a_crash_at_any_write
         }
     }
     assert!(before > 5 && after > 0, "{before} {after}");
+}
+
+/// Each variant of the archive that is broken on purpose must be caught by the test of the promise that it breaks.
+#[cfg(feature = "broken")]
+#[test]
+fn every_broken_variant_of_the_archive_is_caught() {
+    use abide_storage::broken::{Broken, Variant};
+    type Test = fn();
+    let any_commit: Test = || {
+        for seed in 0..3 {
+            every_commit_can_be_restored(seed, 3, &mut Seen::default());
+        }
+    };
+    let whole: Test = a_restore_is_wholly_there_or_absent;
+    for (variant, test) in [
+        (Variant::HistorySkipped, any_commit),
+        (Variant::RunUnsynced, any_commit),
+        (Variant::MergeDropsNewest, any_commit),
+        (Variant::RunsRemovedEarly, any_commit),
+        (Variant::FoldEarly, any_commit),
+        (Variant::SnapshotAhead, history_in_several_steps_is_whole),
+        (Variant::RestoreNotAwaited, whole),
+        (Variant::RestoreInParts, whole),
+    ] {
+        let caught = std::panic::catch_unwind(|| {
+            let _broken = Broken::begin(variant);
+            test();
+        });
+        assert!(caught.is_err(), "{variant:?} was not caught");
+    }
 }
 
 /// A step of a random history.

@@ -20,6 +20,7 @@ use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use super::stream::{Merged, Stream};
 use super::{ArchiveOptions, ArchiveState};
+use crate::broken::{Variant, broken};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, ObjectKey};
@@ -85,7 +86,11 @@ enum Work {
 /// Decides what is to be done next.
 fn plan(state: &ArchiveState, options: &ArchiveOptions, now: u64, room: &Room) -> Option<Work> {
     let retention = u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX);
-    let horizon = now.saturating_sub(retention);
+    let horizon = if broken(Variant::FoldEarly) {
+        now
+    } else {
+        now.saturating_sub(retention)
+    };
     let runs = &state.runs;
     let bases = runs.iter().take_while(|run| run.base).count();
     let bytes = |runs: &[RunMeta]| runs.iter().map(|run| run.bytes).sum::<u64>();
@@ -279,7 +284,10 @@ impl Engine {
             let newest = merged.newest_index(key);
             while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
                 spent.count(entry.payload.len())?;
-                writer.add(&entry)?;
+                let last = newest.map(|newest| newest.last_commit);
+                if !(broken(Variant::MergeDropsNewest) && last == Some(entry.head.commit)) {
+                    writer.add(&entry)?;
+                }
                 merged.advance()?;
                 if self.archive_stopping() {
                     return Ok(Made::Stopped);
@@ -368,6 +376,9 @@ impl Engine {
 
     fn replace_runs(&self, inputs: &[RunMeta], made: Option<RunMeta>, lost: bool) -> Result<()> {
         let old = |run: &RunMeta| inputs.iter().any(|input| input.number == run.number);
+        if broken(Variant::RunsRemovedEarly) {
+            self.remove_runs(inputs);
+        }
         self.publish_archive(|state| {
             let place = state.runs.iter().position(old).unwrap_or(0);
             if lost {
@@ -381,14 +392,18 @@ impl Engine {
                 state.runs.insert(place, made);
             }
         })?;
-        for run in inputs {
+        self.remove_runs(inputs);
+        Ok(())
+    }
+
+    fn remove_runs(&self, runs: &[RunMeta]) {
+        for run in runs {
             let path = self.archive.dir.join(RunMeta::file_name(run.number));
             if let Err(error) = self.disk.remove(&path) {
                 // It is in nobody's way; the next start removes it.
                 tracing::warn!(%error, path = %path.display(), "an old run of the archive was not removed");
             }
         }
-        Ok(())
     }
 }
 

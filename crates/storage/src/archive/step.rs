@@ -10,6 +10,7 @@ use super::index::NO_BASE;
 use super::lookup::Lookup;
 use super::run::{RunMeta, RunWriter};
 use super::snapshot;
+use crate::broken::{Variant, broken};
 use crate::disk::OpenMode;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -148,7 +149,8 @@ impl Engine {
         for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
             self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
         }
-        let meta = (!writer.is_empty()).then(|| writer.finish()).transpose()?;
+        let is_wanted = !writer.is_empty() && !broken(Variant::HistorySkipped);
+        let meta = is_wanted.then(|| writer.finish()).transpose()?;
         self.publish_archive(|state| {
             state.archived = Some(to.0);
             state.runs.extend(meta);
@@ -207,7 +209,7 @@ impl Engine {
         writer: &mut RunWriter,
     ) -> Result<bool> {
         self.archive_file(last.key, writer, |commit| {
-            if commit == last.commit {
+            if commit == last.commit || broken(Variant::SnapshotAhead) {
                 return Some(*last);
             }
             // Newer than what is archived now. A file that this checkpoint did not write was written by an earlier one,
