@@ -1,6 +1,6 @@
 //! `#[rpc]`: a method on the stub for each public method of the block, and the function that finds them by name.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{
     Attribute, Error, FnArg, ImplItem, ImplItemFn, ItemImpl, Pat, Path, ReceiverKind, Result,
@@ -247,7 +247,7 @@ impl<'a> Method<'a> {
         let count = parameters.len();
         let output = self.output();
         // Types that are no serde values are reported at the method's name.
-        let body = quote_spanned! {name.span()=>
+        let body = quote_spanned! {here(name)=>
             match ::abide::__private::rpc::decode_args::<(#(#types,)*)>(#text, #count, &args) {
                 ::std::result::Result::Ok((#(#names,)*)) => ::std::boxed::Box::pin(async move {
                     let result: #output = __this.#name(#(#names),*).await;
@@ -272,7 +272,7 @@ impl<'a> Method<'a> {
         let names: Vec<_> = parameters.iter().map(|(name, _)| name).collect();
         let types = parameters.iter().map(|(_, ty)| ty);
         let output = self.output();
-        let body = quote_spanned! {name.span()=>
+        let body = quote_spanned! {here(name)=>
             ::abide::__private::Remote::stub(self).call(#text, &(#(#names,)*))
         };
         quote! {
@@ -287,6 +287,12 @@ impl<'a> Method<'a> {
         self.output
             .map_or_else(|| quote! { () }, |output| quote! { #output })
     }
+}
+
+/// The place of a method, for what is said of it. What stands there means what it means in this macro, wherever the method
+/// was written: other macros may have put the block together.
+fn here(name: &Ident) -> Span {
+    name.span().resolved_at(Span::call_site())
 }
 
 /// The name without `r#`.
