@@ -81,6 +81,12 @@ impl AnyNamespace {
         Ok(id)
     }
 
+    /// The ids of the objects that have been written, in their order. Reads directories: not for hot paths.
+    pub fn written(&self) -> Result<Vec<ObjectId>> {
+        let keys = self.router.store.objects(self.number())?;
+        keys.into_iter().map(|key| key.id_hex().parse()).collect()
+    }
+
     /// The stub of the object with this id. A foreign id is refused when the stub is called.
     pub fn get(&self, id: ObjectId) -> AnyStub {
         AnyStub::new(
