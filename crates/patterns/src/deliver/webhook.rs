@@ -92,9 +92,7 @@ impl FromStr for Secret {
 
     fn from_str(text: &str) -> Result<Self, NoSecret> {
         let text = text.strip_prefix("whsec_").ok_or(NoSecret)?;
-        let bytes = STANDARD.decode(text).map_err(|_| NoSecret)?;
-        let fits = limits::SECRET_BYTES.contains(&bytes.len());
-        fits.then_some(Self(bytes)).ok_or(NoSecret)
+        Self::new(STANDARD.decode(text).map_err(|_| NoSecret)?)
     }
 }
 
@@ -105,6 +103,30 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
+    /// The secret that is these bytes, 24 to 64 that nobody can guess.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, NoSecret> {
+        let bytes = bytes.into();
+        let fits = limits::SECRET_BYTES.contains(&bytes.len());
+        fits.then_some(Self(bytes)).ok_or(NoSecret)
+    }
+
+    /// The text that the other side is given. Nothing else shows the secret.
+    pub fn reveal(&self) -> String {
+        format!("whsec_{}", STANDARD.encode(&self.0))
+    }
+
+    /// The headers of a webhook that leaves at a time, in seconds since 1970, without an outbox: what [`verify`] trusts. `id`
+    /// is one line of text without a dot.
+    pub fn headers(&self, id: &str, now: i64, body: &[u8]) -> [(HeaderName, String); 3] {
+        let timestamp = now.to_string();
+        let signature = self.sign(id, &timestamp, body);
+        [
+            (ID, id.to_owned()),
+            (TIMESTAMP, timestamp),
+            (SIGNATURE, signature),
+        ]
+    }
+
     fn mac(&self, id: &str, timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
@@ -369,6 +391,9 @@ mod tests {
         let (secret, id, timestamp, body, signature) = VECTOR;
         let secret: Secret = secret.parse().unwrap();
         assert_eq!(secret.sign(id, timestamp, body), signature);
+        let headers = secret.headers(id, timestamp.parse().unwrap(), body);
+        let headers = headers.map(|(name, value)| (name, value.parse().unwrap()));
+        assert_eq!(HeaderMap::from_iter(headers), received(signature));
     }
 
     #[test]
@@ -415,5 +440,6 @@ mod tests {
         }
         let secret: Secret = VECTOR.0.parse().unwrap();
         assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert_eq!(secret.reveal(), VECTOR.0);
     }
 }
