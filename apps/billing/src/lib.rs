@@ -15,6 +15,7 @@
 //! - [`clock`]: what of a subscription happens by itself, and when.
 //! - [`payment`]: a payment as a workflow.
 //! - [`gateway`]: who takes the money, and a double of one that behaves badly.
+//! - [`hooks`]: webhooks for whoever wants to know what happens.
 #![forbid(unsafe_code)]
 
 mod assets;
@@ -22,6 +23,7 @@ mod calendar;
 pub mod clock;
 mod error;
 pub mod gateway;
+pub mod hooks;
 pub mod host;
 mod lines;
 pub mod machines;

@@ -1,26 +1,41 @@
-//! The program: `billing serve`.
+//! The program: `billing serve`, and what asks a server that runs.
 #![forbid(unsafe_code)]
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod command;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use abide::{
     Env, Host,
     clock::SystemClock,
     server::{AllowPrivate, ServeArgs},
 };
-use abide_patterns::projection::{PostgresModel, ReadModel, SqliteModel};
+use abide_patterns::{
+    deliver::Secret,
+    outcomes::Until,
+    projection::{PostgresModel, ReadModel, SqliteModel},
+};
 use anyhow::Context;
+use axum::Router;
 use billing::{
-    gateway::{AnyGateway, HttpGateway, LocalGateway, Mischief, server},
-    host, payment, read, router,
+    gateway::{AnyGateway, EventSecrets, HttpGateway, LocalGateway, Mischief, server},
+    host, read, router,
 };
 use clap::{Args, Parser};
+
+use command::Server;
 
 /// Where the gateway's key is looked for that `--gateway-key` does not give. Others can see a program's arguments.
 const KEY_VARIABLE: &str = "BILLING_GATEWAY_KEY";
 
+/// The same for `--gateway-events-secret`.
+const SECRET_VARIABLE: &str = "BILLING_GATEWAY_EVENTS_SECRET";
+
 /// Between two looks at what the local gateway has to tell.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// Bytes of the local gateway's secret.
+const SECRET_BYTES: usize = 32;
 
 /// Subscription billing in which every resource is a durable object
 #[derive(Parser)]
@@ -34,6 +49,36 @@ enum Command {
         #[command(flatten)]
         options: Options,
     },
+    /// Make the read model of a running server anew from all resources
+    Rebuild {
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Show how a resource came to its state, or to one that it had
+    Replay {
+        /// The resource, such as `in_sub_1_0`
+        id: String,
+
+        /// To the end, to an outcome, or to a time such as 2026-02-01T12:00:00Z
+        #[arg(long, value_name = "SEQ|TIME", default_value = "end", value_parser = place)]
+        until: String,
+
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Compare the replay of a chain with the live state
+    Check {
+        /// The resource
+        #[arg(required_unless_present = "all")]
+        id: Option<String>,
+
+        /// All resources
+        #[arg(long, conflicts_with = "id")]
+        all: bool,
+
+        #[command(flatten)]
+        server: ServerArgs,
+    },
 }
 
 #[derive(Args)]
@@ -46,6 +91,15 @@ struct Options {
     #[arg(long, value_name = "KEY", requires = "gateway")]
     gateway_key: Option<String>,
 
+    /// What it signs its webhooks with, which come to /v1/gateway/events; without one none is trusted, and payments find out
+    /// by asking [default: what `BILLING_GATEWAY_EVENTS_SECRET` says]
+    #[arg(long, value_name = "SECRET", requires = "gateway")]
+    gateway_events_secret: Option<Secret>,
+
+    /// The gateway on this machine sends no webhooks
+    #[arg(long, conflicts_with = "gateway")]
+    quiet_gateway: bool,
+
     /// A `PostgreSQL` server for the read model: `host=127.0.0.1 user=billing dbname=billing` [default: a file]
     #[arg(long, value_name = "CONNECTION")]
     postgres: Option<String>,
@@ -55,9 +109,35 @@ struct Options {
     read_model: PathBuf,
 }
 
+#[derive(Args)]
+struct ServerArgs {
+    /// Where the server listens
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+}
+
+/// A place in a chain, as the server takes it.
+fn place(text: &str) -> Result<String, String> {
+    match text.parse::<Until>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Command::parse() {
+        Command::Serve { serve, options } => run(serve, options).map(|()| ExitCode::SUCCESS),
+        Command::Rebuild { server } => Server::new(&server.url).rebuild(),
+        Command::Replay { id, until, server } => Server::new(&server.url).replay(&id, &until),
+        Command::Check { id, server, .. } => match id {
+            Some(id) => Server::new(&server.url).check(&id),
+            None => Server::new(&server.url).check_all(),
+        },
+    }
+}
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let Command::Serve { serve, options } = Command::parse();
+async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let mut config = serve.load()?;
     let tables = read::tables()?;
     let model: Arc<dyn ReadModel> = match &options.postgres {
@@ -65,47 +145,59 @@ async fn main() -> anyhow::Result<()> {
         None => Arc::new(SqliteModel::open(&options.read_model, tables)?),
     };
     if let Some(url) = &options.gateway {
-        let key = options
-            .gateway_key
-            .or_else(|| std::env::var(KEY_VARIABLE).ok());
+        let given = |variable| std::env::var(variable).ok();
+        let key = options.gateway_key.or_else(|| given(KEY_VARIABLE));
         let key = key.with_context(|| format!("give --gateway-key, or set {KEY_VARIABLE}"))?;
+        let secret = match options.gateway_events_secret {
+            Some(secret) => Some(secret),
+            None => given(SECRET_VARIABLE)
+                .map(|text| text.parse().context(SECRET_VARIABLE))
+                .transpose()?,
+        };
         let gateway = AnyGateway::new(HttpGateway::new(url, &key));
-        host::install(Host::from_config(config), gateway, model)
-            .serve()
-            .await?;
-        return Ok(());
+        let mut host = host::install(Host::from_config(config), gateway, model);
+        if let Some(secret) = secret {
+            host = host.with(EventSecrets::new([secret]));
+        }
+        return Ok(host.serve().await?);
     }
     let local = LocalGateway::new("local", Mischief::lively(1), Arc::new(SystemClock::new()));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    println!("a gateway that behaves badly, for tries: http://{address}/pay/pay_1");
+    eprintln!("a gateway that behaves badly, for tries: http://{address}/pay/pay_1");
     tokio::spawn(axum::serve(listener, server::router(local.clone())).into_future());
-    // Nothing else is ever asked for.
+    // Nothing else is ever asked for, but the endpoints of webhooks.
     if config.outbound.allow_private == AllowPrivate::None
         && let Ok(own) = address.ip().to_string().parse()
     {
         config.outbound.allow_private = own;
     }
     let gateway = AnyGateway::new(HttpGateway::new(&format!("http://{address}"), "local"));
+    let secret = fresh_secret()?;
     host::install(Host::from_config(config), gateway, model)
+        .with(EventSecrets::new([secret.clone()]))
         .router(move |env| {
-            tokio::spawn(hear(env.clone(), local));
-            router(env)
+            let edge = router(env.clone());
+            if !options.quiet_gateway {
+                tokio::spawn(tell(env, local, secret, edge.clone()));
+            }
+            edge
         })
         .serve()
         .await?;
     Ok(())
 }
 
-/// Hears what the local gateway has to tell.
-async fn hear(env: Env, gateway: LocalGateway) {
+fn fresh_secret() -> anyhow::Result<Secret> {
+    let mut bytes = [0; SECRET_BYTES];
+    getrandom::fill(&mut bytes).context("there is no chance")?;
+    Ok(Secret::new(bytes)?)
+}
+
+/// Has the local gateway send its webhooks.
+async fn tell(env: Env, gateway: LocalGateway, secret: Secret, edge: Router) {
     while !env.is_stopping() {
-        for event in gateway.take_events() {
-            // What is not heard now the payment asks for itself.
-            if let Err(error) = payment::hear(&env, &event).await {
-                eprintln!("a webhook was not heard: {error}");
-            }
-        }
+        gateway.send_events(&secret, &edge).await;
         tokio::time::sleep(PAUSE).await;
     }
 }

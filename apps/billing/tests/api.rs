@@ -4,11 +4,11 @@
 use std::{sync::Arc, time::Duration};
 
 use abide::{Body, Host, clock::SystemClock, http::Request, server::LocalHost};
-use abide_patterns::projection::SqliteModel;
+use abide_patterns::{deliver::Secret, projection::SqliteModel};
 use axum::Router;
 use billing::{
-    OPENAPI,
-    gateway::{AnyGateway, HttpGateway, LocalGateway, Mischief},
+    OPENAPI, Time,
+    gateway::{AnyGateway, EventSecrets, GatewayEvent, HttpGateway, LocalGateway, Mischief},
     host, payment, read,
 };
 use http_body_util::BodyExt;
@@ -19,11 +19,18 @@ use tower::ServiceExt;
 /// What has not come after this time never will.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// What the gateway signs with.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 struct World {
     host: LocalHost,
     gateway: LocalGateway,
     router: Router,
     _dir: TempDir,
+}
+
+fn secret() -> Secret {
+    SECRET.parse().unwrap()
 }
 
 struct Answer {
@@ -45,6 +52,7 @@ impl World {
         let adapter = AnyGateway::new(HttpGateway::new("http://gateway.test", "k"));
         let host = host::install(Host::open_in_memory(), adapter, Arc::new(model.unwrap()))
             .outbound(Arc::new(gateway.clone()))
+            .with(EventSecrets::new([secret()]))
             .start_local()
             .await
             .unwrap();
@@ -81,6 +89,23 @@ impl World {
 
     async fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, None, Value::Null).await
+    }
+
+    async fn post(&self, path: &str, key: Option<&str>) -> Answer {
+        self.ask("POST", path, key, Value::Null).await
+    }
+
+    /// The gateway's webhook comes, signed so many seconds ago with a secret.
+    async fn event(&self, event: &GatewayEvent, secret: &Secret, ago: i64) -> u16 {
+        let body = serde_json::to_vec(event).unwrap();
+        let now = Time::now(&**self.host.env().clock()).seconds();
+        let mut request = Request::post("/v1/gateway/events");
+        for (name, value) in secret.headers(&event.id, now - ago, &body) {
+            request = request.header(name, value);
+        }
+        let request = request.body(Body::from(body)).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        response.status().as_u16()
     }
 
     async fn create(&self, path: &str, body: Value) -> String {
@@ -189,6 +214,194 @@ async fn a_customer_who_must_prove_who_they_are_is_waited_for_and_a_webhook_coun
     world.becomes(&intent, "succeeded").await;
     world
         .becomes(&format!("/v1/subscriptions/{id}"), "active")
+        .await;
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_of_the_gateway_wakes_the_payment_at_once() {
+    let world = World::new().await;
+    let id = world
+        .create("/v1/subscriptions", world.offer("card_3ds").await)
+        .await;
+    let intent = format!("/v1/payment-intents/pi_in_{id}_0_1");
+    world.becomes(&intent, "requires_action").await;
+    let waiting = world.gateway.waiting();
+    let asked = world.gateway.take_events();
+    world.gateway.authenticate(&waiting[0].id, true).unwrap();
+    // Whoever only waited would wait for hours.
+    world.gateway.send_events(&secret(), &world.router).await;
+    world.becomes(&intent, "succeeded").await;
+    let subscription = format!("/v1/subscriptions/{id}");
+    world.becomes(&subscription, "active").await;
+
+    // What comes late, or again, changes nothing.
+    let before = (
+        world.get(&intent).await.text,
+        world.get(&subscription).await.text,
+    );
+    for event in &asked {
+        for _ in 0..2 {
+            assert_eq!(world.event(event, &secret(), 0).await, 204);
+        }
+    }
+    let after = (
+        world.get(&intent).await.text,
+        world.get(&subscription).await.text,
+    );
+    assert_eq!(before, after);
+    assert_eq!(world.gateway.tally().succeeded, 1);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_is_not_the_gateways_is_not_heard() {
+    let world = World::new().await;
+    let id = world
+        .create("/v1/subscriptions", world.offer("card_3ds").await)
+        .await;
+    let intent = format!("/v1/payment-intents/pi_in_{id}_0_1");
+    world.becomes(&intent, "requires_action").await;
+    let event = world.gateway.take_events().remove(0);
+    let other = Secret::new([7; 32]).unwrap();
+    assert_eq!(world.event(&event, &other, 0).await, 401);
+    assert_eq!(world.event(&event, &secret(), 400).await, 401);
+    assert_eq!(world.event(&event, &secret(), -400).await, 401);
+    let unsigned = world
+        .ask("POST", "/v1/gateway/events", None, json!(event))
+        .await;
+    assert_eq!(unsigned.status, 401);
+    assert_eq!(unsigned.json()["error"]["code"], "not_verified");
+    assert_eq!(world.event(&event, &secret(), 0).await, 204);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_invoice_whose_payment_failed_is_paid_by_hand_once() {
+    let world = World::new().await;
+    let offer = world.offer("card_declined").await;
+    let customer = offer["customer"].as_str().unwrap().to_owned();
+    let id = world.create("/v1/subscriptions", offer).await;
+    let invoice = format!("/v1/invoices/in_{id}_0");
+    let failed = |answer: &Answer| {
+        let owed = &answer.json()["data"]["owed"][format!("in_{id}_0")];
+        owed["failed"] == 1
+    };
+    let path = format!("/v1/subscriptions/{id}");
+    world.until(&path, failed).await;
+    let card = json!({ "payment_method": "card_ok" });
+    let set = format!("/v1/customers/{customer}/payment-method");
+    let set = world.ask("POST", &set, None, card).await;
+    assert_eq!(set.status, 200, "{}", set.text);
+
+    let pay = format!("{invoice}/pay");
+    for _ in 0..2 {
+        let answer = world.post(&pay, Some("pay-1")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    world.becomes(&invoice, "paid").await;
+    world.becomes(&path, "active").await;
+    assert_eq!(world.gateway.tally().succeeded, 1);
+
+    let again = world.post(&pay, None).await;
+    assert_eq!(again.status, 409, "{}", again.text);
+    assert!(
+        again.text.contains("the invoice is `paid`"),
+        "{}",
+        again.text
+    );
+    let nobodys = world.post("/v1/invoices/in_nobody/pay", None).await;
+    assert_eq!(nobodys.status, 404, "{}", nobodys.text);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_is_registered_once_and_shows_its_secret_that_once() {
+    let world = World::new().await;
+    let new = json!({ "url": "http://hooks.test/billing", "events": ["product.created"] });
+    let register = async |key, body: &Value| {
+        world
+            .ask("POST", "/v1/webhook-endpoints", key, body.clone())
+            .await
+    };
+    let first = register(Some("hook-1"), &new).await;
+    let again = register(Some("hook-1"), &new).await;
+    assert_eq!((first.status, &first.text), (201, &again.text));
+    let registered = first.json();
+    let secret = registered["secret"].as_str().unwrap();
+    secret.parse::<Secret>().unwrap();
+    let id = registered["id"].as_str().unwrap();
+    let path = format!("/v1/webhook-endpoints/{id}");
+    let listed = world.get("/v1/webhook-endpoints").await;
+    for answer in [&listed, &world.get(&path).await] {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert!(answer.text.contains(id) && !answer.text.contains(secret));
+    }
+    assert_eq!(listed.json()["endpoints"].as_array().unwrap().len(), 1);
+
+    // What goes there is seen in its outbox.
+    world
+        .create("/v1/products", json!({ "name": "Seats" }))
+        .await;
+    let messages = format!("/outbox/{id}/messages");
+    let told = |answer: &Answer| answer.text.contains("product.created to http://hooks.test");
+    world.until(&messages, told).await;
+
+    for wrong in [
+        json!({ "url": "hooks.test" }),
+        json!({ "url": "http://hooks.test", "events": ["product.lost"] }),
+        json!({ "url": "http://hooks.test", "secret": "guess" }),
+    ] {
+        let refused = register(None, &wrong).await;
+        assert_eq!(refused.status, 400, "{}", refused.text);
+    }
+    let delete = world.ask("DELETE", &path, None, Value::Null).await;
+    assert_eq!(delete.status, 200, "{}", delete.text);
+    assert_eq!(world.get(&path).await.status, 404);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chains_are_replayed_and_checked_and_the_read_model_is_made_anew() {
+    let world = World::new().await;
+    let id = world
+        .create("/v1/subscriptions", world.offer("card_ok").await)
+        .await;
+    let path = format!("/v1/subscriptions/{id}");
+    world.becomes(&path, "active").await;
+    let first = world.get(&format!("{path}/replay?until=1")).await;
+    assert_eq!(first.status, 200, "{}", first.text);
+    assert!(first.text.contains("incomplete") && !first.text.contains("invoiced"));
+    let whole = world.get(&format!("{path}/replay")).await;
+    assert!(whole.text.contains("invoiced") && whole.text.contains("settled"));
+    let refused = world.get(&format!("{path}/replay?until=noon")).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    let outcomes = world.get(&path).await.json()["seq"].clone();
+    let checked = world.get(&format!("{path}/check")).await;
+    assert_eq!(checked.json()["outcomes"], outcomes);
+
+    let listed = |answer: &Answer| {
+        answer.status == 200 && answer.json()["subscriptions"][0]["state"] == "active"
+    };
+    let shown = "/v1/subscriptions";
+    world.until(shown, listed).await;
+    let before = world.get(shown).await.text;
+    // Product, price, customer, subscription, invoice, payment.
+    for (path, resources) in [("/v1/check", 6), ("/v1/read-model/rebuild", 6)] {
+        let lines = world.post(path, None).await;
+        assert_eq!(lines.status, 200, "{}", lines.text);
+        let last = lines.text.lines().last().unwrap();
+        let last: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(last["done"], resources, "{path}: {last}");
+        assert_eq!(last["failed"], 0, "{path}: {last}");
+    }
+    assert_eq!(world.get(shown).await.text, before);
+    let lag = world.get("/v1/read-model").await.json();
+    assert_eq!(lag["dead"], 0);
+    world
+        .until("/", |page| {
+            page.text.contains("These figures are up to date.")
+        })
         .await;
     world.host.shutdown().await.unwrap();
 }

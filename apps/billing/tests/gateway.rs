@@ -1,10 +1,12 @@
 //! The adapter and the gateway that behaves badly, with no socket between them and with one.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use abide::{
-    Env, Host, Node, SimDisk, Store, StoreOptions, clock::SystemClock, server::AllowPrivate,
+    Env, Host, Node, SimDisk, Store, StoreOptions,
+    clock::{SystemClock, TestClock},
+    server::AllowPrivate,
 };
 use billing::{
     Money,
@@ -133,8 +135,7 @@ async fn on_a_bad_day_each_key_takes_its_money_once() {
         let tally = gateway.tally();
         assert_eq!((tally.succeeded, tally.open), (20, 0), "seed {seed}");
         let events = gateway.take_events();
-        let mut ids: Vec<_> = events.iter().map(|event| &event.id).collect();
-        ids.dedup();
+        let ids: BTreeSet<_> = events.iter().map(|event| &event.id).collect();
         assert!(
             ids.len() <= 20 && ids.len() < events.len(),
             "some come twice"
@@ -189,4 +190,33 @@ async fn over_a_socket_it_is_the_same_gateway_and_a_lost_answer_is_told_as_lost(
     assert_eq!(gateway.payments().len(), 1, "it was taken all the same");
     serving.abort();
     host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn some_webhooks_come_late_and_so_after_those_of_what_happened_later() {
+    let clock = TestClock::new();
+    let mischief = Mischief {
+        late: 50,
+        latest: Duration::from_mins(1),
+        ..Mischief::none(1)
+    };
+    let gateway = LocalGateway::new(KEY, mischief, Arc::new(clock.clone()));
+    let node = node(&gateway);
+    for number in 0..20 {
+        pay(node.env(), "card_ok", &format!("in_{number}")).await;
+    }
+    let mut order: Vec<String> = Vec::new();
+    let mut take = || {
+        let events = gateway.take_events().into_iter();
+        order.extend(events.map(|event| event.payment.reference));
+        order.len()
+    };
+    let at_once = take();
+    assert!((1..20).contains(&at_once), "{at_once}");
+    clock.advance(Duration::from_mins(1));
+    assert_eq!(take(), 20);
+    let happened: Vec<String> = (0..20).map(|number| format!("in_{number}")).collect();
+    assert_ne!(order, happened);
+    order.sort_by_key(|reference| reference[3..].parse::<u32>().unwrap());
+    assert_eq!(order, happened, "each comes once");
 }

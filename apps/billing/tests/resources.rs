@@ -120,16 +120,22 @@ impl World {
         self.stocked().await;
         let made = self.subscription().create(tea(0)).await.unwrap().unwrap();
         assert_eq!(made.state, "incomplete");
-        let begun = tokio::time::timeout(Duration::from_secs(60), async {
+        let begun = self.begun(0, 1).await;
+        serde_json::from_value(begun.data["draft"].clone()).unwrap()
+    }
+
+    /// Waits until the engine has begun an attempt to collect an invoice.
+    async fn begun(&self, number: u32, attempt: u32) -> View {
+        let begun = async {
             loop {
-                match self.invoice(0).get_state().await.unwrap() {
-                    Ok(view) if view.data["attempts"] == 1 => return view,
+                match self.invoice(number).get_state().await.unwrap() {
+                    Ok(view) if view.data["attempts"] == attempt => return view,
                     _ => tokio::time::sleep(Duration::from_millis(1)).await,
                 }
             }
-        });
-        let begun = begun.await.expect("the engine bills what is due");
-        serde_json::from_value(begun.data["draft"].clone()).unwrap()
+        };
+        let begun = tokio::time::timeout(Duration::from_mins(1), begun).await;
+        begun.expect("the engine begins what is to be paid")
     }
 
     fn draft(&self, number: u32, amount: i64) -> Draft {
@@ -504,4 +510,61 @@ async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
             .contains("Period 1 is to be billed next, not 0.")
     );
     of!(world, "sub_1", check()).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time() {
+    let world = World::new();
+    world.billed().await;
+    let report = async |invoice: u32, attempt, verdict| {
+        let id = Draft::id_of("sub_1", invoice);
+        let told = PaymentResult {
+            intent: format!("pi_{id}_{attempt}"),
+            invoice: id,
+            ..result(attempt, verdict)
+        };
+        let invoice = world.invoice(invoice);
+        invoice
+            .report_payment_result(told.clone())
+            .await
+            .unwrap()
+            .unwrap();
+        let subscription = world.subscription();
+        subscription
+            .report_payment_result(told)
+            .await
+            .unwrap()
+            .unwrap();
+    };
+    report(0, 1, Verdict::Paid).await;
+    world.clock.advance(Duration::from_hours(31 * 24));
+    world.begun(1, 1).await;
+    // One that has not ended is the one that is asked for.
+    world.invoice(1).pay().await.unwrap().unwrap();
+    let owed = async |what: &str| {
+        let view = of!(world, "sub_1", get_state()).unwrap();
+        view.data["owed"]["in_sub_1_1"][what].clone()
+    };
+    assert_eq!(owed("attempts").await, 1);
+    report(1, 1, Verdict::Failed).await;
+    assert_eq!(world.state("sub_1").await, "past_due");
+    for _ in 0..3 {
+        world.invoice(1).pay().await.unwrap().unwrap();
+    }
+    assert_eq!(owed("attempts").await, 2);
+    world.begun(1, 2).await;
+    report(1, 2, Verdict::Failed).await;
+    world
+        .write("in_sub_1_1", "give_up", "marked", Value::Null)
+        .await;
+    world.invoice(1).pay().await.unwrap().unwrap();
+    world.begun(1, 3).await;
+    report(1, 3, Verdict::Paid).await;
+    assert_eq!(world.state("in_sub_1_1").await, "paid");
+    assert_eq!(world.state("sub_1").await, "active");
+    let refused = world.invoice(1).pay().await.unwrap().unwrap_err();
+    assert!(
+        refused.to_string().contains("the invoice is `paid`"),
+        "{refused}"
+    );
 }

@@ -4,6 +4,7 @@
 //! calls here say whether repeating makes sense. What became of a payment is told by [`Gateway::status`] at any time,
 //! and by webhooks that may come twice, late, or not at all.
 
+mod events;
 mod http;
 mod local;
 
@@ -15,6 +16,7 @@ use thiserror::Error;
 
 use crate::Money;
 
+pub use events::{EventError, EventSecrets};
 pub use http::{HttpGateway, PATIENCE};
 pub use local::{Card, LocalGateway, Mischief, Tally, server};
 

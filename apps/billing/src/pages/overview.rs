@@ -10,13 +10,14 @@ use super::{
 use crate::{
     Money,
     machines::{SUBSCRIPTION, states},
+    read::Lag,
 };
 
 /// Height and width of a bar's drawing.
 const BAR: (i64, i64) = (100, 20);
 
 /// The first page.
-pub(crate) fn overview(view: &Overview) -> Markup {
+pub(crate) fn overview(view: &Overview, lag: Lag) -> Markup {
     let body = html! {
         nav.tiles aria-label="Subscriptions by state" {
             @for state in states(&SUBSCRIPTION) {
@@ -36,8 +37,29 @@ pub(crate) fn overview(view: &Overview) -> Markup {
         } @else {
             (list::table("Changed last", &view.newest))
         }
+        p.soft.small.lag { (behind(lag)) }
     };
     frame("Overview", Tab::Overview, &body)
+}
+
+/// How far these figures are behind.
+fn behind(lag: Lag) -> String {
+    let waiting = match lag.waiting {
+        0 => "These figures are up to date.".to_owned(),
+        1 => format!("One change is on its way here, for {} s.", seconds(lag)),
+        many => format!(
+            "{many} changes are on their way here, the oldest for {} s.",
+            seconds(lag)
+        ),
+    };
+    match lag.dead {
+        0 => waiting,
+        dead => format!("{waiting} {dead} were not taken: make the read model anew."),
+    }
+}
+
+fn seconds(lag: Lag) -> String {
+    format!("{}.{}", lag.millis / 1_000, lag.millis % 1_000 / 100)
 }
 
 fn revenue(view: &Overview) -> Markup {
@@ -108,5 +130,27 @@ fn share(count: u64, all: u64, lost: bool) -> Markup {
     };
     html! {
         td.heat.lost[lost] data-heat=[heat] { span title={ (count) } { (percent) " %" } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_is_told_how_old_the_figures_are() {
+        let lag = |waiting, millis, dead| {
+            behind(Lag {
+                waiting,
+                millis,
+                dead,
+            })
+        };
+        assert_eq!(lag(0, 0, 0), "These figures are up to date.");
+        assert_eq!(lag(1, 260, 0), "One change is on its way here, for 0.2 s.");
+        assert_eq!(
+            lag(7, 61_900, 2),
+            "7 changes are on their way here, the oldest for 61.9 s. 2 were not taken: make the read model anew."
+        );
     }
 }

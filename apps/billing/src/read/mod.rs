@@ -3,6 +3,8 @@
 //! Contract: the read model is a copy of the newest state of every resource, in one table, and may be behind or gone.
 //! Pages and lists read it; nothing that decides does. The queries are in the SQL that SQLite and `PostgreSQL` share.
 
+mod lag;
+
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use abide::{Error, ErrorKind, Result, Value};
@@ -14,6 +16,8 @@ use crate::{
     pages::view::{Cohort, Listed, Month, Overview},
     resource::{Row, TABLE},
 };
+
+pub use lag::Lag;
 
 /// Months that the overview shows.
 const MONTHS: i64 = 12;

@@ -1,4 +1,4 @@
-//! What all resources have in common: a chain of outcomes, its view, its history, its row in the read model.
+//! What all resources have in common: a chain of outcomes, its view, its history, its row in the read model, its webhooks.
 //!
 //! Contract: a resource is an object whose name is the resource's id and whose only truth is its chain. Whatever is shown
 //! of it comes from the chain, and what changes it is a transition of its machine.
@@ -9,13 +9,17 @@ mod row;
 use abide::{Env, Error, ErrorKind, Result, State};
 use abide_patterns::{
     alarm::SharedAlarm,
-    outcomes::{Checked, Entry, Options, Outcomes, Reached, Transitioned, Until},
+    outcomes::{Checked, Entry, Options, Outcomes, OutcomesError, Reached, Transitioned, Until},
     projection::{Feed, Projection},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BillingError, Time, machines::ABSENT};
+use crate::{
+    BillingError, Time,
+    hooks::{self, Webhooks},
+    machines::ABSENT,
+};
 
 pub use live::Live;
 pub use row::Row;
@@ -39,6 +43,17 @@ pub struct View {
 }
 
 impl View {
+    fn new<M: Live>(id: &str, reached: &Reached<M>) -> Result<Self> {
+        Ok(Self {
+            kind: M::SCHEMA.name.to_owned(),
+            id: id.to_owned(),
+            state: reached.state.to_owned(),
+            seq: reached.seq,
+            at: Time(reached.ts),
+            data: serde_json::to_value(&reached.machine).map_err(Error::from_std)?,
+        })
+    }
+
     /// What is known of it, in the type that fits.
     pub(crate) fn live<M: Live>(&self) -> Result<M, BillingError> {
         let live = M::deserialize(&self.data);
@@ -65,11 +80,13 @@ pub(crate) struct Resource<M> {
     alarm: SharedAlarm,
     /// None on a node without a read model.
     feed: Option<Feed>,
+    /// None on a node without webhooks.
+    hooks: Option<hooks::Feed>,
 }
 
 impl<M: Live> Resource<M> {
-    /// Opens the resource of an object, in its constructor. The hook is called with each outcome, in its transaction; so is
-    /// the feed of the read model, if the node has one.
+    /// Opens the resource of an object, in its constructor. The hook is called with each outcome, in its transaction; so
+    /// are the feed of the read model and that of webhooks, if the node has them.
     pub(crate) fn open(
         state: &State,
         alarm: &SharedAlarm,
@@ -80,17 +97,26 @@ impl<M: Live> Resource<M> {
             let text = format!("a {kind} is called by its name, which is its id");
             Error::with_kind(ErrorKind::Input, text)
         })?;
-        let projection = state.env().get::<Projection>();
-        let feed = projection
+        let env = state.env();
+        let feed = env
+            .get::<Projection>()
             .map(|projection| Feed::open(state, alarm, projection))
             .transpose()?;
-        let (told, source, name) = (feed.clone(), state.clone(), id.clone());
+        let hooks = env
+            .get::<Webhooks>()
+            .map(|_| hooks::Feed::open(state, alarm))
+            .transpose()?;
+        let (rows, notices, source, name) =
+            (feed.clone(), hooks.clone(), state.clone(), id.clone());
         let hook = move |entry: &Entry, reached: &Reached<M>| {
             hook(entry, reached)?;
-            match &told {
-                Some(feed) => Ok(Row::new(&source, &name, reached)?.put(feed)?),
-                None => Ok(()),
+            if let Some(rows) = &rows {
+                Row::new(&source, &name, reached)?.put(rows)?;
             }
+            if let Some(notices) = &notices {
+                notices.put(entry, &View::new(&name, reached)?)?;
+            }
+            Ok(())
         };
         Ok(Self {
             state: state.clone(),
@@ -98,17 +124,15 @@ impl<M: Live> Resource<M> {
             outcomes: Outcomes::projected(state, Options::default(), hook)?,
             alarm: alarm.clone(),
             feed,
+            hooks,
         })
     }
 
-    /// To be called first in the object's `alarm`.
-    pub(crate) fn woken(&self) -> Result<()> {
-        self.alarm.woken()
-    }
-
-    /// Goes on with what the read model is to be told.
-    pub(crate) fn feed(&self) -> Result<()> {
-        self.feed.as_ref().map_or(Ok(()), Feed::alarm)
+    /// Goes on with what others are to be told. To be called first in the object's `alarm`.
+    pub(crate) fn alarm(&self) -> Result<()> {
+        self.alarm.woken()?;
+        self.feed.as_ref().map_or(Ok(()), Feed::alarm)?;
+        self.hooks.as_ref().map_or(Ok(()), hooks::Feed::alarm)
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -144,6 +168,22 @@ impl<M: Live> Resource<M> {
         Ok(self.outcomes.transition(action, outcome, data)?)
     }
 
+    /// Refuses what the present state does not take, as a transition would.
+    pub(crate) fn must_take(&self, action: &str, outcome: &str) -> Result<(), BillingError> {
+        let view = self.view()?;
+        let schema = self.outcomes.schema();
+        if schema.next(&view.state, action, outcome).is_some() {
+            return Ok(());
+        }
+        Err(BillingError::Outcome(OutcomesError::Refused {
+            schema: view.kind,
+            allowed: schema.allowed(&view.state),
+            state: view.state,
+            action: action.to_owned(),
+            outcome: outcome.to_owned(),
+        }))
+    }
+
     /// Shows the live state to a function.
     pub(crate) fn read<R>(&self, look: impl FnOnce(&Reached<M>) -> R) -> Result<R, BillingError> {
         Ok(self.outcomes.read(look)?)
@@ -151,7 +191,7 @@ impl<M: Live> Resource<M> {
 
     /// The resource as everybody sees it. One that was never created is not there.
     pub(crate) fn view(&self) -> Result<View, BillingError> {
-        let view = self.read(|live| self.show(live))??;
+        let view = self.read(|live| View::new(&self.id, live))??;
         if view.state == ABSENT {
             return Err(BillingError::not_found(&view.kind, &view.id));
         }
@@ -160,18 +200,7 @@ impl<M: Live> Resource<M> {
 
     /// The resource as it was, from before it was created on.
     pub(crate) fn view_at(&self, until: Until) -> Result<View, BillingError> {
-        Ok(self.show(&self.outcomes.state_at(until)?)?)
-    }
-
-    fn show(&self, reached: &Reached<M>) -> Result<View> {
-        Ok(View {
-            kind: M::SCHEMA.name.to_owned(),
-            id: self.id.clone(),
-            state: reached.state.to_owned(),
-            seq: reached.seq,
-            at: Time(reached.ts),
-            data: serde_json::to_value(&reached.machine).map_err(Error::from_std)?,
-        })
+        Ok(View::new(&self.id, &self.outcomes.state_at(until)?)?)
     }
 
     /// Outcomes after one, oldest first, with the states that they led to.
@@ -204,5 +233,16 @@ impl<M: Live> Resource<M> {
     /// The resource's row in the read model.
     pub(crate) fn row(&self) -> Result<Row, BillingError> {
         Ok(self.read(|live| Row::new(&self.state, &self.id, live))??)
+    }
+
+    /// Puts the row into the feed of the read model once more, for one that is made anew.
+    pub(crate) fn feed_again(&self) -> Result<(), BillingError> {
+        if let Some(feed) = &self.feed {
+            let row = self.row()?;
+            if row.state != ABSENT {
+                row.put(feed)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,13 +1,16 @@
 //! Invoices.
 
-use abide::prelude::*;
-use abide_patterns::alarm::SharedAlarm;
+use abide::durable_object;
 use serde_json::Value;
 
+use super::{
+    Subscription,
+    calls::{alarmed, calls},
+};
 use crate::{
     BillingError,
     machines::ABSENT,
-    resource::{Event, Resource, Row, View},
+    resource::{Resource, View},
     states::{self, Attempted, Draft, NewIntent, PaymentResult},
 };
 
@@ -17,109 +20,84 @@ pub struct Invoice {
     resource: Resource<states::Invoice>,
 }
 
-impl DurableObject for Invoice {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self {
-            resource: Resource::open(&state, &SharedAlarm::open(&state)?, |_, _| Ok(()))?,
-        })
-    }
+alarmed!(Invoice);
 
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.resource.woken()?;
-        self.resource.feed()
-    }
-}
-
-#[rpc]
-impl Invoice {
-    /// Creates it and finalises it: then it is open, or paid if nothing is due. Once more with the same draft it changes
-    /// nothing.
-    pub async fn create(&self, draft: Draft) -> Result<View, BillingError> {
-        let (known, other) = self.resource.read(|live| {
-            let known = live.state != ABSENT;
-            (known, known && live.machine.draft.as_ref() != Some(&draft))
-        })?;
-        if other || draft.id() != self.resource.id() {
-            return Err(BillingError::invalid(format!(
-                "{} is the invoice of something else.",
-                self.resource.id()
-            )));
+calls! {
+    impl Invoice {
+        /// Creates it and finalises it: then it is open, or paid if nothing is due. Once more with the same draft it changes
+        /// nothing.
+        pub async fn create(&self, draft: Draft) -> Result<View, BillingError> {
+            let (known, other) = self.resource.read(|live| {
+                let known = live.state != ABSENT;
+                (known, known && live.machine.draft.as_ref() != Some(&draft))
+            })?;
+            if other || draft.id() != self.resource.id() {
+                return Err(BillingError::invalid(format!(
+                    "{} is the invoice of something else.",
+                    self.resource.id()
+                )));
+            }
+            if !known {
+                let due = draft.totals().map_err(states::Refusal::from)?.due;
+                let finalized = if due.is_zero() {
+                    "settled"
+                } else {
+                    "finalized"
+                };
+                self.resource.write("create", "drafted", &draft)?;
+                self.resource.write("finalize", finalized, &Value::Null)?;
+            }
+            self.resource.view()
         }
-        if !known {
-            let due = draft.totals().map_err(states::Refusal::from)?.due;
-            let finalized = if due.is_zero() {
-                "settled"
-            } else {
-                "finalized"
+
+        /// Begins an attempt to collect it, and says what is to be paid. Once more for the same attempt it changes nothing; none
+        /// if it is paid, or not to be paid any more.
+        pub async fn begin_attempt(&self, attempt: u32) -> Result<Option<NewIntent>, BillingError> {
+            let (intent, begun) = self.resource.read(|live| {
+                let is_due = matches!(live.state, "open" | "uncollectible");
+                let intent = live.machine.attempt(self.resource.id(), attempt);
+                (is_due.then_some(intent), live.machine.attempts >= attempt)
+            })?;
+            let Some(intent) = intent else {
+                return Ok(None);
             };
-            self.resource.write("create", "drafted", &draft)?;
-            self.resource.write("finalize", finalized, &Value::Null)?;
+            let intent = intent?;
+            if !begun {
+                let attempted = Attempted {
+                    intent: states::Invoice::intent(self.resource.id(), attempt),
+                    attempt,
+                    reason: None,
+                };
+                self.resource.write("pay", "attempted", &attempted)?;
+            }
+            Ok(Some(intent))
         }
-        self.resource.view()
-    }
 
-    /// Begins an attempt to collect it, and says what is to be paid. Once more for the same attempt it changes nothing; none
-    /// if it is paid, or not to be paid any more.
-    pub async fn begin_attempt(&self, attempt: u32) -> Result<Option<NewIntent>, BillingError> {
-        let (intent, begun) = self.resource.read(|live| {
-            let is_due = matches!(live.state, "open" | "uncollectible");
-            let intent = live.machine.attempt(self.resource.id(), attempt);
-            (is_due.then_some(intent), live.machine.attempts >= attempt)
-        })?;
-        let Some(intent) = intent else {
-            return Ok(None);
-        };
-        let intent = intent?;
-        if !begun {
-            let attempted = Attempted {
-                intent: states::Invoice::intent(self.resource.id(), attempt),
-                attempt,
-                reason: None,
-            };
-            self.resource.write("pay", "attempted", &attempted)?;
+        /// Has its subscription begin one more attempt to collect it, because somebody wants to pay. While an attempt is on its
+        /// way nothing else begins.
+        pub async fn pay(&self) -> Result<View, BillingError> {
+            self.resource.must_take("pay", "attempted")?;
+            let id = self.resource.id().to_owned();
+            let draft = self.resource.read(|live| live.machine.draft.clone())?;
+            let draft = draft.ok_or_else(|| BillingError::not_found("invoice", &id))?;
+            let subscription = self.resource.env().object::<Subscription>();
+            subscription
+                .get_by_name(&draft.subscription)
+                .pay(id)
+                .await??;
+            self.resource.view()
         }
-        Ok(Some(intent))
-    }
 
-    /// Writes what a payment has come to. A report that was made before is no news, however often it is made.
-    pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
-        let id = self.resource.id();
-        let news = self
-            .resource
-            .read(|live| live.machine.report(id, live.state, &result))??;
-        match news {
-            Some((outcome, attempted)) => self.resource.transition("pay", outcome, &attempted),
-            None => self.resource.view(),
+        /// Writes what a payment has come to. A report that was made before is no news, however often it is made.
+        pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
+            let id = self.resource.id();
+            let news = self
+                .resource
+                .read(|live| live.machine.report(id, live.state, &result))??;
+            match news {
+                Some((outcome, attempted)) => self.resource.transition("pay", outcome, &attempted),
+                None => self.resource.view(),
+            }
         }
-    }
-
-    /// Writes an outcome, and shows what it led to.
-    pub async fn transition(
-        &self,
-        action: String,
-        outcome: String,
-        data: Value,
-    ) -> Result<View, BillingError> {
-        self.resource.transition(&action, &outcome, &data)
-    }
-
-    /// The present state.
-    pub async fn get_state(&self) -> Result<View, BillingError> {
-        self.resource.view()
-    }
-
-    /// Outcomes after one, oldest first.
-    pub async fn get_history(&self, after: i64, limit: usize) -> Result<Vec<Event>, BillingError> {
-        self.resource.history(after, limit)
-    }
-
-    /// The row of the read model.
-    pub async fn get_row(&self) -> Result<Row, BillingError> {
-        self.resource.row()
-    }
-
-    /// Compares a replay of the chain with the live state; the number of outcomes.
-    pub async fn check(&self) -> Result<i64, BillingError> {
-        self.resource.check()
     }
 }

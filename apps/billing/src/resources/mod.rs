@@ -1,23 +1,22 @@
 //! The resources: each an object with a chain of its own.
 //!
-//! Contract: every class answers `transition`, `get_state` and `get_history`. Beside them are the few calls that decide
-//! something before they write; all of those may be repeated.
+//! Contract: every class answers `transition`, `get_state`, `get_history` and what else stands in `calls`. Beside them are the
+//! few calls that decide something before they write; all of those may be repeated.
 
-mod customer;
+mod calls;
 mod invoice;
 mod payment_intent;
-mod price;
-mod product;
+mod plain;
+mod stored;
 mod subscription;
 
 use abide::{NodeBuilder, server::HostBuilder};
 use abide_patterns::schedule;
 
-pub use customer::Customer;
 pub use invoice::Invoice;
 pub use payment_intent::PaymentIntent;
-pub use price::Price;
-pub use product::Product;
+pub use plain::{Customer, Price, Product};
+pub(crate) use stored::Stored;
 pub use subscription::{Entitlement, NewSubscription, Subscription};
 
 /// Registers all classes.

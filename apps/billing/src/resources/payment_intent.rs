@@ -1,13 +1,12 @@
 //! Payments of invoices.
 
-use abide::prelude::*;
-use abide_patterns::alarm::SharedAlarm;
-use serde_json::Value;
+use abide::durable_object;
 
+use super::calls::{alarmed, calls};
 use crate::{
     BillingError,
     machines::ABSENT,
-    resource::{Event, Resource, Row, View},
+    resource::{Resource, View},
     states::{self, NewIntent},
 };
 
@@ -17,63 +16,23 @@ pub struct PaymentIntent {
     resource: Resource<states::PaymentIntent>,
 }
 
-impl DurableObject for PaymentIntent {
-    fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self {
-            resource: Resource::open(&state, &SharedAlarm::open(&state)?, |_, _| Ok(()))?,
-        })
-    }
+alarmed!(PaymentIntent);
 
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.resource.woken()?;
-        self.resource.feed()
-    }
-}
-
-#[rpc]
-impl PaymentIntent {
-    /// Creates it. Once more with the same intent it changes nothing.
-    pub async fn create(&self, intent: NewIntent) -> Result<View, BillingError> {
-        let known = self.resource.read(|live| {
-            (live.state != ABSENT).then(|| live.machine.intent.as_ref() == Some(&intent))
-        })?;
-        match known {
-            None => self.resource.transition("create", "created", &intent),
-            Some(true) => self.resource.view(),
-            Some(false) => Err(BillingError::invalid(format!(
-                "{} is the payment of something else.",
-                self.resource.id()
-            ))),
+calls! {
+    impl PaymentIntent {
+        /// Creates it. Once more with the same intent it changes nothing.
+        pub async fn create(&self, intent: NewIntent) -> Result<View, BillingError> {
+            let known = self.resource.read(|live| {
+                (live.state != ABSENT).then(|| live.machine.intent.as_ref() == Some(&intent))
+            })?;
+            match known {
+                None => self.resource.transition("create", "created", &intent),
+                Some(true) => self.resource.view(),
+                Some(false) => Err(BillingError::invalid(format!(
+                    "{} is the payment of something else.",
+                    self.resource.id()
+                ))),
+            }
         }
-    }
-
-    /// Writes an outcome, and shows what it led to.
-    pub async fn transition(
-        &self,
-        action: String,
-        outcome: String,
-        data: Value,
-    ) -> Result<View, BillingError> {
-        self.resource.transition(&action, &outcome, &data)
-    }
-
-    /// The present state.
-    pub async fn get_state(&self) -> Result<View, BillingError> {
-        self.resource.view()
-    }
-
-    /// Outcomes after one, oldest first.
-    pub async fn get_history(&self, after: i64, limit: usize) -> Result<Vec<Event>, BillingError> {
-        self.resource.history(after, limit)
-    }
-
-    /// The row of the read model.
-    pub async fn get_row(&self) -> Result<Row, BillingError> {
-        self.resource.row()
-    }
-
-    /// Compares a replay of the chain with the live state; the number of outcomes.
-    pub async fn check(&self) -> Result<i64, BillingError> {
-        self.resource.check()
     }
 }

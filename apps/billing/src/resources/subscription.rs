@@ -3,17 +3,16 @@
 use abide::prelude::*;
 use abide_patterns::{
     alarm::SharedAlarm,
-    outcomes::Until,
     schedule::{Failure, Timer},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Customer, Invoice, Price, Product};
+use super::{Customer, Invoice, Price, Product, calls::calls};
 use crate::{
     BillingError, Time,
     clock::{AnyPayments, Clock, Collection, Subject},
-    resource::{Event, Resource, Row, View},
+    resource::{Resource, View},
     states::{self, Created, MAX_TRIAL_DAYS, Moment, PaymentResult, Plan, Report},
 };
 
@@ -67,8 +66,7 @@ impl DurableObject for Subscription {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.resource.woken()?;
-        self.resource.feed()?;
+        self.resource.alarm()?;
         self.clock.alarm(self.resource.clone())
     }
 }
@@ -113,175 +111,146 @@ fn failure(error: BillingError) -> Failure {
     }
 }
 
-#[rpc]
-impl Subscription {
-    /// Creates it, on trial or waiting for its first payment. The price's words are copied into the chain.
-    pub async fn create(&self, new: NewSubscription) -> Result<View, BillingError> {
-        if new.trial_days > MAX_TRIAL_DAYS {
-            return Err(BillingError::invalid(format!(
-                "A trial has {MAX_TRIAL_DAYS} days at most, not {}.",
-                new.trial_days
-            )));
-        }
-        let customer = self.resource.env().object::<Customer>();
-        let customer = customer.get_by_name(&new.customer).get_state().await??;
-        must_be_active(&customer)?;
-        let plan = self.plan(&new.price, new.quantity).await?;
-        let at = self.resource.now();
-        let trial_end = (new.trial_days > 0).then(|| at.plus_days(new.trial_days));
-        let outcome = if trial_end.is_some() {
-            "trialing"
-        } else {
-            "incomplete"
-        };
-        let created = Created {
-            customer: new.customer,
-            plan,
-            at,
-            trial_end,
-        };
-        self.resource.transition("create", outcome, &created)
-    }
-
-    /// Changes the plan from now on. What that gives back and costs for the rest of the period is on the next invoice.
-    pub async fn change(&self, price: String, quantity: u32) -> Result<View, BillingError> {
-        self.resource.view()?;
-        let plan = self.plan(&price, quantity).await?;
-        let at = self.resource.now();
-        let changed = self
-            .resource
-            .read(|live| live.machine.change(live.state, plan, at))??;
-        self.resource.transition("change", "changed", &changed)
-    }
-
-    /// Ends it, now or when what is paid for ends.
-    pub async fn cancel(&self, at_period_end: bool) -> Result<View, BillingError> {
-        if !at_period_end {
-            let at = self.resource.now();
-            return self
-                .resource
-                .transition("cancel", "canceled", &Moment { at });
-        }
-        let until = self.resource.read(|live| live.machine.paid_until())?;
-        let at = until.ok_or_else(|| {
-            BillingError::invalid("Nothing is paid for: end the subscription at once.")
-        })?;
-        self.resource
-            .transition("cancel", "scheduled", &Moment { at })
-    }
-
-    /// Takes a scheduled end back.
-    pub async fn keep(&self) -> Result<View, BillingError> {
-        self.resource
-            .transition("cancel", "unscheduled", &Value::Null)
-    }
-
-    /// Stops service and billing.
-    pub async fn pause(&self) -> Result<View, BillingError> {
-        let at = self.resource.now();
-        self.resource.transition("pause", "paused", &Moment { at })
-    }
-
-    /// Goes on after a pause.
-    pub async fn resume(&self) -> Result<View, BillingError> {
-        let at = self.resource.now();
-        self.resource
-            .transition("resume", "resumed", &Moment { at })
-    }
-
-    /// Whether it gives its customer what they pay for: from the chain, never from the read model.
-    pub async fn entitlement(&self) -> Result<Entitlement, BillingError> {
-        self.resource.view()?;
-        self.resource.read(|live| Entitlement {
-            entitled: states::Subscription::is_entitled(live.state),
-            state: live.state.to_owned(),
-            until: live.machine.paid_until(),
-        })
-    }
-
-    /// Hears what a payment has come to, and decides what follows. A report that was made before is no news, however often
-    /// it is made.
-    pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
-        self.resource.view()?;
-        let id = self.resource.id();
-        match self
-            .resource
-            .read(|live| live.machine.report(id, &result))??
-        {
-            Report::News(outcome, collected) => {
-                self.resource.transition("collect", outcome, &collected)
+calls! {
+    impl Subscription {
+        /// Creates it, on trial or waiting for its first payment. The price's words are copied into the chain.
+        pub async fn create(&self, new: NewSubscription) -> Result<View, BillingError> {
+            if new.trial_days > MAX_TRIAL_DAYS {
+                return Err(BillingError::invalid(format!(
+                    "A trial has {MAX_TRIAL_DAYS} days at most, not {}.",
+                    new.trial_days
+                )));
             }
-            Report::Old => self.resource.view(),
+            let customer = self.resource.env().object::<Customer>();
+            let customer = customer.get_by_name(&new.customer).get_state().await??;
+            must_be_active(&customer)?;
+            let plan = self.plan(&new.price, new.quantity).await?;
+            let at = self.resource.now();
+            let trial_end = (new.trial_days > 0).then(|| at.plus_days(new.trial_days));
+            let outcome = if trial_end.is_some() {
+                "trialing"
+            } else {
+                "incomplete"
+            };
+            let created = Created {
+                customer: new.customer,
+                plan,
+                at,
+                trial_end,
+            };
+            self.resource.transition("create", outcome, &created)
         }
-    }
 
-    /// Writes an outcome, and shows what it led to.
-    pub async fn transition(
-        &self,
-        action: String,
-        outcome: String,
-        data: Value,
-    ) -> Result<View, BillingError> {
-        self.resource.transition(&action, &outcome, &data)
-    }
+        /// Changes the plan from now on. What that gives back and costs for the rest of the period is on the next invoice.
+        pub async fn change(&self, price: String, quantity: u32) -> Result<View, BillingError> {
+            self.resource.view()?;
+            let plan = self.plan(&price, quantity).await?;
+            let at = self.resource.now();
+            let changed = self
+                .resource
+                .read(|live| live.machine.change(live.state, plan, at))??;
+            self.resource.transition("change", "changed", &changed)
+        }
 
-    /// The present state.
-    pub async fn get_state(&self) -> Result<View, BillingError> {
-        self.resource.view()
-    }
+        /// Ends it, now or when what is paid for ends.
+        pub async fn cancel(&self, at_period_end: bool) -> Result<View, BillingError> {
+            if !at_period_end {
+                let at = self.resource.now();
+                return self
+                    .resource
+                    .transition("cancel", "canceled", &Moment { at });
+            }
+            let until = self.resource.read(|live| live.machine.paid_until())?;
+            let at = until.ok_or_else(|| {
+                BillingError::invalid("Nothing is paid for: end the subscription at once.")
+            })?;
+            self.resource
+                .transition("cancel", "scheduled", &Moment { at })
+        }
 
-    /// The state at an outcome or at a time.
-    pub async fn get_state_at(&self, until: Until) -> Result<View, BillingError> {
-        self.resource.view_at(until)
-    }
+        /// Takes a scheduled end back.
+        pub async fn keep(&self) -> Result<View, BillingError> {
+            self.resource
+                .transition("cancel", "unscheduled", &Value::Null)
+        }
 
-    /// Outcomes after one, oldest first.
-    pub async fn get_history(&self, after: i64, limit: usize) -> Result<Vec<Event>, BillingError> {
-        self.resource.history(after, limit)
-    }
+        /// Stops service and billing.
+        pub async fn pause(&self) -> Result<View, BillingError> {
+            let at = self.resource.now();
+            self.resource.transition("pause", "paused", &Moment { at })
+        }
 
-    /// The row of the read model.
-    pub async fn get_row(&self) -> Result<Row, BillingError> {
-        self.resource.row()
-    }
+        /// Goes on after a pause.
+        pub async fn resume(&self) -> Result<View, BillingError> {
+            let at = self.resource.now();
+            self.resource
+                .transition("resume", "resumed", &Moment { at })
+        }
 
-    /// What happens next by itself, and what of it has failed.
-    pub async fn timers(&self) -> Result<Vec<Timer>, BillingError> {
-        Ok(self.clock.timers()?)
-    }
+        /// Whether it gives its customer what they pay for: from the chain, never from the read model.
+        pub async fn entitlement(&self) -> Result<Entitlement, BillingError> {
+            self.resource.view()?;
+            self.resource.read(|live| Entitlement {
+                entitled: states::Subscription::is_entitled(live.state),
+                state: live.state.to_owned(),
+                until: live.machine.paid_until(),
+            })
+        }
 
-    /// A replay as a text for people.
-    pub async fn replay(&self, until: Until) -> Result<String, BillingError> {
-        self.resource.print(until)
-    }
+        /// Begins one more attempt to collect an invoice that it owes, because somebody wants to pay. While an attempt is on
+        /// its way nothing else begins. The attempt takes the place of the next one of dunning.
+        pub async fn pay(&self, invoice: String) -> Result<View, BillingError> {
+            self.resource.view()?;
+            match self.resource.read(|live| live.machine.attempt_now(&invoice))?? {
+                Some(attempt) => self.resource.transition("retry", "attempted", &attempt),
+                None => self.resource.view(),
+            }
+        }
 
-    /// Compares a replay of the chain with the live state; the number of outcomes.
-    pub async fn check(&self) -> Result<i64, BillingError> {
-        self.resource.check()
-    }
+        /// Hears what a payment has come to, and decides what follows. A report that was made before is no news, however often
+        /// it is made.
+        pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
+            self.resource.view()?;
+            let id = self.resource.id();
+            match self
+                .resource
+                .read(|live| live.machine.report(id, &result))??
+            {
+                Report::News(outcome, collected) => {
+                    self.resource.transition("collect", outcome, &collected)
+                }
+                Report::Old => self.resource.view(),
+            }
+        }
 
-    /// What a price says now, for so many units. Neither it nor its product may be deleted.
-    async fn plan(&self, price: &str, quantity: u32) -> Result<Plan, BillingError> {
-        let env = self.resource.env();
-        let view = env
-            .object::<Price>()
-            .get_by_name(price)
-            .get_state()
-            .await??;
-        must_be_active(&view)?;
-        let terms = view.live::<states::Price>()?.terms;
-        let terms = terms.ok_or_else(|| BillingError::not_found("price", price))?;
-        let product = env.object::<Product>().get_by_name(&terms.product);
-        must_be_active(&product.get_state().await??)?;
-        let plan = Plan {
-            price: price.to_owned(),
-            product: terms.product,
-            unit_amount: terms.unit_amount,
-            quantity,
-            every: terms.every,
-        };
-        plan.amount()?;
-        Ok(plan)
+        /// What happens next by itself, and what of it has failed.
+        pub async fn timers(&self) -> Result<Vec<Timer>, BillingError> {
+            Ok(self.clock.timers()?)
+        }
+
+        /// What a price says now, for so many units. Neither it nor its product may be deleted.
+        async fn plan(&self, price: &str, quantity: u32) -> Result<Plan, BillingError> {
+            let env = self.resource.env();
+            let view = env
+                .object::<Price>()
+                .get_by_name(price)
+                .get_state()
+                .await??;
+            must_be_active(&view)?;
+            let terms = view.live::<states::Price>()?.terms;
+            let terms = terms.ok_or_else(|| BillingError::not_found("price", price))?;
+            let product = env.object::<Product>().get_by_name(&terms.product);
+            must_be_active(&product.get_state().await??)?;
+            let plan = Plan {
+                price: price.to_owned(),
+                product: terms.product,
+                unit_amount: terms.unit_amount,
+                quantity,
+                every: terms.every,
+            };
+            plan.amount()?;
+            Ok(plan)
+        }
     }
 }
 

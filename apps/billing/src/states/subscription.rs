@@ -119,6 +119,20 @@ pub struct Owed {
     pub since: Option<Time>,
 }
 
+impl Owed {
+    /// Whether the last attempt that has begun has not ended.
+    fn is_on_its_way(&self) -> bool {
+        self.failed != self.attempts
+    }
+
+    fn next(&self, invoice: &str) -> Attempt {
+        Attempt {
+            invoice: invoice.to_owned(),
+            attempt: self.attempts + 1,
+        }
+    }
+}
+
 /// What a payment reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -297,7 +311,7 @@ impl Subscription {
             .owed
             .get_mut(&attempt.invoice)
             .ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {}.", attempt.invoice)))?;
-        if attempt.attempt != owed.attempts + 1 || owed.failed != owed.attempts {
+        if attempt.attempt != owed.attempts + 1 || owed.is_on_its_way() {
             return Err(Refusal::invalid(format!(
                 "Attempt {} of {} has not ended, or attempt {} is not the one after it.",
                 owed.attempts, attempt.invoice, attempt.attempt
@@ -483,16 +497,21 @@ impl Subscription {
     /// The next attempt to collect an invoice whose last one has failed, and when; none if the days are used up.
     pub fn next_attempt(&self, invoice: &str) -> Option<(Time, Attempt)> {
         let owed = self.owed.get(invoice)?;
-        if owed.failed == 0 || owed.failed != owed.attempts {
+        if owed.failed == 0 || owed.is_on_its_way() {
             return None;
         }
         let retry = usize::try_from(owed.failed).ok()?.checked_sub(1)?;
         let at = owed.since?.plus_days(*DUNNING_DAYS.get(retry)?);
-        let attempt = Attempt {
-            invoice: invoice.to_owned(),
-            attempt: owed.attempts + 1,
-        };
-        Some((at, attempt))
+        Some((at, owed.next(invoice)))
+    }
+
+    /// The attempt to collect an invoice that begins when somebody wants to pay; none while one is on its way.
+    pub fn attempt_now(&self, invoice: &str) -> Result<Option<Attempt>, Refusal> {
+        let owed = self
+            .owed
+            .get(invoice)
+            .ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {invoice}.")))?;
+        Ok((!owed.is_on_its_way()).then(|| owed.next(invoice)))
     }
 
     /// When service ends unless all is paid: so many days after the first of the failures that stand.

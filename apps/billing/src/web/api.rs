@@ -11,7 +11,16 @@
 //! | `POST /v1/subscriptions/{id}/change`, `…/cancel`, `…/keep`, `…/pause`, `…/resume` | 200 and the subscription |
 //! | `GET /v1/subscriptions/{id}/entitlement` | 200: whether it gives its customer what they pay for, from its object |
 //! | `GET /v1/subscriptions?state=&after=` | 200 and a page of the read model |
+//! | `POST /v1/invoices/{id}/pay` | 200 and the invoice, which one more payment is to collect |
 //! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
+//! | `POST /v1/webhook-endpoints` | 201, the endpoint and, this once, its secret |
+//! | `GET /v1/webhook-endpoints`, `GET` and `DELETE /v1/webhook-endpoints/{id}` | 200 and the endpoint, or all |
+//! | `POST /v1/gateway/events` | 204: the gateway's webhook was heard. 401 if it is not signed |
+//! | `GET /v1/{kind}/{id}/replay?until=` | 200 and a text: the chain, and what it came to |
+//! | `GET /v1/{kind}/{id}/check` | 200 and `{"outcomes":…}`: the chain replays to the live state |
+//! | `POST /v1/check` | 200 and a line of JSON for each step: the same of every resource |
+//! | `GET /v1/read-model` | 200: how far the read model is behind |
+//! | `POST /v1/read-model/rebuild` | 200 and a line of JSON for each step: it is made anew |
 //!
 //! `{kind}` is `products`, `prices`, `customers`, `subscriptions`, `invoices` or `payment-intents`. Money is
 //! `{"amount":1250,"currency":"EUR"}` in the minor unit; every time is in milliseconds since 1970.
@@ -20,7 +29,7 @@ use abide::{
     Env,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
 };
-use abide_patterns::outcomes::OutcomesError;
+use abide_patterns::outcomes::{OutcomesError, Until};
 use axum::{
     Json, Router,
     extract::State,
@@ -31,7 +40,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::id;
+use super::{events, hooks, id, upkeep};
 use crate::{
     BillingError, Time,
     read::{PAGE, Reader},
@@ -75,9 +84,21 @@ pub(super) fn router() -> Router<Env> {
         .route("/subscriptions/{id}/pause", post(pause))
         .route("/subscriptions/{id}/resume", post(resume))
         .route("/subscriptions/{id}/entitlement", get(entitlement))
+        .route("/invoices/{id}/pay", post(pay))
         .route("/invoices/{id}/void", post(void))
         .route("/invoices/{id}/give-up", post(give_up))
+        .route("/webhook-endpoints", post(hooks::register).get(hooks::list))
+        .route(
+            "/webhook-endpoints/{id}",
+            get(hooks::show).delete(hooks::remove),
+        )
+        .route("/gateway/events", post(events::hear))
+        .route("/check", post(upkeep::check_all))
+        .route("/read-model", get(upkeep::read_model))
+        .route("/read-model/rebuild", post(upkeep::rebuild))
         .route("/{kind}/{id}", get(show))
+        .route("/{kind}/{id}/replay", get(replay))
+        .route("/{kind}/{id}/check", get(check))
         .route("/{kind}/{id}/history", get(history))
         .route("/openapi.json", get(describe))
         .fallback(nowhere)
@@ -111,8 +132,8 @@ fn refused(refusal: crate::states::Refusal) -> ApiError {
 }
 
 #[derive(Deserialize)]
-struct ById {
-    id: String,
+pub(super) struct ById {
+    pub(super) id: String,
 }
 
 #[derive(Deserialize)]
@@ -235,6 +256,44 @@ async fn history(
     let limit = wanted.limit.unwrap_or(HISTORY);
     let outcomes = of_kind!(env, path, get_history(wanted.after, limit));
     Ok(Json(History { outcomes }))
+}
+
+#[derive(Deserialize)]
+struct Wished {
+    #[serde(default = "to_its_end")]
+    until: String,
+}
+
+fn to_its_end() -> String {
+    "end".to_owned()
+}
+
+async fn replay(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<OfKind>,
+    UrlQuery(wished): UrlQuery<Wished>,
+) -> Result<String, ApiError> {
+    let until: Until = wished
+        .until
+        .parse()
+        .map_err(|error: OutcomesError| told(error.into()))?;
+    // What was never created has no chain.
+    let _: View = of_kind!(env, path, get_state());
+    Ok(of_kind!(env, path, replay(until)))
+}
+
+#[derive(Serialize)]
+struct Replayed {
+    outcomes: i64,
+}
+
+async fn check(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<OfKind>,
+) -> Result<Json<Replayed>, ApiError> {
+    let _: View = of_kind!(env, path, get_state());
+    let outcomes = of_kind!(env, path, check());
+    Ok(Json(Replayed { outcomes }))
 }
 
 type Created = Result<(StatusCode, Json<View>), ApiError>;
@@ -424,6 +483,15 @@ async fn entitlement(
 ) -> Result<Json<Entitlement>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id);
     Ok(Json(subscription.entitlement().await?.map_err(told)?))
+}
+
+async fn pay(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<View>, ApiError> {
+    let invoice = object!(env, Invoice, "in", &id, key);
+    Ok(Json(invoice.pay().await?.map_err(told)?))
 }
 
 async fn void(

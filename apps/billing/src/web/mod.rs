@@ -5,13 +5,18 @@
 //! | `GET /`, `GET /subscriptions?state=&after=`, `GET /subscriptions/{id}` | pages |
 //! | `GET /assets/{name}` | what they load |
 //! | `/v1/…` | the resources in JSON |
+//! | `/outbox/{endpoint}/…` | the [outbox](abide_patterns::service) of a webhook endpoint |
 //! | anything else | a page that says what is wrong |
 
 mod api;
+mod events;
+mod hooks;
 mod id;
 mod site;
+mod upkeep;
 
 use abide::{Env, server::ApiError};
+use abide_patterns::service;
 use axum::{
     Router,
     http::{HeaderValue, header},
@@ -24,6 +29,7 @@ use maud::Markup;
 use crate::{assets, pages};
 
 pub use api::OPENAPI;
+pub(crate) use upkeep::Upkeep;
 
 /// The pages load their own style and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
@@ -41,7 +47,8 @@ pub fn router(env: Env) -> Router {
         .merge(pages)
         .nest("/v1", api::router())
         .route("/assets/{name}", get(assets::asset))
-        .with_state(env)
+        .with_state(env.clone())
+        .merge(service::router(env))
 }
 
 /// An error as a page.

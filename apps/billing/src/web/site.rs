@@ -8,7 +8,7 @@ use axum::{extract::State, response::Html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Failed, api::told, html, id};
+use super::{Failed, api::told, html, id, upkeep};
 use crate::{
     Time,
     machines::{SUBSCRIPTION, states},
@@ -36,7 +36,8 @@ pub(super) async fn nowhere() -> Failed {
 pub(super) async fn overview(State(env): State<Env>) -> Result<Html<String>, Failed> {
     let reader = env.require::<Reader>()?;
     let view = reader.overview(Time::now(&**env.clock())).await?;
-    Ok(html(pages::overview(&view)))
+    let lag = upkeep::lag(&env).await?;
+    Ok(html(pages::overview(&view, lag)))
 }
 
 pub(super) async fn subscriptions(

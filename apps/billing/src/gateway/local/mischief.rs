@@ -25,6 +25,10 @@ pub struct Mischief {
     pub doubled: u32,
     /// Webhooks that are never sent.
     pub forgotten: u32,
+    /// Webhooks that are sent late, and so after others that happened later.
+    pub late: u32,
+    /// How late, at most.
+    pub latest: Duration,
 }
 
 impl Mischief {
@@ -41,10 +45,12 @@ impl Mischief {
             longest: Duration::ZERO,
             doubled: 0,
             forgotten: 0,
+            late: 0,
+            latest: Duration::ZERO,
         }
     }
 
-    /// A bad day: about every fourth request goes wrong, and most webhooks come twice or never.
+    /// A bad day: about every fourth request goes wrong, and most webhooks come twice, late or never.
     pub const fn lively(seed: u64) -> Self {
         Self {
             seed,
@@ -57,6 +63,8 @@ impl Mischief {
             longest: Duration::from_secs(3),
             doubled: 50,
             forgotten: 10,
+            late: 20,
+            latest: Duration::from_secs(20),
         }
     }
 }
@@ -125,6 +133,19 @@ impl Dice {
             _ if roll < forgotten + doubled => 2,
             _ => 1,
         }
+    }
+}
+
+impl Mischief {
+    /// How late a copy of a webhook is sent, in milliseconds. By its name, so that the order in which payments come is no
+    /// matter.
+    pub(super) fn lateness(&self, event: &str, copy: usize) -> u64 {
+        if u32::from(percent_of(self.seed, &format!("{event} late {copy}"))) >= self.late {
+            return 0;
+        }
+        let latest = u64::try_from(self.latest.as_millis()).unwrap_or(u64::MAX);
+        let share = percent_of(self.seed, &format!("{event} by {copy}"));
+        latest.saturating_mul(u64::from(share) + 1) / 100
     }
 }
 

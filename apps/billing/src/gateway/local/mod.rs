@@ -2,13 +2,14 @@
 //!
 //! Contract: it is a gateway as one should be where it counts, and as bad as real ones everywhere else. It takes a
 //! payment once for each idempotency key and never takes money twice; it also throttles, fails before and after it has
-//! done its work, loses answers, takes its time, and sends its webhooks twice. The same seed and the same requests give
-//! the same mischief. What a card does is in its name ([`Card`]).
+//! done its work, loses answers, takes its time, and sends its webhooks twice, late and out of order, or not at all. The
+//! same seed and the same requests give the same mischief. What a card does is in its name ([`Card`]).
 
 mod book;
 mod card;
 mod mischief;
 mod outbound;
+mod sender;
 pub mod server;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,9 @@ pub use mischief::Mischief;
 
 use super::{GatewayEvent, Payment};
 
+/// Milliseconds after which a webhook that was not taken is sent again.
+const AGAIN: u64 = 1_000;
+
 /// The gateway. Clones are the same one.
 #[derive(Clone)]
 pub struct LocalGateway {
@@ -37,8 +41,8 @@ pub struct LocalGateway {
 struct Shared {
     book: Book,
     dice: Dice,
-    /// Webhooks that wait to be sent, copies included.
-    events: Vec<GatewayEvent>,
+    /// Webhooks that wait to be sent, copies included, and when they are, in milliseconds since 1970.
+    events: Vec<(u64, GatewayEvent)>,
 }
 
 /// A request as the gateway sees it.
@@ -86,9 +90,19 @@ impl LocalGateway {
         self.shared().book.tally()
     }
 
-    /// Takes the webhooks that are to be sent now; some are there twice.
+    /// Takes the webhooks that are to be sent now; some are there twice, and some are late.
     pub fn take_events(&self) -> Vec<GatewayEvent> {
-        std::mem::take(&mut self.shared().events)
+        let now = self.clock.unix_millis();
+        let mut shared = self.shared();
+        shared.events.sort_by_key(|(at, _)| *at);
+        let due = shared.events.partition_point(|(at, _)| *at <= now);
+        shared.events.drain(..due).map(|(_, event)| event).collect()
+    }
+
+    /// Sends a webhook again, later: it was not taken.
+    pub(super) fn send_again(&self, event: GatewayEvent) {
+        let at = self.clock.unix_millis() + AGAIN;
+        self.shared().events.push((at, event));
     }
 
     /// Payments whose customers must prove who they are.
@@ -100,7 +114,7 @@ impl LocalGateway {
     pub fn authenticate(&self, payment: &str, succeeds: bool) -> Option<Payment> {
         let mut shared = self.shared();
         let payment = shared.book.authenticate(payment, succeeds)?;
-        shared.announce(&self.mischief, &payment);
+        shared.announce(&self.mischief, self.clock.unix_millis(), &payment);
         Some(payment)
     }
 
@@ -120,7 +134,7 @@ impl LocalGateway {
         if fate.dropped {
             return Answer::nothing();
         }
-        let mut answer = match shared.handle(asked, &self.mischief) {
+        let mut answer = match shared.handle(asked, &self.mischief, self.clock.unix_millis()) {
             Ok(payment) => Answer::of(200, json!(payment)),
             Err(refusal) => Answer::of(refusal.status(), json!({ "error": refusal.to_string() })),
         };
@@ -140,7 +154,12 @@ impl LocalGateway {
 }
 
 impl Shared {
-    fn handle(&mut self, asked: &Asked<'_>, mischief: &Mischief) -> Result<Payment, Refusal> {
+    fn handle(
+        &mut self,
+        asked: &Asked<'_>,
+        mischief: &Mischief,
+        now: u64,
+    ) -> Result<Payment, Refusal> {
         let rest = asked
             .path
             .strip_prefix("/v1/payments")
@@ -153,7 +172,7 @@ impl Shared {
             (&Method::POST, [id, "confirm"]) => {
                 let (payment, fresh) = self.book.confirm(key()?, id)?;
                 if fresh {
-                    self.announce(mischief, &payment);
+                    self.announce(mischief, now, &payment);
                 }
                 Ok(payment)
             }
@@ -163,13 +182,14 @@ impl Shared {
     }
 
     /// Queues the webhook of what has happened, with its copies.
-    fn announce(&mut self, mischief: &Mischief, payment: &Payment) {
+    fn announce(&mut self, mischief: &Mischief, now: u64, payment: &Payment) {
         let event = GatewayEvent {
             id: self.book.event_id(),
             payment: payment.clone(),
         };
-        for _ in 0..self.dice.copies(mischief) {
-            self.events.push(event.clone());
+        for copy in 0..self.dice.copies(mischief) {
+            let at = now + mischief.lateness(&event.id, copy);
+            self.events.push((at, event.clone()));
         }
     }
 }

@@ -1,0 +1,47 @@
+//! What a gateway's webhooks are trusted by.
+
+use abide::http::HeaderMap;
+use abide_patterns::deliver::{NotVerified, Secret, verify};
+use thiserror::Error;
+
+use super::GatewayEvent;
+use crate::Time;
+
+/// Seconds by which the gateway's clock may differ from ours, and for which a webhook that somebody has seen may be
+/// repeated: a copy is heard once.
+const TOLERANCE: u64 = 300;
+
+/// What the gateway signs its webhooks with, as Standard Webhooks: the newest first, two while one is replaced. To be
+/// shared with [`HostBuilder::with`](abide::server::HostBuilder::with).
+#[derive(Clone, Debug)]
+pub struct EventSecrets(Vec<Secret>);
+
+/// Why a webhook was not heard.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EventError {
+    /// Somebody else may have sent it, or it is old.
+    #[error(transparent)]
+    NotVerified(#[from] NotVerified),
+    /// It is signed, and says something else.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl EventSecrets {
+    /// These.
+    pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
+        Self(secrets.into_iter().collect())
+    }
+
+    /// What a webhook that came at a time says. The body is what was received, byte by byte.
+    pub fn read(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: Time,
+    ) -> Result<GatewayEvent, EventError> {
+        verify(&self.0, headers, body, now.seconds(), TOLERANCE)?;
+        serde_json::from_slice(body)
+            .map_err(|error| EventError::Invalid(format!("It is no event of a payment: {error}.")))
+    }
+}

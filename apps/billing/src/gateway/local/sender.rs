@@ -1,0 +1,40 @@
+//! How the gateway sends its webhooks.
+
+use abide::http::{Request, header};
+use abide_patterns::deliver::Secret;
+use axum::{Router, body::Body};
+use tower::ServiceExt;
+
+use super::LocalGateway;
+use crate::{Time, gateway::GatewayEvent};
+
+/// Where it sends them.
+const PATH: &str = "/v1/gateway/events";
+
+impl LocalGateway {
+    /// Sends the webhooks that are to be sent now, signed, to the program that has this edge. What is not taken is sent again.
+    pub async fn send_events(&self, secret: &Secret, edge: &Router) {
+        for event in self.take_events() {
+            let taken = match self.request(secret, &event) {
+                Some(request) => match edge.clone().oneshot(request).await {
+                    Ok(response) => response.status().is_success(),
+                    Err(never) => match never {},
+                },
+                None => true,
+            };
+            if !taken {
+                self.send_again(event);
+            }
+        }
+    }
+
+    fn request(&self, secret: &Secret, event: &GatewayEvent) -> Option<Request<Body>> {
+        let body = serde_json::to_vec(event).ok()?;
+        let now = Time::now(&*self.clock).seconds();
+        let mut request = Request::post(PATH).header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in secret.headers(&event.id, now, &body) {
+            request = request.header(name, value);
+        }
+        request.body(Body::from(body)).ok()
+    }
+}

@@ -1,0 +1,74 @@
+//! How an endpoint's outbox delivers a notice.
+
+use abide_patterns::{
+    deliver::{Secret, Webhook, WebhookDelivery},
+    outbox::{Deliver, Delivery, Failure, Message, RetryPolicy, Submitted},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Endpoint, Notice, endpoints};
+
+/// A notice on its way to an endpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Told {
+    /// The endpoint's id.
+    endpoint: String,
+    /// What it is sent.
+    webhook: Webhook,
+}
+
+/// Sends notices as [`Webhook`]s, signed with what the endpoint's secret is at the time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoticeDelivery;
+
+impl NoticeDelivery {
+    /// A notice for an endpoint. However often it is enqueued it is one message, and those of one resource keep their order.
+    pub(super) fn notify(endpoint: &Endpoint, notice: &Notice) -> abide::Result<Message> {
+        let told = Told {
+            endpoint: endpoint.id.clone(),
+            webhook: Webhook::new(&endpoint.url, &notice.event, notice)?,
+        };
+        Ok(Self::message(&told)?
+            .dedup_key(&notice.id)
+            .ordering_key(&notice.resource.id))
+    }
+}
+
+fn webhooks(secrets: Vec<Secret>) -> WebhookDelivery {
+    WebhookDelivery::new(move |_: &str| secrets.clone())
+}
+
+impl Deliver for NoticeDelivery {
+    type Payload = Told;
+
+    const KIND: &'static str = "notice";
+
+    fn destination(&self, told: &Told) -> String {
+        webhooks(Vec::new()).destination(&told.webhook)
+    }
+
+    fn summary(&self, told: &Told) -> String {
+        webhooks(Vec::new()).summary(&told.webhook)
+    }
+
+    fn retry(&self) -> Option<RetryPolicy> {
+        Some(RetryPolicy::webhooks())
+    }
+
+    async fn submit(&self, delivery: &Delivery, told: &Told) -> Result<Submitted, Failure> {
+        let secret = endpoints(delivery.env()).secret(told.endpoint.clone());
+        // It is this node that cannot say: the receiver was asked nothing.
+        let secret = secret
+            .await
+            .and_then(|secret| secret)
+            .map_err(|error| Failure::not_sent(error.to_string()))?;
+        let secret = secret.ok_or_else(|| {
+            Failure::permanent(format!("the endpoint {} was deleted", told.endpoint))
+        })?;
+        let secret = secret
+            .parse()
+            .map_err(|error| Failure::permanent(format!("{error}")))?;
+        webhooks(vec![secret]).submit(delivery, &told.webhook).await
+    }
+}

@@ -1,0 +1,225 @@
+//! The feed: a resource's notices on their way to the outboxes.
+//!
+//! Contract: a notice is put in the transaction of its outcome, and stays in the object until the outbox of every endpoint
+//! that wants it has taken it. Whatever happens to those, putting it succeeds.
+
+use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
+
+use abide::{Error, Result, Sql, State};
+use abide_patterns::{
+    alarm::SharedAlarm,
+    outcomes::Entry,
+    service::{Delayed, Outbox},
+};
+use serde::Deserialize;
+
+use super::{Notice, NoticeDelivery, endpoints, limits, types};
+use crate::{Time, machines::ABSENT, resource::View};
+
+/// The slot of the object's alarm.
+const SLOT: &str = "webhooks";
+
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS webhook_feed (number INTEGER PRIMARY KEY, notice TEXT NOT NULL);
+    -- The state that the last outcome led to: what changes it is told of.
+    CREATE TABLE IF NOT EXISTS webhook_state (id INTEGER PRIMARY KEY CHECK (id = 0), state TEXT NOT NULL);
+";
+
+/// The feed of an object. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Feed(Rc<Inner>);
+
+struct Inner {
+    state: State,
+    alarm: SharedAlarm,
+    /// Whether a task hands notices over.
+    running: Cell<bool>,
+    /// How often in a row it was refused.
+    failures: Cell<u32>,
+}
+
+/// A notice that waits.
+#[derive(Deserialize)]
+struct Waiting {
+    number: i64,
+    notice: String,
+}
+
+impl Feed {
+    /// Opens the feed of an object, in its constructor.
+    pub(crate) fn open(state: &State, alarm: &SharedAlarm) -> Result<Self> {
+        state.storage().sql().exec(TABLES, ())?;
+        Ok(Self(Rc::new(Inner {
+            state: state.clone(),
+            alarm: alarm.clone(),
+            running: Cell::new(false),
+            failures: Cell::new(0),
+        })))
+    }
+
+    /// Puts what is told of an outcome, in its transaction.
+    pub(crate) fn put(&self, entry: &Entry, resource: &View) -> Result<()> {
+        let inner = &self.0;
+        let sql = inner.sql();
+        let from: Option<String> = sql
+            .exec("SELECT state FROM webhook_state", ())?
+            .optional()?;
+        let from = from.unwrap_or_else(|| ABSENT.to_owned());
+        if from != resource.state {
+            sql.exec(
+                "INSERT INTO webhook_state VALUES (0, ?1) ON CONFLICT DO UPDATE SET state = excluded.state",
+                (&resource.state,),
+            )?;
+        }
+        let outcome = (entry.action.as_str(), entry.outcome.as_str());
+        let told = types::of(&resource.kind, outcome, (&from, &resource.state));
+        if told.is_empty() {
+            return Ok(());
+        }
+        for what in told {
+            let notice = Notice::new(resource.clone(), what);
+            let notice = serde_json::to_string(&notice).map_err(Error::from_std)?;
+            sql.exec("INSERT INTO webhook_feed (notice) VALUES (?1)", (notice,))?;
+        }
+        inner.go_on()
+    }
+
+    /// Goes on with what waits, if it is due. Call it from the object's alarm, after [`SharedAlarm::woken`].
+    pub(crate) fn alarm(&self) -> Result<()> {
+        let inner = &self.0;
+        // It is due again after a while, should the task be lost.
+        if !inner.alarm.is_due(SLOT)? || inner.running.replace(true) {
+            return Ok(());
+        }
+        let running = Running(Rc::clone(inner));
+        let task = inner.state.wait_until(async move {
+            if let Err(error) = running.0.hand_over().await {
+                tracing::error!(%error, "a resource's webhooks stop until its alarm");
+            }
+        });
+        if let Err(error) = task {
+            tracing::warn!(%error, "a resource's webhooks wait for its alarm");
+        }
+        Ok(())
+    }
+}
+
+/// Notes when a task ends, however it does.
+struct Running(Rc<Inner>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.set(false);
+    }
+}
+
+impl Inner {
+    /// Has the alarm begin a task, unless one runs, or was refused a moment ago.
+    fn go_on(&self) -> Result<()> {
+        if self.running.get() {
+            return Ok(());
+        }
+        let now = self.now();
+        // A time that is later than any pause was set by a clock that has gone back.
+        let latest = now.plus(millis(limits::MAX_PAUSE)).0;
+        let set = self.alarm.get(SLOT)?;
+        if self.failures.get() > 0 && set.is_some_and(|at| at > now.0 && at <= latest) {
+            return Ok(());
+        }
+        self.alarm.set(SLOT, Some(now.0))
+    }
+
+    /// Hands notices over until none waits, or one is refused.
+    async fn hand_over(&self) -> Result<()> {
+        let clock = Arc::clone(self.state.env().clock());
+        let end = clock.now() + limits::TASK_LIFE;
+        loop {
+            let waiting = self.first()?;
+            let Some(last) = waiting.last() else {
+                return self.alarm.set(SLOT, None);
+            };
+            if clock.now() >= end || self.state.env().is_stopping() {
+                return self.alarm.set(SLOT, Some(self.now().0));
+            }
+            match self.hand_to_all(&waiting).await {
+                Ok(()) => {
+                    self.failures.set(0);
+                    let taken = "DELETE FROM webhook_feed WHERE number <= ?1";
+                    self.sql().exec(taken, (last.number,))?;
+                }
+                Err(error) => return self.refused(&error),
+            }
+        }
+    }
+
+    fn first(&self) -> Result<Vec<Waiting>> {
+        let first = "SELECT number, notice FROM webhook_feed ORDER BY number LIMIT ?1";
+        let limit = i64::try_from(limits::FEED_BATCH).unwrap_or(i64::MAX);
+        self.sql().exec(first, (limit,))?.to_array()
+    }
+
+    /// Enqueues notices with every endpoint that wants them. One that refuses does not keep the others from them.
+    async fn hand_to_all(&self, waiting: &[Waiting]) -> Result<()> {
+        let env = self.state.env();
+        let notices = waiting
+            .iter()
+            .map(|waiting| serde_json::from_str(&waiting.notice).map_err(Error::from_std))
+            .collect::<Result<Vec<Notice>>>()?;
+        let mut result = Ok(());
+        for endpoint in endpoints(env).list().await?? {
+            let wanted = notices
+                .iter()
+                .filter(|notice| endpoint.wants(&notice.event));
+            let messages = wanted
+                .map(|notice| {
+                    let message = NoticeDelivery::notify(&endpoint, notice)?;
+                    Ok(Delayed {
+                        message,
+                        delay: None,
+                    })
+                })
+                .collect::<Result<Vec<_>>>()?;
+            if messages.is_empty() {
+                continue;
+            }
+            let outbox = env.object::<Outbox>().get_by_name(&endpoint.id);
+            let enqueued = match outbox.enqueue(messages).await {
+                Ok(enqueued) => enqueued.map(drop).map_err(|refused| refused.error.into()),
+                Err(error) => Err(error),
+            };
+            result = result.and(enqueued);
+        }
+        result
+    }
+
+    fn refused(&self, error: &Error) -> Result<()> {
+        let failures = self.failures.get();
+        if failures == 0 {
+            tracing::warn!(%error, "webhooks wait: an outbox has not taken them");
+        }
+        self.failures.set(failures.saturating_add(1));
+        let pause = limits::PAUSE.saturating_mul(1 << failures.min(16));
+        let pause = pause.min(limits::MAX_PAUSE);
+        self.alarm.set(SLOT, Some(self.now().plus(millis(pause)).0))
+    }
+
+    fn sql(&self) -> Sql {
+        self.state.storage().sql()
+    }
+
+    fn now(&self) -> Time {
+        Time::now(&**self.state.env().clock())
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("state", &self.0.state)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! Which outcomes are told, and under which names.
+
+/// Every type of notice.
+pub const TYPES: [&str; 31] = [
+    "customer.created",
+    "customer.deleted",
+    "customer.updated",
+    "invoice.created",
+    "invoice.finalized",
+    "invoice.paid",
+    "invoice.payment_action_required",
+    "invoice.payment_failed",
+    "invoice.uncollectible",
+    "invoice.voided",
+    "payment_intent.canceled",
+    "payment_intent.created",
+    "payment_intent.payment_failed",
+    "payment_intent.requires_action",
+    "payment_intent.succeeded",
+    "price.created",
+    "price.deleted",
+    "price.updated",
+    "product.created",
+    "product.deleted",
+    "product.updated",
+    "subscription.active",
+    "subscription.canceled",
+    "subscription.created",
+    "subscription.incomplete_expired",
+    "subscription.past_due",
+    "subscription.paused",
+    "subscription.resumed",
+    "subscription.trialing",
+    "subscription.unpaid",
+    "subscription.updated",
+];
+
+/// What is told of an outcome that led from one state to another: what follows the kind in the names.
+pub(super) fn of<'a>(
+    kind: &str,
+    (action, outcome): (&str, &str),
+    (from, to): (&str, &'a str),
+) -> Vec<&'a str> {
+    match (kind, action, outcome) {
+        ("subscription", "create", "trialing") => vec!["created", "trialing"],
+        (_, "create", _) => vec!["created"],
+        ("subscription", "resume", _) => vec!["resumed"],
+        // Attempts and periods are told of by their invoices.
+        ("subscription", ..) if from != to => vec![to],
+        ("invoice", "finalize", "settled") => vec!["finalized", "paid"],
+        ("invoice", "finalize", _) => vec!["finalized"],
+        ("invoice", "pay", "paid") | ("payment_intent", "settle", "succeeded") => vec![to],
+        ("invoice", "pay", "failed")
+        | ("payment_intent", "settle", "declined")
+        | ("payment_intent", "authenticate", "failed" | "timed_out") => vec!["payment_failed"],
+        ("invoice", "pay", "requires_action") => vec!["payment_action_required"],
+        ("invoice", "void", _) => vec!["voided"],
+        ("invoice", "give_up", _) => vec!["uncollectible"],
+        ("payment_intent", "settle", "requires_action") | ("payment_intent", "cancel", _) => {
+            vec![to]
+        }
+        ("product" | "price" | "customer", "delete", _) => vec!["deleted"],
+        ("subscription", "change" | "cancel", _) | ("product" | "price" | "customer", ..) => {
+            vec!["updated"]
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::machines;
+
+    #[test]
+    fn the_types_are_those_of_all_transitions_and_no_others() {
+        let mut found = BTreeSet::new();
+        for machine in machines::ALL {
+            for (from, action, outcome, to) in machine.transitions {
+                let told = of(machine.name, (action, outcome), (from, to));
+                found.extend(told.iter().map(|what| format!("{}.{what}", machine.name)));
+            }
+        }
+        assert!(TYPES.is_sorted());
+        assert_eq!(found, TYPES.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn each_state_that_a_subscription_comes_to_is_told() {
+        for (from, action, outcome, to) in machines::SUBSCRIPTION.transitions {
+            let told = of("subscription", (action, outcome), (from, to));
+            assert_eq!(
+                told.is_empty(),
+                from == to && !matches!(*action, "change" | "cancel")
+            );
+        }
+    }
+}

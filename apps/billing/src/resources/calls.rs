@@ -1,0 +1,99 @@
+//! The calls that every class has.
+
+/// The `#[rpc]` block of a class with a field `resource`: its own calls, and those that every class has.
+macro_rules! calls {
+    (impl $class:ident { $($own:tt)* }) => {
+        #[abide::rpc]
+        impl $class {
+            $($own)*
+
+            /// Writes an outcome, and shows what it led to.
+            pub async fn transition(
+                &self,
+                action: String,
+                outcome: String,
+                data: serde_json::Value,
+            ) -> Result<crate::resource::View, crate::BillingError> {
+                self.resource.transition(&action, &outcome, &data)
+            }
+
+            /// The present state.
+            pub async fn get_state(&self) -> Result<crate::resource::View, crate::BillingError> {
+                self.resource.view()
+            }
+
+            /// The state at an outcome or at a time.
+            pub async fn get_state_at(
+                &self,
+                until: abide_patterns::outcomes::Until,
+            ) -> Result<crate::resource::View, crate::BillingError> {
+                self.resource.view_at(until)
+            }
+
+            /// Outcomes after one, oldest first.
+            pub async fn get_history(
+                &self,
+                after: i64,
+                limit: usize,
+            ) -> Result<Vec<crate::resource::Event>, crate::BillingError> {
+                self.resource.history(after, limit)
+            }
+
+            /// The row of the read model.
+            pub async fn get_row(&self) -> Result<crate::resource::Row, crate::BillingError> {
+                self.resource.row()
+            }
+
+            /// Has the row written into the read model once more, for one that is made anew.
+            pub async fn feed_again(&self) -> Result<(), crate::BillingError> {
+                self.resource.feed_again()
+            }
+
+            /// A replay as a text for people.
+            pub async fn replay(
+                &self,
+                until: abide_patterns::outcomes::Until,
+            ) -> Result<String, crate::BillingError> {
+                self.resource.print(until)
+            }
+
+            /// Compares a replay of the chain with the live state; the number of outcomes.
+            pub async fn check(&self) -> Result<i64, crate::BillingError> {
+                self.resource.check()
+            }
+        }
+    };
+}
+
+/// A class that is its resource and nothing else.
+macro_rules! plain {
+    ($(#[$doc:meta])* $class:ident) => {
+        $(#[$doc])*
+        #[abide::durable_object]
+        pub struct $class {
+            resource: crate::resource::Resource<crate::states::$class>,
+        }
+
+        crate::resources::calls::alarmed!($class);
+        crate::resources::calls::calls! { impl $class {} }
+    };
+}
+
+/// Makes an object of a class with a field `resource` and nothing beside it.
+macro_rules! alarmed {
+    ($class:ident) => {
+        impl abide::DurableObject for $class {
+            fn new(state: abide::State, _env: abide::Env) -> abide::Result<Self> {
+                let alarm = abide_patterns::alarm::SharedAlarm::open(&state)?;
+                let resource = crate::resource::Resource::open(&state, &alarm, |_, _| Ok(()))?;
+                Ok(Self { resource })
+            }
+
+            async fn alarm(&self, _info: abide::AlarmInfo) -> abide::Result<()> {
+                self.resource.alarm()
+            }
+        }
+    };
+}
+
+pub(super) use {alarmed, calls, plain};

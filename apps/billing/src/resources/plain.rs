@@ -1,0 +1,18 @@
+//! Products, prices and customers: their chains say all there is to them.
+
+use super::calls::plain;
+
+plain! {
+    /// What is sold.
+    Product
+}
+
+plain! {
+    /// What a product costs.
+    Price
+}
+
+plain! {
+    /// Who pays.
+    Customer
+}

@@ -1,0 +1,45 @@
+//! What the gateway tells.
+
+use abide::{Env, server::ApiError};
+use axum::{
+    body::Bytes,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+};
+
+use crate::{
+    Time,
+    gateway::{EventError, EventSecrets},
+    payment,
+};
+
+/// Hears a webhook of the gateway. 204 is said when what it means is on disk; one that was heard before, or comes late,
+/// changes nothing.
+pub(super) async fn hear(
+    State(env): State<Env>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, ApiError> {
+    let Some(secrets) = env.get::<EventSecrets>() else {
+        return Err(ApiError::not_found(
+            "no_secret",
+            "The program was given no secret for the gateway's webhooks, and trusts none: see --gateway-events-secret.",
+        ));
+    };
+    let event = secrets
+        .read(&headers, &body, Time::now(&**env.clock()))
+        .map_err(|error| match error {
+            EventError::NotVerified(error) => ApiError::new(
+                StatusCode::UNAUTHORIZED,
+                "not_verified",
+                sentence(&error.to_string()),
+            ),
+            EventError::Invalid(text) => ApiError::bad_request("invalid", text),
+        })?;
+    payment::hear(&env, &event).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn sentence(text: &str) -> String {
+    format!("The webhook is not trusted: {text}.")
+}

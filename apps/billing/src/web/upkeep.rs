@@ -1,0 +1,218 @@
+//! What is done with all resources at once. It runs to its end, whoever listens; who asked sees a line of JSON for each step.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use abide::{Env, server::ApiError};
+use abide_patterns::{
+    projection::{Progress, Projection},
+    queue::Queue,
+};
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use futures_util::stream;
+use serde::Serialize;
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    task::spawn_blocking,
+};
+
+use crate::{
+    Time,
+    host::QUEUE,
+    read::{Lag, Reader},
+    resources::Stored,
+};
+
+/// Resources between two lines.
+const STRIDE: usize = 100;
+
+/// Resources that are named of those that are not as they should be.
+const NAMED: usize = 20;
+
+/// Whether something is done with all resources: one thing at a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Upkeep(Arc<AtomicBool>);
+
+/// Ends the time of one thing.
+struct Turn(Arc<AtomicBool>);
+
+impl Upkeep {
+    fn turn(&self) -> Result<Turn, ApiError> {
+        if self.0.swap(true, Ordering::SeqCst) {
+            return Err(ApiError::conflict(
+                "busy",
+                "Something is done with all resources already: wait until it has ended.",
+            ));
+        }
+        Ok(Turn(Arc::clone(&self.0)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+pub(super) async fn read_model(State(env): State<Env>) -> Result<Json<Lag>, ApiError> {
+    Ok(Json(lag(&env).await?))
+}
+
+/// How far the read model is behind.
+pub(super) async fn lag(env: &Env) -> Result<Lag, ApiError> {
+    let counts = Queue::new(env, QUEUE).map_err(abide::Error::from)?;
+    let counts = counts.counts().await.map_err(abide::Error::from)?;
+    Ok(Lag::new(&counts, Time::now(&**env.clock())))
+}
+
+/// How far a rebuild is.
+#[derive(Serialize)]
+struct Rebuilt {
+    /// Resources in all.
+    resources: usize,
+    /// Those that were asked.
+    done: usize,
+    /// Those that failed.
+    failed: usize,
+    /// Changes that wait for the read model.
+    waiting: u64,
+    /// Why some failed.
+    failures: Vec<String>,
+    /// Why it was given up, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl From<&Progress> for Rebuilt {
+    fn from(progress: &Progress) -> Self {
+        Self {
+            resources: progress.sources,
+            done: progress.asked + progress.failed,
+            failed: progress.failed,
+            waiting: progress.waiting,
+            failures: Vec::new(),
+            error: None,
+        }
+    }
+}
+
+pub(super) async fn rebuild(State(env): State<Env>) -> Result<Response, ApiError> {
+    let turn = env.require::<Upkeep>()?.turn()?;
+    let projection = env.require::<Projection>()?;
+    let reader = env.require::<Reader>()?;
+    Ok(in_the_background(
+        async move |tell: UnboundedSender<Rebuilt>| {
+            let _turn = turn;
+            let stored = match Stored::all(&env) {
+                Ok(stored) => stored,
+                Err(error) => return tell_failure(&tell, &error),
+            };
+            let ask = async |stored: Stored| stored.feed_again(&env).await;
+            let show = |progress: &Progress| {
+                let done = progress.asked + progress.failed;
+                if done.is_multiple_of(STRIDE) || done == progress.sources {
+                    let _ = tell.send(progress.into());
+                }
+            };
+            let all = stored.clone();
+            let done = projection.rebuild(&env, &*reader.0, all, ask, show).await;
+            match done {
+                Ok(done) => {
+                    let mut rebuilt = Rebuilt::from(&done);
+                    for (place, error) in &done.failures {
+                        let name = stored[*place].name(&env).await;
+                        rebuilt.failures.push(format!("{name}: {error}"));
+                    }
+                    let _ = tell.send(rebuilt);
+                }
+                Err(error) => tell_failure(&tell, &error.into()),
+            }
+        },
+    ))
+}
+
+fn tell_failure(tell: &UnboundedSender<Rebuilt>, error: &abide::Error) {
+    let _ = tell.send(Rebuilt {
+        error: Some(error.to_string()),
+        ..Rebuilt::from(&Progress::default())
+    });
+}
+
+/// How far a check is.
+#[derive(Clone, Default, Serialize)]
+struct Checked {
+    /// Resources in all.
+    resources: usize,
+    /// Those that were checked.
+    done: usize,
+    /// Outcomes that were replayed.
+    outcomes: i64,
+    /// Resources that are not as they should be.
+    failed: usize,
+    /// Which, and why.
+    failures: Vec<String>,
+}
+
+pub(super) async fn check_all(State(env): State<Env>) -> Result<Response, ApiError> {
+    let turn = env.require::<Upkeep>()?.turn()?;
+    let all = env.clone();
+    let stored = spawn_blocking(move || Stored::all(&all)).await;
+    let stored = stored.map_err(abide::Error::from_std)??;
+    Ok(in_the_background(
+        async move |tell: UnboundedSender<Checked>| {
+            let _turn = turn;
+            let mut checked = Checked {
+                resources: stored.len(),
+                ..Checked::default()
+            };
+            for stored in stored {
+                match stored.check(&env).await {
+                    Ok(outcomes) => checked.outcomes += outcomes,
+                    Err(error) => {
+                        checked.failed += 1;
+                        if checked.failures.len() < NAMED {
+                            let name = stored.name(&env).await;
+                            checked.failures.push(format!("{name}: {error}"));
+                        }
+                    }
+                }
+                checked.done += 1;
+                if checked.done.is_multiple_of(STRIDE) {
+                    let _ = tell.send(checked.clone());
+                }
+            }
+            let _ = tell.send(checked);
+        },
+    ))
+}
+
+/// Runs something on a thread of its own, and answers with what it tells.
+fn in_the_background<T: Serialize + Send + 'static>(
+    work: impl AsyncFnOnce(UnboundedSender<T>) + Send + 'static,
+) -> Response {
+    let (tell, told) = unbounded_channel();
+    let runtime = Handle::current();
+    spawn_blocking(move || runtime.block_on(work(tell)));
+    let lines = stream::unfold(told, next_line);
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    (kind, Body::from_stream(lines)).into_response()
+}
+
+async fn next_line<T: Serialize>(
+    mut told: UnboundedReceiver<T>,
+) -> Option<(Result<String, Infallible>, UnboundedReceiver<T>)> {
+    let line = serde_json::to_string(&told.recv().await?).ok()?;
+    Some((Ok(line + "\n"), told))
+}

@@ -1,0 +1,43 @@
+//! What is to be told, from the chains.
+
+use billing::resource::Event;
+
+/// What is told of a chain, in order: the ids.
+pub(crate) fn of_chain(id: &str, kind: &str, chain: &[Event]) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut from = "absent";
+    for event in chain {
+        let entry = &event.entry;
+        let what = of_outcome(kind, &entry.action, &entry.outcome, from, &event.state);
+        ids.extend(what.iter().map(|what| format!("{id}.{}.{what}", entry.seq)));
+        from = &event.state;
+    }
+    ids
+}
+
+fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> Vec<String> {
+    let fixed: &[&str] = match (kind, action, outcome) {
+        ("subscription", "create", "trialing") => &["created", "trialing"],
+        (_, "create", _) => &["created"],
+        ("customer", "set_payment_method", _) => &["updated"],
+        ("product" | "price" | "customer", "delete", _) => &["deleted"],
+        ("invoice", "finalize", "finalized") => &["finalized"],
+        ("invoice", "finalize", "settled") => &["finalized", "paid"],
+        ("invoice", "pay", "paid") => &["paid"],
+        ("invoice", "pay", "failed") => &["payment_failed"],
+        ("invoice", "pay", "requires_action") => &["payment_action_required"],
+        ("invoice", "void", "voided") => &["voided"],
+        ("invoice", "give_up", "marked") => &["uncollectible"],
+        ("payment_intent", "settle", "succeeded") => &["succeeded"],
+        ("payment_intent", "settle", "requires_action") => &["requires_action"],
+        ("payment_intent", "settle", "declined")
+        | ("payment_intent", "authenticate", "failed" | "timed_out") => &["payment_failed"],
+        ("payment_intent", "cancel", "canceled") => &["canceled"],
+        ("subscription", "cancel", "scheduled" | "unscheduled")
+        | ("subscription", "change", "changed") => &["updated"],
+        ("subscription", "resume", "resumed") => &["resumed"],
+        ("subscription", ..) if from != to => return vec![to.to_owned()],
+        _ => &[],
+    };
+    fixed.iter().copied().map(str::to_owned).collect()
+}
