@@ -19,24 +19,24 @@ fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> 
     let fixed: &[&str] = match (kind, action, outcome) {
         ("subscription", "create", "trialing") => &["created", "trialing"],
         (_, "create", _) => &["created"],
-        ("customer", "set_payment_method", _) => &["updated"],
+        ("customer", "set_payment_method", _)
+        | ("subscription", "cancel", "scheduled" | "unscheduled")
+        | ("subscription", "change", "changed") => &["updated"],
+        ("subscription", "resume", "resumed") => &["resumed"],
+        ("subscription", ..) if from != to => return vec![to.to_owned()],
         ("product" | "price" | "customer", "delete", _) => &["deleted"],
         ("invoice", "finalize", "finalized") => &["finalized"],
         ("invoice", "finalize", "settled") => &["finalized", "paid"],
         ("invoice", "pay", "paid") => &["paid"],
-        ("invoice", "pay", "failed") => &["payment_failed"],
         ("invoice", "pay", "requires_action") => &["payment_action_required"],
         ("invoice", "void", "voided") => &["voided"],
         ("invoice", "give_up", "marked") => &["uncollectible"],
         ("payment_intent", "settle", "succeeded") => &["succeeded"],
         ("payment_intent", "settle", "requires_action") => &["requires_action"],
-        ("payment_intent", "settle", "declined")
-        | ("payment_intent", "authenticate", "failed" | "timed_out") => &["payment_failed"],
         ("payment_intent", "cancel", "canceled") => &["canceled"],
-        ("subscription", "cancel", "scheduled" | "unscheduled")
-        | ("subscription", "change", "changed") => &["updated"],
-        ("subscription", "resume", "resumed") => &["resumed"],
-        ("subscription", ..) if from != to => return vec![to.to_owned()],
+        ("invoice", "pay", "failed")
+        | ("payment_intent", "settle", "declined")
+        | ("payment_intent", "authenticate", "failed" | "timed_out") => &["payment_failed"],
         _ => &[],
     };
     fixed.iter().copied().map(str::to_owned).collect()
