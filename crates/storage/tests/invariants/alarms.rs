@@ -1,0 +1,163 @@
+//! The index of alarms agrees with the objects' rows.
+
+use std::path::Path;
+
+use abide_storage::{AlarmRow, Disk as _, ErrorKind, ObjectKey, SimDisk};
+
+use crate::{
+    acts::{checkpoint_beside, due, put, put_durably, set_alarm},
+    common::{DIR, flush, manual, open, threaded, try_manual},
+};
+
+/// Sets an alarm, moves it, takes checkpoints between, and removes it, until the disk stops.
+fn move_alarm(disk: &SimDisk, moves: &[Option<i64>]) {
+    let Ok(store) = try_manual(disk) else { return };
+    let Ok(namespace) = store.namespace("tests") else {
+        return;
+    };
+    let key = ObjectKey {
+        namespace,
+        id: [1; 32],
+    };
+    let Ok(db) = store.open_object(key) else {
+        return;
+    };
+    for (step, to) in moves.iter().enumerate() {
+        let row = to.map(AlarmRow::at);
+        if db
+            .set_alarm(row.as_ref())
+            .and_then(|()| db.commit())
+            .is_err()
+        {
+            return;
+        }
+        if step % 2 == 0 && store.checkpoint().is_err() {
+            return;
+        }
+        store.write_group();
+    }
+}
+
+#[test]
+fn s14_moving_an_alarm_earlier_and_later_is_safe_against_a_crash_at_any_change_of_the_disk() {
+    let moves = [
+        Some(100),
+        Some(50),
+        Some(200),
+        None,
+        Some(70),
+        Some(60),
+        None,
+        Some(10),
+        Some(300),
+    ];
+    let whole = SimDisk::new();
+    move_alarm(&whole, &moves);
+    assert!(whole.changes() > 50, "{}", whole.changes());
+    let mut seen = std::collections::BTreeSet::new();
+    for stop in 0..whole.changes() {
+        for seed in 0..4 {
+            let disk = SimDisk::new();
+            disk.stop_at(stop);
+            move_alarm(&disk, &moves);
+            let store = manual(&disk.crash(stop * 7 + seed));
+            let row = open(&store, 1).alarm().unwrap();
+            assert_eq!(
+                due(&store, 1),
+                row.map(|row| row.entry().due),
+                "power cut at change {stop}, seed {seed}"
+            );
+            seen.insert(due(&store, 1));
+        }
+    }
+    assert!(seen.len() >= 7, "{seen:?}");
+}
+
+#[test]
+fn s14_the_index_is_rebuilt_without_opening_objects() {
+    let disk = SimDisk::new();
+    let store = manual(&disk);
+    for id in 0..20 {
+        set_alarm(&open(&store, id), 1_000 + i64::from(id));
+    }
+    store.checkpoint().unwrap();
+    for id in 0..5 {
+        set_alarm(&open(&store, id), i64::from(id));
+    }
+    let gone = open(&store, 7);
+    gone.set_alarm(None).unwrap();
+    gone.commit().unwrap();
+    drop(gone);
+    flush(&store);
+    let killed = disk.after_kill();
+    let store = manual(&killed);
+    killed.record_events();
+    assert_eq!(store.alarms().counts().pending, 19);
+    assert_eq!((due(&store, 3), due(&store, 7)), (Some(3), None));
+    assert_eq!(due(&store, 12), Some(1_012));
+    store.alarms().divide(1, |_| Some(0));
+    assert_eq!(store.alarms().next_due(0), Some(0));
+    assert_eq!(killed.take_events(), []);
+    store.close().unwrap();
+    // Without the log's tail, from the runs alone.
+    let store = manual(&killed);
+    assert_eq!(store.alarms().counts().pending, 19);
+    assert_eq!((due(&store, 3), due(&store, 7)), (Some(3), None));
+}
+
+#[test]
+fn s14_a_run_says_nothing_that_is_not_durable_in_the_log() {
+    let disk = SimDisk::new();
+    let store = threaded(&disk);
+    let db = open(&store, 1);
+    put_durably(&store, &db, "durable");
+    disk.hold_syncs();
+    let checkpoint = checkpoint_beside(&store);
+    set_alarm(&db, 10);
+    let runs = || disk.list(&Path::new(DIR).join("alarms")).unwrap();
+    for _ in 0..50 {
+        assert!(runs().is_empty());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    disk.release_syncs();
+    checkpoint.join().unwrap().unwrap();
+    drop(db);
+    store.close().unwrap();
+    assert_eq!(runs().len(), 1);
+}
+
+#[test]
+fn s14_a_checkpoint_that_fails_leaves_its_alarms_to_the_next_one() {
+    let disk = SimDisk::new();
+    let store = manual(&disk);
+    let db = open(&store, 1);
+    set_alarm(&db, 10);
+    flush(&store);
+    disk.set_capacity(Some(disk.used()));
+    assert_eq!(store.checkpoint().unwrap_err().kind(), ErrorKind::NoSpace);
+    disk.set_capacity(None);
+    store.checkpoint().unwrap();
+    let store = manual(&disk.after_kill());
+    assert_eq!(due(&store, 1), Some(10));
+}
+
+#[test]
+fn an_alarm_that_a_savepoint_undoes_does_not_reach_the_index() {
+    let disk = SimDisk::new();
+    let store = manual(&disk);
+    let db = open(&store, 1);
+    set_alarm(&db, 10);
+    db.transaction(|| {
+        db.set_alarm(None)?;
+        Err::<(), _>(db.exec("no SQL", ()).unwrap_err())
+    })
+    .unwrap_err();
+    put(&db, "and something else");
+    assert_eq!(due(&store, 1), Some(10));
+    db.set_alarm(Some(&AlarmRow::at(20))).unwrap();
+    db.rollback();
+    assert_eq!(due(&store, 1), Some(10));
+    db.delete_all().unwrap();
+    db.commit().unwrap();
+    assert_eq!((due(&store, 1), db.alarm().unwrap()), (None, None));
+}

@@ -1,0 +1,12 @@
+//! The numbered invariants of the crate's documentation, one by one.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod acts;
+mod alarms;
+mod checkpoint;
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod refused;
+mod syncs;

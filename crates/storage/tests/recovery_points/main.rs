@@ -1,0 +1,13 @@
+//! Point-in-time recovery: bookmarks, restore, fork, and what keeps the archive small.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod bookmarks;
+#[path = "../common/mod.rs"]
+mod common;
+mod damage;
+mod full_disk;
+mod gaps;
+mod restore;
+mod size;
+mod world;
