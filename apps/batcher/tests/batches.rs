@@ -7,6 +7,7 @@ use abide::{
     Body, Fetching, Host, Outbound, Request, Response, clock::TestClock, http::StatusCode,
     prelude::*, server::LocalHost,
 };
+use abide_harness::in_time;
 use batcher::{BINDING, Batcher, BatcherError, MAX_WAITING, Queue, Upstream, options, router};
 use tokio::sync::{mpsc, oneshot};
 
@@ -105,10 +106,7 @@ impl World {
 
     /// The next request, which must come at the present time.
     async fn arrival(&mut self) -> Arrived {
-        tokio::time::timeout(Duration::from_secs(30), self.arrivals.recv())
-            .await
-            .expect("a request arrives")
-            .unwrap()
+        in_time("a request", self.arrivals.recv()).await.unwrap()
     }
 }
 

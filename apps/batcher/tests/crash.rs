@@ -13,10 +13,9 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
-use abide_harness::{Program, Random, setting};
+use abide_harness::{Program, Random, setting, until};
 use axum::{Router, extract::State, http::HeaderMap, http::StatusCode, routing::post};
 use http::Method;
 use serde_json::Value;
@@ -128,17 +127,13 @@ async fn every_post_that_was_accepted_arrives_in_order_across_kill_9() {
     }
 
     let server = program(&data, &upstream).start();
-    let waits = async {
-        for name in 0..NAMES {
-            let path = format!("/batches/n{name}");
-            while server.client().get(&path).await.body["waiting"] != 0 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(3), waits)
-        .await
-        .expect("everything is delivered");
+    for name in 0..NAMES {
+        let path = format!("/batches/n{name}");
+        until("everything to be delivered", async || {
+            (server.client().get(&path).await.body["waiting"] == 0).then_some(())
+        })
+        .await;
+    }
     assert!(server.stop().success(), "a clean stop");
     serving.abort();
 

@@ -243,13 +243,11 @@ async fn a_mail_that_is_refused_for_good_is_kept_and_can_be_sent_again() {
         SmtpAct::Refuse(SmtpStage::Recipient, 550),
     ]);
     say(&world.client, "ada", "hello").await;
-    let failed = loop {
+    let failed = abide_harness::until("the mail to be given up", async || {
         let answer = owner(&world.client, Method::GET, "/api/mails?status=failed", "").await;
-        if answer.body["counts"]["failed"] == 1 {
-            break answer.body["mails"][0].clone();
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    };
+        (answer.body["counts"]["failed"] == 1).then(|| answer.body["mails"][0].clone())
+    })
+    .await;
     assert_eq!(
         failed["attempts"], 2,
         "the first refusal was for the moment"

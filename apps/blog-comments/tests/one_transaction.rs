@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use abide::{Host, server::RunningHost};
-use abide_harness::{Client, Version};
+use abide_harness::{Client, Nobody, Version};
 use abide_patterns::{
     deliver::SmtpDelivery,
     outbox::{self, Options},
@@ -14,18 +14,15 @@ use abide_patterns::{
 use blog_comments::{BINDING, Blog, Site, options, registry, router};
 use support::{comment, mails, until};
 
-/// A blog whose outbox takes so many mails, and which nobody takes mails from.
-async fn blog(max_queued: i64) -> RunningHost {
+/// A blog whose outbox takes so many mails, and whose mail server is not there.
+async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
     let site = Site {
         title: "Blog".to_owned(),
         url: "http://blog.test".to_owned(),
         from: "blog@blog.test".to_owned(),
         owner_token: Some("owner".to_owned()),
     };
-    // Nobody listens on the port of a listener that is gone.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let smtp = SmtpDelivery::new(&format!("smtp://{}", gone.local_addr().unwrap())).unwrap();
-    drop(gone);
+    let smtp = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();
     Host::open_in_memory()
         .object_with::<Blog>(BINDING, outbox::class_options())
         .with(registry(site.clone(), smtp))
@@ -42,7 +39,8 @@ async fn blog(max_queued: i64) -> RunningHost {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_comment_is_undone_whole_when_one_of_its_mails_is_not_taken() {
-    let host = blog(2).await;
+    let nobody = Nobody::new();
+    let host = blog(2, &nobody).await;
     let client = Client::new(&host.addr().to_string(), Version::Http1);
     let path = "/api/posts/hello/comments";
     let ada = comment("ada", "hello");

@@ -3,10 +3,10 @@
 
 mod support;
 
-use abide_harness::{AcsCourse, AcsEnd, AcsSend, Program, SmtpServer, refused};
+use abide_harness::{AcsCourse, AcsEnd, AcsSend, Program, SmtpServer, refused, until};
 use http::{Method, Request};
 use serde_json::{Value, json};
-use support::{becomes, double, enqueue, program, show, until};
+use support::{becomes, double, enqueue, program, show};
 
 fn events(mail: &Value) -> Vec<String> {
     let history = mail["history"].as_array().unwrap();

@@ -12,9 +12,9 @@ use std::{
     time::Duration,
 };
 
-use abide_harness::{AcsMischief, AcsOptions, AcsServer, Client, Random, setting};
+use abide_harness::{AcsMischief, AcsOptions, AcsServer, Client, Random, setting, until};
 use serde_json::json;
-use support::{program, until};
+use support::program;
 
 /// Mails that are composed in a round, at most; whoever composes stops when the server is gone.
 const MOST: u32 = 20;

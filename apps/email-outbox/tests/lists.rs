@@ -4,6 +4,7 @@
 mod support;
 
 use abide::{Error, Host, Result, Storage, server::LocalHost};
+use abide_harness::until;
 use abide_patterns::{
     deliver::SmtpDelivery,
     outbox::{Batch, FanOut, Options, Registry, class_options},
@@ -12,7 +13,6 @@ use email_outbox::{Author, BINDING, Mailing, Mails, router};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use support::until;
 use tower::ServiceExt;
 
 /// A list that fails.

@@ -5,8 +5,8 @@ mod support;
 
 use std::path::Path;
 
-use abide_harness::{AcsCourse, AcsEnd, AcsOptions, AcsSend, AcsServer, Browser, Page};
-use support::{double, enqueue, program, until};
+use abide_harness::{AcsCourse, AcsEnd, AcsOptions, AcsSend, AcsServer, Browser, Page, until};
+use support::{double, enqueue, program};
 
 async fn live(page: &Page) {
     page.until("document.querySelector('abide-live')?.dataset.state === 'open'")

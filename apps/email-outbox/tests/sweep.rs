@@ -9,6 +9,7 @@ use std::sync::{
 };
 
 use abide::Host;
+use abide_harness::until;
 use abide_patterns::{
     deliver::Email,
     outbox::{Deliver, Delivery, Failure, Options, Pace, Registry, Submitted, class_options},
@@ -18,7 +19,6 @@ use email_outbox::{Author, BINDING, Mailing, Mails, router};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use support::until;
 use tower::ServiceExt;
 
 /// More than one call takes.

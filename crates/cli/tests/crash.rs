@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use abide_harness::{Client, Program, Random, Received, Receiver, ReceiverAct, Server, setting};
+use abide_harness::{
+    Client, Program, Random, Received, Receiver, ReceiverAct, Server, setting, until,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -98,19 +100,12 @@ fn number(request: &Received) -> u32 {
 }
 
 async fn until_idle(client: &Client) {
-    let idle = async {
-        loop {
-            let counts = client.get(OUTBOX).await.body["counts"].clone();
-            assert_eq!(counts["failed"], 0, "{counts}");
-            if counts["queued"] == 0 && counts["sending"] == 0 {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(2), idle)
-        .await
-        .expect("all messages are sent");
+    until("all messages to be sent", async || {
+        let counts = client.get(OUTBOX).await.body["counts"].clone();
+        assert_eq!(counts["failed"], 0, "{counts}");
+        (counts["queued"] == 0 && counts["sending"] == 0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command};
 
 use abide_harness::{Answer, Client, Program, Receiver, ReceiverAct, Server};
 use http::{Method, Request, StatusCode};
@@ -32,19 +32,12 @@ async fn enqueue(client: &Client, key: &str, message: &Value) -> Answer {
 
 async fn until(client: &Client, id: i64, status: &str) -> Value {
     let path = format!("{MESSAGES}/{id}");
-    let waits = async {
-        loop {
-            let shown = client.get(&path).await;
-            assert_eq!(shown.status, StatusCode::OK, "{shown:?}");
-            if shown.body["status"] == status {
-                return shown.body;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), waits)
-        .await
-        .unwrap_or_else(|_| panic!("message {id} does not become {status}"))
+    abide_harness::until(&format!("message {id} to be {status}"), async || {
+        let shown = client.get(&path).await;
+        assert_eq!(shown.status, StatusCode::OK, "{shown:?}");
+        (shown.body["status"] == status).then_some(shown.body)
+    })
+    .await
 }
 
 /// What the command prints, or says if it fails.
@@ -246,17 +239,11 @@ async fn the_command_ends_the_rest_of_a_destination() {
     next["schedule"] = json!([0]);
     client.post(MESSAGES, &next).await;
     receiver.wait_for(1).await;
-    let rests = async {
-        loop {
-            let status = abide(&server, &["status", "orders"]).await.unwrap();
-            if status.contains("paused until 2") {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), rests)
-        .await
-        .expect("the destination rests");
+    abide_harness::until("the destination to rest", async || {
+        let status = abide(&server, &["status", "orders"]).await.unwrap();
+        status.contains("paused until 2").then_some(())
+    })
+    .await;
     // The first waits an hour by itself; this one waits for its destination.
     client.post(MESSAGES, &order).await;
     let waits = client.get(&format!("{MESSAGES}/2")).await.body;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::time::Duration;
-
-use abide_harness::{Browser, Program, Receiver, ReceiverAct};
+use abide_harness::{Browser, Program, Receiver, ReceiverAct, until};
 use http::StatusCode;
 use serde_json::json;
 
@@ -27,14 +25,10 @@ async fn a_page_shows_messages_as_they_change_while_their_outbox_leaves_memory()
     let admin = server.admin_client();
     for (id, status) in [(1, "failed"), (2, "sent")] {
         // The outbox has left memory since the last change, and comes back for this one.
-        let sleeps = async {
-            while admin.figure("abide_objects_evicted_total").await < id {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), sleeps)
-            .await
-            .expect("an idle outbox leaves memory");
+        until("an idle outbox to leave memory", async || {
+            (admin.figure("abide_objects_evicted_total").await >= id).then_some(())
+        })
+        .await;
         let message = json!({ "kind": "http", "payload": { "url": receiver.url("/orders") } });
         let taken = client.post("/outbox/orders/messages", &message).await;
         assert_eq!(taken.status, StatusCode::ACCEPTED, "{taken:?}");

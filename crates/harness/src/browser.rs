@@ -20,11 +20,10 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 use tokio_tungstenite::{connect_async, tungstenite::Message};
 
+use crate::{PATIENCE, in_time};
+
 /// Names under which Chromium is installed; `ABIDE_CHROMIUM` names another.
 const PROGRAMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
-
-/// A page that has not become what a test waits for after this time never will.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Value>>>>;
 
@@ -202,9 +201,8 @@ impl Wire {
         self.commands
             .send(Message::text(command.to_string()))
             .expect("the browser is there");
-        let mut answer = tokio::time::timeout(PATIENCE * 2, arrives)
+        let mut answer = in_time(method, arrives)
             .await
-            .unwrap_or_else(|_| panic!("{method} was not answered"))
             .unwrap_or_else(|_| panic!("the browser has ended before it answered {method}"));
         assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
         answer["result"].take()

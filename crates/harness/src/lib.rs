@@ -1,7 +1,9 @@
 //! What acceptance tests share: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
 //! headless browser ([`Browser`]), numbers that a seed decides ([`Random`]), and doubles of what programs send to: a mail
 //! server ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which misbehave on
-//! demand. And a real `PostgreSQL` server ([`Postgres`]) that can be killed.
+//! demand, or are not there ([`Nobody`]). And a real `PostgreSQL` server ([`Postgres`]) that can be killed.
+//!
+//! Tests wait as long as it takes: [`run`], [`until`] and [`in_time`] give up only what hangs.
 //!
 //! Everything here panics when something is not as a test needs it: a test ends where it fails. Whatever is started
 //! ends when it is dropped.
@@ -12,6 +14,8 @@ mod browser;
 mod client;
 mod http_double;
 mod listener;
+mod nobody;
+mod patience;
 mod postgres;
 mod random;
 mod receiver;
@@ -24,6 +28,8 @@ pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
 pub use http_double::Received;
 pub use mail_parser;
+pub use nobody::Nobody;
+pub use patience::{PATIENCE, in_time, run, until};
 pub use postgres::Postgres;
 pub use random::{Random, setting};
 pub use receiver::{Receiver, ReceiverAct};

@@ -15,7 +15,8 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-const PATIENCE: Duration = Duration::from_mins(2);
+use crate::PATIENCE;
+
 const PAUSE: Duration = Duration::from_millis(20);
 const MISSING: &str = "PostgreSQL is not installed (Debian: apt install postgresql)";
 

@@ -1,11 +1,10 @@
 //! What a double has seen, and how tests wait for it.
 
-use std::{collections::VecDeque, sync::Mutex, time::Duration};
+use std::{collections::VecDeque, sync::Mutex};
 
 use tokio::sync::watch;
 
-/// What has not come after this time never will.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::PATIENCE;
 
 /// Things in the order in which they came.
 #[derive(Debug)]

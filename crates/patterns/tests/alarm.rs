@@ -1,13 +1,17 @@
 //! An alarm that several components share.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{path::Path, sync::Arc, time::Duration};
+mod world;
 
-use abide::{Node, SimDisk, Store, StoreOptions, clock::TestClock, prelude::*};
+use std::{sync::Arc, time::Duration};
+
+use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::{
     alarm::{AGAIN, SharedAlarm},
     outbox::{self, Options, Outbox, Registry},
 };
+
+use world::store;
 
 /// Two components: one sees to what is due, the other fails as often as it is told to.
 struct Parts {
@@ -106,13 +110,7 @@ impl Beside {
 
 fn world() -> (Node, TestClock) {
     let clock = TestClock::new();
-    let store = Store::open(
-        Arc::new(SimDisk::new()),
-        Path::new("/data"),
-        StoreOptions::small(),
-    )
-    .unwrap();
-    let node = Node::builder(store)
+    let node = Node::builder(store(&SimDisk::new(), &clock))
         .with(Registry::new())
         .class::<Alone>("ALONE", ClassOptions::default())
         .class::<Beside>("BESIDE", outbox::class_options())
@@ -126,15 +124,10 @@ fn now(node: &Node) -> i64 {
     node.env().clock().unix_millis().cast_signed()
 }
 
-/// Asks until the answer is so.
-async fn until<T: PartialEq + std::fmt::Debug>(wanted: T, ask: impl AsyncFn() -> T) {
-    for _ in 0..5_000 {
-        if ask().await == wanted {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    assert_eq!(ask().await, wanted);
+/// Asks until so many alarms were seen to, of the good slot and of the bad one.
+async fn until(wanted: (u32, u32), counted: impl AsyncFn() -> (u32, u32)) {
+    let what = format!("{wanted:?}");
+    abide_harness::until(&what, async || (counted().await == wanted).then_some(())).await;
 }
 
 #[tokio::test]
@@ -161,6 +154,7 @@ async fn each_slot_goes_off_at_its_time_and_what_is_not_seen_to_again() {
     until((1, 1), counted).await;
     for failures in [2, 3] {
         clock.advance(AGAIN.saturating_sub(Duration::from_secs(2)));
+        // Long enough for an alarm that comes too early to be seen.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(counted().await, (1, failures - 1));
         clock.advance(Duration::from_secs(2));

@@ -14,7 +14,7 @@ use abide::{
     prelude::*,
     server::{RunningHost, object_router},
 };
-use abide_harness::{Client, Version};
+use abide_harness::{Client, Version, in_time};
 use abide_patterns::outbox::{
     self, Deliver, Delivery, Failure, Message as Letter, Options, Outbox, Pace, Record, Registry,
     RetryPolicy, Submitted,
@@ -29,9 +29,6 @@ use tokio::{
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message as Frame,
 };
-
-/// What has not come after this time never will.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Fails what says so, delivers the rest.
 struct Notes(Arc<AtomicUsize>);
@@ -175,9 +172,7 @@ async fn text(socket: &mut Socket) -> String {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, next)
-        .await
-        .expect("the watcher is told something")
+    in_time("the watcher to be told something", next).await
 }
 
 async fn told(socket: &mut Socket) -> Value {
@@ -327,9 +322,7 @@ async fn server_sent_events_say_the_same() {
                 *all += &String::from_utf8_lossy(&buffer[..count]);
             }
         };
-        tokio::time::timeout(PATIENCE, reads)
-            .await
-            .unwrap_or_else(|_| panic!("no {until}: {all}"));
+        in_time(until, reads).await;
     };
     read(&mut stream, &mut all, "\"snapshot\"").await;
     assert!(all.contains("content-type: text/event-stream"), "{all}");

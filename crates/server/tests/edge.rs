@@ -34,7 +34,12 @@ async fn a_request_that_is_not_answered_in_time_gets_504_and_the_connection_live
         (slow.status, code(&slow)),
         (StatusCode::GATEWAY_TIMEOUT, "request_timeout".to_owned())
     );
-    assert_eq!(ask(host.addr(), Method::GET, "/quick").await.body, "here");
+    // On a busy machine this may take too long as well, for once.
+    abide_harness::until("a quick answer", async || {
+        let quick = ask(host.addr(), Method::GET, "/quick").await;
+        (quick.body == "here").then_some(())
+    })
+    .await;
     host.shutdown().await.unwrap();
 }
 

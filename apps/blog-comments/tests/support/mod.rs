@@ -1,14 +1,11 @@
 //! The real binary, and how tests talk to it.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use abide_harness::{Answer, Broken, Client, Program};
 use http::{Method, Request};
 use serde_json::{Value, json};
-
-/// What has not come after this time never will.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 const TOKEN: &str = "owner";
 
@@ -96,26 +93,9 @@ pub(crate) async fn until(
     count: usize,
     so: impl Fn(&Value) -> bool,
 ) -> Vec<Value> {
-    let waits = async {
-        loop {
-            let mails = mails(client).await;
-            if mails.len() == count && mails.iter().all(&so) {
-                return mails;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    if let Ok(mails) = tokio::time::timeout(PATIENCE, waits).await {
-        return mails;
-    }
-    let not_so: Vec<_> = mails(client)
-        .await
-        .into_iter()
-        .filter(|mail| !so(mail))
-        .collect();
-    let newest = owner(client, Method::GET, "/api/mails", "").await.body;
-    panic!(
-        "not {count} such mails, but {}, to {}: {not_so:#?}",
-        newest["counts"], newest["destinations"]
-    )
+    abide_harness::until(&format!("{count} such mails"), async || {
+        let mails = mails(client).await;
+        (mails.len() == count && mails.iter().all(&so)).then_some(mails)
+    })
+    .await
 }

@@ -1,9 +1,9 @@
 //! The real binary, and people with WebSockets.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
-use abide_harness::{Client, Program, Server};
+use abide_harness::{Client, Program, Server, in_time, until};
 use chat::{Entry, FromClient, ToClient};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
@@ -11,9 +11,6 @@ use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{self, Message},
 };
-
-/// What has not come after this time never will.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `chat serve` on a data directory.
 pub(crate) fn program(data: &Path) -> Program {
@@ -69,9 +66,7 @@ impl Guest {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, next)
-            .await
-            .expect("the room says something")
+        in_time("the room to say something", next).await
     }
 
     /// The next thing that the room says.
@@ -115,14 +110,10 @@ impl Guest {
     }
 }
 
-/// Waits until so many objects have left memory since the start.
-pub(crate) async fn evicted(admin: &Client, at_least: u64) {
-    let waits = async {
-        while admin.figure("abide_objects_evicted_total").await < at_least {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waits)
-        .await
-        .expect("the objects leave memory");
+/// Waits until no object is in memory.
+pub(crate) async fn asleep(admin: &Client) {
+    until("the objects to leave memory", async || {
+        (admin.figure("abide_objects_resident").await == 0).then_some(())
+    })
+    .await;
 }

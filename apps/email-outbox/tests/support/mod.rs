@@ -1,13 +1,10 @@
 //! The real binary, and a double of the service that it sends through.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::{future::Future, path::Path, time::Duration};
+use std::path::Path;
 
-use abide_harness::{AcsOptions, AcsServer, Client, Program};
+use abide_harness::{AcsOptions, AcsServer, Client, Program, until};
 use serde_json::{Value, json};
-
-/// What has not come after this time never will.
-const PATIENCE: Duration = Duration::from_mins(5);
 
 /// `email-outbox serve`, sending through a double.
 pub(crate) fn program(data: &Path, double: &AcsServer) -> Program {
@@ -49,22 +46,4 @@ pub(crate) async fn becomes(client: &Client, id: i64, status: &str) -> Value {
         (mail["record"]["status"] == status).then_some(mail)
     })
     .await
-}
-
-/// Asks until there is an answer.
-pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-) -> T {
-    let asks = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, asks)
-        .await
-        .unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }

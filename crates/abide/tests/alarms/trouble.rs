@@ -214,9 +214,7 @@ fn the_next_node_of_a_store_rings_what_was_in_flight() {
             .start()
             .unwrap();
         clock.advance(Duration::from_secs(100));
-        tokio::time::timeout(Duration::from_secs(5), signals.wait("ada fired"))
-            .await
-            .expect("it never goes off");
+        signals.wait("ada fired").await;
     });
 }
 

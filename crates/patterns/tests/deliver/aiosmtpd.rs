@@ -5,10 +5,12 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
-use abide_harness::mail_parser::{MessageParser, MimeHeaders};
+use abide_harness::{
+    mail_parser::{MessageParser, MimeHeaders},
+    until,
+};
 use abide_patterns::{
     deliver::{Attachment, Email, SmtpDelivery},
     outbox::{Deliver, Submitted},
@@ -16,9 +18,6 @@ use abide_patterns::{
 use tokio::net::TcpStream;
 
 use crate::{KEY, attempt, host};
-
-/// What has not come after this time never will.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends with the test.
 struct Server(Child);
@@ -34,12 +33,11 @@ impl Server {
             .spawn()
             .unwrap();
         let mut server = Self(server);
-        let begun = Instant::now();
-        while TcpStream::connect(address).await.is_err() {
+        until("somebody to listen", async || {
             assert_eq!(server.0.try_wait().unwrap(), None, "it has ended");
-            assert!(begun.elapsed() < PATIENCE, "nobody listens");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            TcpStream::connect(address).await.ok()
+        })
+        .await;
         server
     }
 }

@@ -1,5 +1,4 @@
 use std::{
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -7,17 +6,13 @@ use std::{
     time::Duration,
 };
 
-use abide::{
-    Node, SimDisk, Store, StoreOptions,
-    clock::{Clock as _, TestClock},
-    prelude::*,
-};
+use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::{
     deliver::{CallDelivery, ObjectCall},
     outbox::{Deliver, Delivery, Fate, Submitted},
 };
 
-use crate::{KEY, failed};
+use crate::{KEY, failed, world::store};
 
 /// How often an account still breaks down.
 #[derive(Debug, Default)]
@@ -66,14 +61,8 @@ struct World {
 
 impl World {
     fn on(disk: SimDisk, clock: TestClock) -> Self {
-        let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let trouble = Arc::<Trouble>::default();
-        let node = Node::builder(store)
+        let node = Node::builder(store(&disk, &clock))
             .class::<Account>("ACCOUNT", ClassOptions::default())
             .with(Arc::clone(&trouble))
             .clock(Arc::new(clock.clone()))

@@ -1,16 +1,14 @@
 //! Two objects and an outbox between them: what one says, the other hears once, wherever the power was cut.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use abide::{
-    Node, SimDisk, Store, StoreOptions,
-    clock::{Clock as _, TestClock},
-    prelude::*,
-};
+use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::{
     deliver::{CallDelivery, ObjectCall},
     outbox::{self, Counts, Deliver, Options, Outbox, Registry},
 };
+
+use crate::world::store;
 
 /// Payments from one account to the other.
 const PAYMENTS: i64 = 3;
@@ -64,13 +62,7 @@ struct World {
 
 impl World {
     fn on(disk: &SimDisk, clock: &TestClock) -> Self {
-        let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
-        let node = Node::builder(store)
+        let node = Node::builder(store(disk, clock))
             .class::<Account>("ACCOUNT", outbox::class_options())
             .with(Registry::new().with(CallDelivery))
             .clock(Arc::new(clock.clone()))

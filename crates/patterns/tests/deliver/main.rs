@@ -11,6 +11,8 @@ mod smtp;
 mod smtp_session;
 mod through_an_outbox;
 mod webhook;
+#[path = "../world/mod.rs"]
+mod world;
 
 use std::fmt::Debug;
 
@@ -51,10 +53,4 @@ fn failed<T: Debug>(result: Result<T, Failure>, fate: Fate, text: &str) -> Failu
     assert_eq!(failure.fate(), fate, "{failure:?}");
     assert!(failure.error().contains(text), "{failure:?}");
     failure
-}
-
-/// An address of this machine where nobody listens.
-async fn nobody() -> String {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().to_string()
 }

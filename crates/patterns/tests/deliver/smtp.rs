@@ -1,14 +1,14 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use abide::{Host, clock::TestClock};
-use abide_harness::{SmtpAct, SmtpServer, SmtpStage, mail_parser::MimeHeaders};
+use abide_harness::{Nobody, SmtpAct, SmtpServer, SmtpStage, mail_parser::MimeHeaders};
 use abide_patterns::{
     deliver::{Attachment, Email, SmtpDelivery},
     outbox::{Deliver, Fate, Submitted},
 };
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 
-use crate::{KEY, attempt, failed, host, nobody};
+use crate::{KEY, attempt, failed, host};
 
 fn mail() -> Email {
     Email::new("Seats <seats@example.com>", "Grüße")
@@ -162,7 +162,8 @@ async fn a_mail_is_the_same_bytes_at_every_attempt() {
 #[tokio::test]
 async fn a_relay_that_is_not_there_or_wants_nobody_says_nothing_against_the_mail() {
     let host = host().await;
-    let gone = SmtpDelivery::new(&format!("smtp://{}", nobody().await)).unwrap();
+    let nobody = Nobody::new();
+    let gone = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();
     failed(
         gone.submit(&attempt(&host), &mail()).await,
         Fate::Refused,

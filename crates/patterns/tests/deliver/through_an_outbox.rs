@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use abide::{Host, prelude::*, server::AllowPrivate};
 use abide_harness::{
-    AcsOptions, AcsSend, AcsServer, Receiver, ReceiverAct, SmtpAct, SmtpServer, SmtpStage,
+    AcsOptions, AcsSend, AcsServer, Receiver, ReceiverAct, SmtpAct, SmtpServer, SmtpStage, until,
 };
 use abide_patterns::{
     deliver::{
@@ -16,9 +16,6 @@ use abide_patterns::{
     },
 };
 use serde_json::json;
-
-/// A test that hangs fails instead, after far longer than it takes.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 const SOON: Duration = Duration::from_millis(20);
 
@@ -117,16 +114,12 @@ async fn settled(teller: &Stub<Teller>, message: Message) -> Record {
 
 /// Waits until a message is not on its way any more, and gives its record.
 async fn settled_again(teller: &Stub<Teller>, id: i64) -> Record {
-    let waiting = async {
-        loop {
-            let record = teller.record(id).await.unwrap().unwrap().unwrap();
-            if !matches!(record.status, Status::Queued | Status::Sending) {
-                return record;
-            }
-            tokio::time::sleep(SOON).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap()
+    until("the message to settle", async || {
+        let record = teller.record(id).await.unwrap().unwrap().unwrap();
+        let settled = !matches!(record.status, Status::Queued | Status::Sending);
+        settled.then_some(record)
+    })
+    .await
 }
 
 #[tokio::test]

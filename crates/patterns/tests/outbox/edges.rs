@@ -2,7 +2,6 @@
 //! one destination, limits that meet.
 
 use std::{
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,17 +10,21 @@ use std::{
 };
 
 use abide::{
-    Node, SimDisk, Store, StoreOptions,
+    Node, SimDisk,
     clock::{Clock as _, TestClock},
     prelude::*,
 };
+use abide_harness::until;
 use abide_patterns::outbox::{
     self, Batch, BehindDeadLetter, Breaker, Counts, DeadLetterFilter, Deliver, Delivery, Failure,
     FanOut, Limit, Options, Outbox, OutboxError, Pace, Polling, Registry, Status, Submitted,
     limits,
 };
 
-use crate::support::{Act, Circulate, World, note, plain, refused, run};
+use crate::{
+    support::{Act, Circulate, World, note, plain, refused, run},
+    world::store,
+};
 
 /// What the objects of these tests share with them.
 #[derive(Clone)]
@@ -145,9 +148,7 @@ impl Small {
             listener_panics: Arc::new(AtomicBool::new(false)),
         };
         let clock = TestClock::default();
-        let disk = Arc::new(SimDisk::new());
-        let store = Store::open(disk, Path::new("/data"), StoreOptions::small()).unwrap();
-        let node = Node::builder(store)
+        let node = Node::builder(store(&SimDisk::new(), &clock))
             .class::<Owner>("OWNER", outbox::class_options())
             .with(Registry::new().with(Easy).with_fan_out(Poison))
             .with(shared.clone())
@@ -324,13 +325,12 @@ fn an_outbox_leaves_memory_with_its_object() {
         small.pass(1).await;
         assert_eq!(small.sent().await, 1);
         small.clock.advance(Duration::from_mins(1));
-        while small.node.stats().resident > 0 {
-            tokio::task::yield_now().await;
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
         // The test's own, and the node's.
-        let held = Arc::strong_count(&small.shared.token);
-        assert_eq!(held, 2, "the listener is still there");
+        until("the listener to go", async || {
+            let held = Arc::strong_count(&small.shared.token);
+            (small.node.stats().resident == 0 && held == 2).then_some(())
+        })
+        .await;
     });
 }
 
@@ -586,7 +586,7 @@ fn ticks_go_on_when_the_wall_clock_is_set_back() {
         world
             .until(first, |record| record.status == Status::Sent)
             .await;
-        world.clock.set_back(86_400_000);
+        world.clock.set(-86_400_000);
         let other = world.enqueue(note("bob", "other")).await;
         world.pass(Duration::from_mins(1)).await;
         assert_eq!(world.status(other).await, Status::Sent);

@@ -15,3 +15,5 @@ mod retries;
 mod simulation;
 mod support;
 mod trouble;
+#[path = "../world/mod.rs"]
+mod world;

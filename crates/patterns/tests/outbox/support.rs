@@ -3,78 +3,20 @@
 mod script;
 mod sender;
 
+pub(crate) use abide_harness::run;
 pub(crate) use script::*;
 pub(crate) use sender::*;
 
-use std::{
-    future::Future,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use abide::{
-    Node, SimDisk, Store, StoreOptions,
-    clock::{Clock, Sleep, TestClock},
-    prelude::*,
-};
+use abide::{Node, SimDisk, clock::Clock as _, prelude::*};
 use abide_patterns::{
     deliver::HttpDelivery,
     outbox::{self, Counts, Deliver, Failure, Message, Options, Record, Registry, Status},
 };
 
 use self::sender::Settings;
-
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(2);
-
-/// Runs a test to its end.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-}
-
-/// A clock whose wall time can be set, as people do.
-#[derive(Clone, Default)]
-pub(crate) struct Wall {
-    clock: TestClock,
-    back: Arc<AtomicU64>,
-}
-
-impl Wall {
-    pub(crate) fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    /// Sets the wall time back.
-    pub(crate) fn set_back(&self, millis: u64) {
-        self.back.fetch_add(millis, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Wall {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    fn unix_millis(&self) -> u64 {
-        self.clock.unix_millis() - self.back.load(Ordering::SeqCst)
-    }
-
-    fn sleep_until(&self, deadline: Duration) -> Sleep {
-        self.clock.sleep_until(deadline)
-    }
-}
+use crate::world::{Wall, store};
 
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
@@ -90,18 +32,12 @@ impl World {
     }
 
     pub(crate) fn at(clock: Wall, disk: SimDisk, script: Script, options: Options) -> Self {
-        let time = clock.clone();
-        let store_options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), store_options).unwrap();
         let registry = Registry::new()
             .with(Scripted(script.clone(), script.life()))
             .with_kind("other", Scripted(script.clone(), script.life()))
             .with(HttpDelivery::new())
             .with_fan_out(Circular);
-        let node = Node::builder(store)
+        let node = Node::builder(store(&disk, &clock))
             .class::<Sender>("SENDER", outbox::class_options())
             .with(registry)
             .with(Settings(Arc::new(options.clone())))

@@ -1,7 +1,6 @@
 //! Whoever watches.
 
-use std::time::Duration;
-
+use abide_harness::in_time;
 use abide_patterns::outbox::Options;
 use axum::{
     body::Body,
@@ -27,8 +26,8 @@ async fn whoever_watches_is_told_how_things_stand_and_what_changes() {
     let mut seen = String::new();
     let mut until = async |what: &str| {
         while !seen.contains(what) {
-            let frame = tokio::time::timeout(Duration::from_secs(30), events.frame()).await;
-            let data = frame.unwrap().unwrap().unwrap().into_data().unwrap();
+            let frame = in_time(what, events.frame()).await;
+            let data = frame.unwrap().unwrap().into_data().unwrap();
             seen.push_str(std::str::from_utf8(&data).unwrap());
         }
     };

@@ -1,11 +1,10 @@
 //! The API as a client sees it, with an outbox of notes behind it.
 
-use std::time::Duration;
-
 use abide::{
     Host,
     server::{HostBuilder, LocalHost},
 };
+use abide_harness::until;
 use abide_patterns::{
     outbox::{Deliver, Delivery, Failure, Options, Registry, Submitted},
     service,
@@ -164,18 +163,11 @@ impl Api {
     /// Waits until a message has this status.
     pub(crate) async fn until(&self, id: i64, status: &str) -> Value {
         let path = format!("/outbox/box/messages/{id}");
-        let waits = async {
-            loop {
-                let shown = self.get(&path).await.body;
-                if shown["status"] == status {
-                    return shown;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), waits)
-            .await
-            .unwrap_or_else(|_| panic!("message {id} does not become {status}"))
+        until(&format!("message {id} to be {status}"), async || {
+            let shown = self.get(&path).await.body;
+            (shown["status"] == status).then_some(shown)
+        })
+        .await
     }
 }
 

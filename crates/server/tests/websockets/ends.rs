@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use abide::Host;
+use abide_harness::until;
 use futures_util::StreamExt;
 use tokio_tungstenite::{
     MaybeTlsStream, connect_async,
@@ -104,18 +105,8 @@ async fn a_host_that_is_dropped_with_an_open_socket_gives_its_directory_back() {
     say(&mut client, "hello").await;
     assert_eq!(hear(&mut client).await, Sent::text("hello"));
     drop(host);
-    let again = async {
-        loop {
-            match start().await {
-                Ok(host) => break host,
-                // Its threads end by themselves.
-                Err(_) => tokio::task::yield_now().await,
-            }
-        }
-    };
-    let host = tokio::time::timeout(Duration::from_secs(20), again)
-        .await
-        .expect("the directory is free");
+    // Its threads end by themselves.
+    let host = until("the directory to be free", async || start().await.ok()).await;
     host.shutdown().await.unwrap();
 }
 

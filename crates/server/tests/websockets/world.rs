@@ -6,6 +6,7 @@ use std::{
 };
 
 use abide::{Host, prelude::*, server::RunningHost};
+use abide_harness::{in_time, until};
 use abide_server::HostBuilder;
 use axum::routing::any;
 use futures_util::{SinkExt, StreamExt};
@@ -42,17 +43,7 @@ impl Notes {
                 .find(|note| note.starts_with(beginning))
                 .cloned()
         };
-        let wait = async {
-            loop {
-                if let Some(note) = find() {
-                    break note;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), wait)
-            .await
-            .unwrap_or_else(|_| panic!("no {beginning:?} in {:?}", self.0.lock().unwrap()))
+        until(beginning, async || find()).await
     }
 
     pub(crate) fn count(&self, beginning: &str) -> usize {
@@ -213,8 +204,12 @@ impl World {
     }
 
     pub(crate) async fn client_of(&self, path: &str) -> Client {
+        self.try_client_of(path).await.unwrap()
+    }
+
+    pub(crate) async fn try_client_of(&self, path: &str) -> tungstenite::Result<Client> {
         let url = format!("ws://{}{path}", self.host.addr());
-        connect_async(url).await.unwrap().0
+        Ok(connect_async(url).await?.0)
     }
 }
 
@@ -225,8 +220,8 @@ pub(crate) async fn say(client: &mut Client, text: &str) {
 /// The next message that is neither ping nor pong.
 pub(crate) async fn hear(client: &mut Client) -> Sent {
     loop {
-        let next = tokio::time::timeout(Duration::from_secs(30), client.next());
-        match next.await.expect("something is said").unwrap().unwrap() {
+        let next = in_time("something to be said", client.next()).await;
+        match next.unwrap().unwrap() {
             Sent::Ping(_) | Sent::Pong(_) => {}
             message => return message,
         }
