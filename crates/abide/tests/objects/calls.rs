@@ -79,8 +79,8 @@ impl Seats {
         self.helper()
     }
 
-    pub async fn length(&self, bytes: Vec<u8>) -> usize {
-        bytes.len()
+    pub async fn length(&self, text: String) -> usize {
+        text.len()
     }
 
     pub async fn large(&self, bytes: usize) -> String {
@@ -230,7 +230,7 @@ fn messages_over_the_limit_are_refused_in_both_directions() {
     run(async {
         let world = world();
         let limit = abide::limits::MAX_RPC_BYTES;
-        let error = seats(&world).length(vec![0; limit]).await.unwrap_err();
+        let error = seats(&world).length("x".repeat(limit)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
         let error = seats(&world).large(limit).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoResult, "{error}");
