@@ -94,7 +94,12 @@ impl Projection {
         let clock = env.clock();
         let mut quiet = Duration::ZERO;
         while quiet < limits::REBUILD_LOOK * 2 {
-            let waiting = queue.counts().await?.messages.unsigned_abs();
+            let waiting = match queue.counts().await {
+                Ok(counts) => counts.messages.unsigned_abs(),
+                // It has too much to do to answer.
+                Err(error) if error.retryable() => done.waiting.max(1),
+                Err(error) => return Err(error.into()),
+            };
             quiet += limits::REBUILD_LOOK;
             if waiting > 0 {
                 quiet = Duration::ZERO;

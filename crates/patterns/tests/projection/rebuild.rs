@@ -48,7 +48,7 @@ fn a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is() {
 
 async fn keep_moving(world: &World) {
     loop {
-        world.clock.advance(Duration::from_millis(50));
+        world.clock.advance(Duration::from_millis(5));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
