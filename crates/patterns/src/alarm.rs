@@ -102,7 +102,8 @@ impl SharedAlarm {
         match at {
             Some(at) => sql.exec(
                 "INSERT INTO shared_alarm VALUES (?1, ?2) ON CONFLICT DO UPDATE SET at = excluded.at",
-                (slot, at.clamp(0, MAX_TIME)),
+                // No alarm is set for 1970 itself.
+                (slot, at.clamp(1, MAX_TIME)),
             )?,
             None => sql.exec("DELETE FROM shared_alarm WHERE slot = ?1", (slot,))?,
         };

@@ -45,6 +45,9 @@ fn a_timer_whose_time_has_passed_goes_off_at_once() {
         world.set("now", Spec::once("a", start - 1_000)).await;
         world.rest().await;
         assert_eq!(world.dues("now").await, [start - 1_000]);
+        world.set("first", Spec::once("a", 0)).await;
+        world.rest().await;
+        assert_eq!(world.dues("first").await, [0]);
     });
 }
 
