@@ -443,7 +443,12 @@ impl World {
                 return;
             }
             before = seen;
-            tokio::task::yield_now().await;
+            if quiet > 4 {
+                // Whoever is to see to what is due gets the processor.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
         }
     }
 }
