@@ -1,18 +1,30 @@
 //! A workflow's directory: where each of its instances is.
 
+use std::cell::Cell;
+
 use abide::{Result, Sql, State};
 
 use super::{Filter, Listed, Page, limits};
 
-pub(super) struct Directory(Sql);
+pub(super) struct Directory {
+    sql: Sql,
+    /// True when the tables are known to be there.
+    is_prepared: Cell<bool>,
+}
 
 impl Directory {
     pub(super) fn new(state: &State) -> Self {
-        Self(state.storage().sql())
+        Self {
+            sql: state.storage().sql(),
+            is_prepared: Cell::new(false),
+        }
     }
 
     fn prepare(&self) -> Result<()> {
-        self.0.exec(
+        if self.is_prepared.get() {
+            return Ok(());
+        }
+        self.sql.exec(
             "CREATE TABLE IF NOT EXISTS workflow_directory (
                  id         TEXT PRIMARY KEY,
                  status     TEXT NOT NULL,
@@ -25,17 +37,18 @@ impl Directory {
              CREATE INDEX IF NOT EXISTS workflow_directory_status ON workflow_directory (status, created_at, id)",
             (),
         )?;
+        self.is_prepared.set(true);
         Ok(())
     }
 
     fn exists(&self) -> Result<bool> {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'workflow_directory'";
-        Ok(self.0.exec(sql, ())?.one::<i64>()? > 0)
+        Ok(self.sql.exec(sql, ())?.one::<i64>()? > 0)
     }
 
     pub(super) fn list(&self, listed: &Listed, version: i64) -> Result<()> {
         self.prepare()?;
-        self.0.exec(
+        self.sql.exec(
             "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, version)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)
              ON CONFLICT (id) DO UPDATE SET status = excluded.status, error = excluded.error,
@@ -56,7 +69,7 @@ impl Directory {
     pub(super) fn forget(&self, id: &str, version: i64) -> Result<()> {
         if self.exists()? {
             let sql = "DELETE FROM workflow_directory WHERE id = ?1 AND version <= ?2";
-            self.0.exec(sql, (id, version))?;
+            self.sql.exec(sql, (id, version))?;
         }
         Ok(())
     }
@@ -84,7 +97,7 @@ impl Directory {
              WHERE {condition} (created_at, id) < (?1, ?2) ORDER BY created_at DESC, id DESC LIMIT ?3"
         );
         let rows = i64::try_from(limit).unwrap_or(i64::MAX);
-        let instances: Vec<Listed> = self.0.exec(&sql, (time, id, rows, status))?.to_array()?;
+        let instances: Vec<Listed> = self.sql.exec(&sql, (time, id, rows, status))?.to_array()?;
         let full = instances.len() == limit;
         let last = instances.last().filter(|_| full);
         Ok(Page {
