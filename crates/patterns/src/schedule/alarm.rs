@@ -10,7 +10,7 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Failure, Firing,
+    Failure, Firing, figures,
     inner::Inner,
     limits,
     runs::{Claim, Taken},
@@ -210,7 +210,9 @@ impl Task {
             };
             (claim, ended)
         };
+        let running = figures::Running::begin();
         self.flights.push(flight.boxed_local());
+            let _running = running;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use abide::{Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use super::{Options, rows::Rows};
+use super::{Options, figures, rows::Rows};
 use crate::alarm::{AGAIN, SharedAlarm};
 use crate::numbers::millis;
 
@@ -27,6 +27,7 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(state: &State, alarm: &SharedAlarm, options: Options) -> Rc<Self> {
+        figures::describe();
         Rc::new(Self {
             state: state.clone(),
             alarm: alarm.clone(),

@@ -67,6 +67,7 @@
 mod alarm;
 mod clock;
 mod error;
+mod figures;
 mod history;
 mod inner;
 pub mod limits;

@@ -3,7 +3,7 @@
 use abide::Result;
 
 use super::{
-    Firing, Misfire, Overlap,
+    Firing, Misfire, Overlap, figures,
     inner::Inner,
     limits,
     runs::{Claim, Taken},
@@ -80,6 +80,9 @@ impl Inner {
             timer: set.name,
             kind: set.spec.0.kind,
             metadata: set.spec.0.metadata,
+        if claim.attempts == 1 {
+            figures::begun(now.saturating_sub(claim.due_at));
+        }
             due_at: claim.due_at,
             attempt: claim.attempts,
         }))

@@ -59,6 +59,7 @@ impl Context {
             match step.next().await {
                 Next::Result(result) => return decode(&step, &result?).await,
                 Next::Attempt(attempt) => {
+                    let _running = step.running();
                     let clock = attempt.clock();
                     let late = clock.sleep_until(clock.now() + limit);
                     let called = AssertUnwindSafe(async { function(attempt).await }).catch_unwind();

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::{
     Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
     attempt::Cancel,
+    figures,
     notices::{self, Child, Fate, Heard, Parent, Teller, Telling, Told},
     rows::{Instance, Rows},
 };
@@ -69,6 +70,7 @@ impl Inner {
             .add_notice(notices::LIST, &instance.workflow, "", now)?;
         if status.is_end() {
             self.ended.notify_waiters();
+        figures::reached(&instance.workflow, status);
         }
         Ok(())
     }

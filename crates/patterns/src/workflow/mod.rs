@@ -55,6 +55,7 @@ mod context;
 mod directory;
 mod error;
 mod failure;
+mod figures;
 mod handle;
 mod inner;
 pub mod limits;

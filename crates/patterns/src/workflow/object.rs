@@ -10,6 +10,7 @@ use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepRecord,
     WorkflowError,
     directory::Directory,
+    figures,
     inner::Inner,
     limits,
     notices::{self, Parent},
@@ -95,6 +96,7 @@ impl WorkflowInstance {
             inner.guard()?;
             inner.instance()
         })?;
+        figures::reached(&workflow, Status::Running);
         // It is listed before it begins; if that takes long, the task goes on with it.
         for told in inner.tell(&instance, now, 1)? {
             inner.heard(told.await)?;

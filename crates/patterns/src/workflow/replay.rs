@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     attempt::Cancel,
+    figures::Figures,
     rows::{Instance, Rows, StepRow},
 };
 
@@ -39,6 +40,7 @@ pub(super) struct Replay {
     /// What its idempotency keys begin with.
     seed: Sha256,
     cancel: Rc<Cancel>,
+    figures: Figures,
     history: RefCell<History>,
 }
 
@@ -64,6 +66,7 @@ impl Replay {
             id: instance.id.clone(),
             seed,
             cancel: Rc::clone(cancel),
+            figures: Figures::new(&instance.workflow),
             history: RefCell::new(History::new(instance, steps)),
         })
     }

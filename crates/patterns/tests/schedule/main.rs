@@ -13,6 +13,7 @@ mod clock;
 mod crash;
 mod many;
 mod missed;
+mod host;
 mod retries;
 mod setting;
 mod simulation;

@@ -9,4 +9,5 @@ mod crash;
 mod events;
 mod parallel;
 mod steps;
+mod host;
 mod support;

@@ -13,7 +13,9 @@ use super::{
 };
 use crate::numbers::millis;
 use crate::workflow::{
-    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepState, limits,
+    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepState,
+    figures::Running,
+    limits,
     notices::{self, Child},
     rows::{Done, StepRow},
 };
@@ -88,6 +90,11 @@ impl Asked {
     }
 
     /// An attempt has ended.
+    /// The attempt's function is called, until this is dropped.
+    pub(in super::super) fn running(&self) -> Running {
+        self.replay.figures.begin()
+    }
+
     pub(in super::super) fn landed(&self, result: Result<String, Failure>) {
         if let Err(error) = self.replay.land(self.at, result) {
             self.replay.stop(Trouble::Storage(error));
@@ -331,6 +338,7 @@ impl Replay {
 
     /// A step has its result.
     pub(super) fn done(
+        self.figures.retried();
         &self,
         history: &mut History,
         at: usize,
@@ -350,7 +358,13 @@ impl Replay {
             error: error.as_deref(),
             event,
         };
-        self.rows.done(history.ops[at].row.id, done, now)?;
+        let row = &history.ops[at].row;
+        self.rows.done(row.id, done, now)?;
+        match row.due {
+            _ if row.kind == StepKind::Step => self.figures.ended(result.is_ok()),
+            Some(due) if due <= now => self.figures.woken(now - due),
+            _ => {}
+        }
         history.done(at, state, now);
         Ok(())
     }

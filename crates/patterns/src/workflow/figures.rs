@@ -1,0 +1,99 @@
+//! The figures of a workflow's instances, for whoever scrapes the node.
+
+use std::sync::Once;
+
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
+
+use super::Status;
+
+const STATUS: &str = "abide_workflow_status_total";
+const STEPS: &str = "abide_workflow_steps_total";
+const RUNNING: &str = "abide_workflow_attempts_running";
+const LATENESS: &str = "abide_workflow_lateness_seconds";
+
+/// An instance has come to a status.
+pub(super) fn reached(workflow: &str, status: Status) {
+    describe();
+    let workflow = workflow.to_owned();
+    counter!(STATUS, "workflow" => workflow, "status" => status.as_str()).increment(1);
+}
+
+/// Looked up by their names once for each run.
+pub(super) struct Figures {
+    done: Counter,
+    failed: Counter,
+    retried: Counter,
+    running: Gauge,
+    lateness: Histogram,
+}
+
+impl Figures {
+    pub(super) fn new(workflow: &str) -> Self {
+        describe();
+        let steps = |outcome: &'static str| counter!(STEPS, "workflow" => workflow.to_owned(), "outcome" => outcome);
+        Self {
+            done: steps("done"),
+            failed: steps("failed"),
+            retried: steps("retried"),
+            running: gauge!(RUNNING, "workflow" => workflow.to_owned()),
+            lateness: histogram!(LATENESS, "workflow" => workflow.to_owned()),
+        }
+    }
+
+    /// A step has its result.
+    pub(super) fn ended(&self, is_done: bool) {
+        let counter = if is_done { &self.done } else { &self.failed };
+        counter.increment(1);
+    }
+
+    /// An attempt has failed, and another follows.
+    pub(super) fn retried(&self) {
+        self.retried.increment(1);
+    }
+
+    /// A sleep has ended, or a wait, so many milliseconds after its time.
+    pub(super) fn woken(&self, late: i64) {
+        self.lateness.record(late.max(0) as f64 / 1e3);
+    }
+
+    /// An attempt is on its way.
+    pub(super) fn begin(&self) -> Running {
+        self.running.increment(1.0);
+        Running(self.running.clone())
+    }
+}
+
+/// An attempt that is on its way, until this is dropped.
+pub(super) struct Running(Gauge);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+fn describe() {
+    static DESCRIBED: Once = Once::new();
+    DESCRIBED.call_once(|| {
+        describe_counter!(
+            STATUS,
+            "How often instances of a workflow have come to a status."
+        );
+        describe_counter!(
+            STEPS,
+            "Steps of a workflow that were done or have failed, and attempts that are retried."
+        );
+        describe_gauge!(
+            RUNNING,
+            "Attempts at steps of a workflow that are on their way."
+        );
+        describe_histogram!(
+            LATENESS,
+            Unit::Seconds,
+            "Time from when a sleep of a workflow, or its wait for an event, was to end until it has."
+        );
+    });
+}
