@@ -1,7 +1,8 @@
 //! What acceptance tests share: the real binary as a child process ([`Server`]), an HTTP client ([`Client`]), a
 //! headless browser ([`Browser`]), numbers that a seed decides ([`Random`]), and doubles of what programs send to: a mail
 //! server ([`SmtpServer`]), a mail API ([`AcsServer`]) and a receiver of requests ([`Receiver`]), which misbehave on
-//! demand, or are not there ([`Nobody`]). And a real `PostgreSQL` server ([`Postgres`]) that can be killed.
+//! demand, or are not there ([`Nobody`]). And a real `PostgreSQL` server ([`Postgres`]) that can be killed. Tests are
+//! themselves tested by [`hunt`].
 //!
 //! Tests wait as long as it takes: [`run`], [`until`] and [`in_time`] give up only what hangs.
 //!
@@ -13,6 +14,7 @@ mod acs;
 mod browser;
 mod client;
 mod http_double;
+mod hunt;
 mod listener;
 mod nobody;
 mod patience;
@@ -27,6 +29,7 @@ pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsS
 pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
 pub use http_double::Received;
+pub use hunt::hunt;
 pub use mail_parser;
 pub use nobody::Nobody;
 pub use patience::{PATIENCE, in_time, run, until};

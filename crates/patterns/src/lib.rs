@@ -16,6 +16,8 @@
 mod guides;
 
 pub mod alarm;
+#[doc(hidden)]
+pub mod broken;
 pub mod deliver;
 mod numbers;
 pub mod outbox;

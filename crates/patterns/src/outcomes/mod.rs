@@ -97,6 +97,8 @@ use serde::Serialize;
 
 use chain::Chain;
 
+use crate::broken::{Variant, broken};
+
 pub use check::Checked;
 pub use entry::Entry;
 pub use error::{Allowed, OutcomesError};
@@ -195,18 +197,33 @@ impl<M: Machine> Outcomes<M> {
                 return Err(refused);
             }
         };
-        inner.chain.storage.transaction_sync(|| {
+        if broken(Variant::AppendedApart) {
             inner.chain.append(&entry)?;
+        }
+        let written = inner.chain.storage.transaction_sync(|| {
+            if !broken(Variant::AppendedApart) {
+                inner.chain.append(&entry)?;
+            }
+            if broken(Variant::HookFirst) {
+                inner.hand_over(&entry, &live)?;
+            }
             live.apply(&entry, to)
                 .map_err(|error| rejected(&entry, &error))?;
-            if let Some(hook) = &inner.hook {
-                hook(&entry, &live)?;
+            if !broken(Variant::HookFirst) && !broken(Variant::HookApart) {
+                inner.hand_over(&entry, &live)?;
             }
             if inner.options.takes_snapshot_at(live.seq) {
                 inner.chain.take_snapshot(&live)?;
             }
             Ok::<_, OutcomesError>(())
-        })?;
+        });
+        if broken(Variant::SnapshotAhead) && written.is_err() && live.seq == entry.seq {
+            inner.chain.take_snapshot(&live)?;
+        }
+        written?;
+        if broken(Variant::HookApart) {
+            inner.hand_over(&entry, &live)?;
+        }
         *slot = Some(live);
         Ok(Transitioned {
             seq: entry.seq,
@@ -295,7 +312,8 @@ impl<M: Machine> Inner<M> {
     fn current_mut(&self) -> Result<RefMut<'_, Option<Reached<M>>>, OutcomesError> {
         let last = self.chain.last()?;
         let mut slot = self.live.try_borrow_mut().map_err(|_| in_use())?;
-        if slot.as_ref().is_none_or(|live| live.seq != last) {
+        let differs = |live: &Reached<M>| live.seq != last && !broken(Variant::MemoryTrusted);
+        if slot.as_ref().is_none_or(differs) {
             *slot = None;
             let mut live = self.chain.begin(Until::End)?;
             self.chain.replay(&mut live, Until::End, |_, _| Ok(()))?;
@@ -310,6 +328,14 @@ impl<M: Machine> Inner<M> {
         Ref::filter_map(slot, Option::as_ref).map_err(|_| in_use())
     }
 
+    /// Calls the hook, if there is one.
+    fn hand_over(&self, entry: &Entry, live: &Reached<M>) -> Result<()> {
+        match &self.hook {
+            Some(hook) if !broken(Variant::HookForgotten) => hook(entry, live),
+            _ => Ok(()),
+        }
+    }
+
     /// The outcome that is to be written, and the state that it leads to.
     fn validate<D: Serialize + ?Sized>(
         &self,
@@ -319,7 +345,8 @@ impl<M: Machine> Inner<M> {
         data: &D,
     ) -> Result<(Entry, &'static str), OutcomesError> {
         let schema = &self.chain.schema;
-        let Some(to) = schema.next(live.state, action, outcome) else {
+        let next = schema.next(live.state, action, outcome);
+        let Some(to) = next.or(broken(Variant::SchemaIgnored).then_some(live.state)) else {
             return Err(OutcomesError::Refused {
                 schema: schema.declaration().name.to_owned(),
                 state: live.state.to_owned(),
@@ -346,11 +373,16 @@ impl<M: Machine> Inner<M> {
             outcome.to_owned(),
             M::VERSION,
             data,
-            now.max(live.ts),
+            if broken(Variant::ClockTrusted) {
+                now
+            } else {
+                now.max(live.ts)
+            },
         ));
-        live.machine
-            .validate(&entry)
-            .map_err(|error| rejected(&entry, &error))?;
+        let valid = live.machine.validate(&entry);
+        if !broken(Variant::RuleIgnored) {
+            valid.map_err(|error| rejected(&entry, &error))?;
+        }
         Ok((entry, to))
     }
 }

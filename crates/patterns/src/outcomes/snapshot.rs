@@ -14,6 +14,7 @@ use super::{
     reached::{Reached, damaged},
     tables,
 };
+use crate::broken::{Variant, broken};
 
 impl Chain {
     /// The furthest place from which a replay can start: the snapshot, if there is one that is of use, or the beginning.
@@ -40,7 +41,8 @@ impl Chain {
             return Ok(None);
         };
         let (seq, ts, state, text, sum) = row;
-        if sum != checksum::<M>(&self.schema, seq, ts, &state, &text) {
+        let fits = sum == checksum::<M>(&self.schema, seq, ts, &state, &text);
+        if !fits && !broken(Variant::SnapshotUnchecked) {
             return Ok(None);
         }
         let (Some(state), Ok(machine)) = (self.schema.state(&state), serde_json::from_str(&text))
@@ -77,6 +79,10 @@ impl Chain {
             "INSERT OR REPLACE INTO outcomes_snapshot VALUES (1, ?1, ?2, ?3, ?4, ?5)",
             (*seq, *ts, *state, &text, sum),
         )?;
+        if broken(Variant::ChainCompacted) {
+            let sql = "DELETE FROM outcomes WHERE seq < ?1";
+            self.sql.exec(sql, (*seq,))?;
+        }
         Ok(())
     }
 

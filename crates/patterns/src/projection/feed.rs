@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{Projection, ProjectionError, Row, limits};
+use crate::broken::{Variant, broken};
 use crate::numbers::{millis, rows};
 use crate::{
     alarm::SharedAlarm,
@@ -89,6 +90,9 @@ impl Feed {
         values: &(impl Serialize + ?Sized),
     ) -> Result<(), ProjectionError> {
         let inner = &self.0;
+        if broken(Variant::PutRefused) && inner.failures()? > 0 {
+            return Err(ProjectionError::Unavailable(String::new()));
+        }
         let values = match serde_json::to_value(values) {
             Ok(Json::Object(values)) => values,
             Ok(_) => {
@@ -161,7 +165,9 @@ impl Feed {
     fn go_on_now(&self) -> Result<()> {
         let inner = &self.0;
         let guard = inner.now().saturating_add(millis(limits::RECOVERY));
-        inner.alarm.set(SLOT, Some(guard))?;
+        if !broken(Variant::FeedUnguarded) {
+            inner.alarm.set(SLOT, Some(guard))?;
+        }
         if inner.running.replace(true) {
             return Ok(());
         }
@@ -203,12 +209,16 @@ impl Inner {
             if clock.now() >= end || self.state.env().is_stopping() {
                 return self.alarm.set(SLOT, Some(self.now()));
             }
+            if broken(Variant::RowsGoneFirst) {
+                self.taken(&waiting)?;
+            }
             let sent = match &queue {
                 Ok(queue) => self.send(queue, &waiting).await,
                 Err(error) => Err(error.clone()),
             };
             match sent {
                 Ok(()) => self.taken(&waiting)?,
+                Err(_) if broken(Variant::RefusedMeansTaken) => self.taken(&waiting)?,
                 Err(error) => return self.refused(&error),
             }
         }
@@ -235,6 +245,10 @@ impl Inner {
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
         let sql = self.state.storage().sql();
         for row in waiting {
+            if broken(Variant::ChangeForgotten) {
+                let delete = "DELETE FROM projection_feed WHERE tbl = ?1 AND id = ?2";
+                sql.exec(delete, (&row.tbl, &row.id))?;
+            }
             sql.exec(
                 "DELETE FROM projection_feed WHERE tbl = ?1 AND id = ?2 AND seq = ?3 AND at = ?4",
                 (&row.tbl, &row.id, row.seq, row.at),

@@ -6,6 +6,7 @@ use abide::{AnyNamespace, Env, Node, ObjectId, Result};
 use futures_util::{StreamExt, stream};
 
 use super::{Projection, ProjectionError, ReadModel, limits};
+use crate::broken::{Variant, broken};
 use crate::queue::Queue;
 
 /// How far a rebuild is.
@@ -56,8 +57,13 @@ impl Projection {
         mut progress: impl FnMut(&Progress),
     ) -> Result<Progress, ProjectionError> {
         let queue = Queue::new(env, &self.queue)?;
-        model.wipe().await?;
-        let sources: Vec<S> = sources.into_iter().collect();
+        if !broken(Variant::RebuildOnTop) {
+            model.wipe().await?;
+        }
+        let mut sources: Vec<S> = sources.into_iter().collect();
+        if broken(Variant::RebuildSkips) {
+            sources.pop();
+        }
         let mut done = Progress {
             sources: sources.len(),
             ..Progress::default()
@@ -79,7 +85,9 @@ impl Projection {
             progress(&done);
         }
         drop(asked);
-        self.wait(env, &queue, &mut done, progress).await?;
+        if !broken(Variant::RebuildHasty) {
+            self.wait(env, &queue, &mut done, progress).await?;
+        }
         Ok(done)
     }
 

@@ -1,6 +1,7 @@
 //! The statements that both databases understand.
 
 use super::{Table, Type};
+use crate::broken::{Variant, broken};
 
 /// A name in a statement. Names are checked when they are declared, and may be words of SQL.
 pub(super) fn quoted(name: &str) -> String {
@@ -61,6 +62,12 @@ pub(super) fn upsert(table: &Table, source: &str) -> String {
     let changes: Vec<String> = changes
         .map(|name| format!("{name} = excluded.{name}"))
         .collect();
+    if broken(Variant::OlderWritten) {
+        let (table, names, changes) = (quoted(&table.name), names.join(", "), changes.join(", "));
+        return format!(
+            "INSERT INTO {table} ({names}) {source} ON CONFLICT (id) DO UPDATE SET {changes}"
+        );
+    }
     format!(
         "INSERT INTO {table} ({names}) {source} ON CONFLICT (id) DO UPDATE SET {changes} WHERE excluded.seq > {table}.seq",
         table = quoted(&table.name),

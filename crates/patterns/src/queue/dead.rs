@@ -4,6 +4,7 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{DeadLetter, limits, rows::Rows};
+use crate::broken::{Variant, broken};
 use crate::numbers::rows;
 use crate::texts::cut;
 
@@ -31,6 +32,9 @@ impl Rows {
         }
         self.sql
             .exec("DELETE FROM queue_messages WHERE id = ?1", (number,))?;
+        if broken(Variant::BuriedWithoutTrace) {
+            self.discard(number)?;
+        }
         Ok(true)
     }
 

@@ -10,6 +10,7 @@ use abide::{AlarmTime, Result, State};
 use tokio::sync::Notify;
 
 use super::{Counts, QueueError, Queues, figures::Figures, limits, queues::Declared, rows::Rows};
+use crate::broken::{Variant, broken};
 use crate::numbers::{millis, rows};
 
 /// One shard.
@@ -72,7 +73,9 @@ impl Inner {
         if at > now.saturating_add(millis(limits::SHORT_WAIT)) {
             return self.arm(at);
         }
-        self.arm(now.saturating_add(millis(declared.options.recovery)))?;
+        if !broken(Variant::RecoveryUnset) {
+            self.arm(now.saturating_add(millis(declared.options.recovery)))?;
+        }
         self.kick();
         Ok(())
     }
@@ -86,7 +89,10 @@ impl Inner {
         let batch = match self.rows.first_due()? {
             // A pass puts the times right.
             Some(_) if meta.clock_went_back(now).is_some() => Some(now),
-            Some(due) if declared.consumer.is_some() && !meta.paused => {
+            Some(due)
+                if declared.consumer.is_some()
+                    && (!meta.paused || broken(Variant::PauseIgnored)) =>
+            {
                 let waited = due.saturating_add(millis(declared.options.max_wait));
                 // Whatever is due may fill a batch.
                 let at = if due <= now { due } else { waited };

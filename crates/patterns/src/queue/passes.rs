@@ -11,6 +11,7 @@ use super::{
     queues::Declared,
     rows::Due,
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::{millis, rows};
 
 /// What the next batch is.
@@ -60,10 +61,12 @@ impl Inner {
         }
         // A consumer that has failed is tried with one batch.
         let concurrency = match meta.failures {
+            _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
             0 => options.concurrency,
             _ => 1,
         };
-        if declared.consumer.is_some() && !meta.paused {
+        let is_paused = meta.paused && !broken(Variant::PauseIgnored);
+        if declared.consumer.is_some() && !is_paused {
             let mut flights = flying.batches;
             while flights < concurrency {
                 if meta.rest_until > now {
@@ -81,6 +84,11 @@ impl Inner {
                         let until = now
                             .saturating_add(millis(options.timeout))
                             .saturating_add(millis(limits::LEASE_GRACE));
+                        let until = if broken(Variant::ClaimForEver) {
+                            i64::MAX
+                        } else {
+                            until
+                        };
                         let claim = self.rows.claim(&messages, meta.claims, until)?;
                         taken.batches.push(claim);
                         flights += 1;
@@ -103,7 +111,11 @@ impl Inner {
 
     /// The messages of the next batch, in the order in which they are due. A message's last attempt is made alone.
     fn next_batch(&self, options: &Options, meta: &mut Meta, now: i64) -> Result<Next> {
-        let most = options.retry.max_attempts();
+        let most = if broken(Variant::DeliveredForEver) {
+            u32::MAX
+        } else {
+            options.retry.max_attempts()
+        };
         let is_last = |due: &Due| due.attempts > 0 && due.attempts + 1 >= most;
         let mut due = self.rows.due(now, options.max_batch)?;
         while self.bury_exhausted(&due, most, meta, now)? {

@@ -20,6 +20,7 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 
 /// Something that is on its way.
@@ -239,10 +240,13 @@ impl Task {
             return Ok(());
         }
         let mut synced = std::pin::pin!(self.inner.state.storage().sync());
-        loop {
+        while !broken(Variant::DeliveryNotDurable) {
             tokio::select! {
                 biased;
-                durable = &mut synced => break durable?,
+                durable = &mut synced => {
+                    durable?;
+                    break;
+                }
                 first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
             }
         }

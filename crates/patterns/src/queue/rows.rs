@@ -8,6 +8,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::{Delivery, Message, MessageId, Options, QueueError, Sent, limits, meta::Meta};
+use crate::broken::{Variant, broken};
 use crate::numbers::{millis, rows};
 use crate::texts::cut;
 
@@ -63,9 +64,9 @@ impl Rows {
                 continue;
             }
             let bytes = rows(message.body.len());
-            if meta.messages + meta.dead >= options.max_messages
-                || meta.bytes.saturating_add(bytes) > options.max_bytes
-            {
+            let is_full = meta.messages + meta.dead >= options.max_messages
+                || meta.bytes.saturating_add(bytes) > options.max_bytes;
+            if is_full && !broken(Variant::BoundIgnored) {
                 return Err(self.full(&meta));
             }
             let number = self.insert(message, now)?;
@@ -99,7 +100,11 @@ impl Rows {
     }
 
     fn insert(&self, message: &Message, now: i64) -> Result<i64> {
-        let due_at = now.saturating_add(message.delay);
+        let due_at = if broken(Variant::DelayIgnored) {
+            now
+        } else {
+            now.saturating_add(message.delay)
+        };
         let bytes = rows(message.body.len());
         let number: i64 = self
             .sql
@@ -117,7 +122,8 @@ impl Rows {
 
     /// The message that was taken with this one's dedup key.
     fn known(&self, message: &Message) -> Result<Option<i64>, QueueError> {
-        let Some(key) = &message.dedup_key else {
+        let key = message.dedup_key.as_ref();
+        let Some(key) = key.filter(|_| !broken(Variant::DedupIgnored)) else {
             return Ok(None);
         };
         let known: Option<(i64, serde_bytes::ByteBuf)> = self
@@ -164,12 +170,17 @@ impl Rows {
 
     /// The first messages that are due, in their order.
     pub(super) fn due(&self, now: i64, limit: usize) -> Result<Vec<Due>> {
-        self.sql
+        let mut due: Vec<Due> = self
+            .sql
             .exec(
                 "SELECT id, due_at, attempts, bytes FROM queue_messages WHERE due_at <= ?1 ORDER BY due_at, id LIMIT ?2",
                 (now, rows(limit)),
             )?
-            .to_array()
+            .to_array()?;
+        if broken(Variant::OrderReversed) {
+            due.reverse();
+        }
+        Ok(due)
     }
 
     /// When the first message is due.
@@ -199,6 +210,10 @@ impl Rows {
                     (message.id, until, number),
                 )?
                 .one()?;
+            if broken(Variant::DeliveryUncounted) {
+                let sql = "UPDATE queue_messages SET attempts = 0 WHERE id = ?1";
+                self.sql.exec(sql, (message.id,))?;
+            }
             deliveries.push(Delivery {
                 id: self.id(id),
                 key,

@@ -11,6 +11,7 @@ use super::{
     queues::Declared,
     rows::Claim,
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 use crate::retry::jittered;
 
@@ -29,15 +30,17 @@ impl Inner {
         let storage = &self.rows.storage;
         match landed {
             Landed::Batch(tried) => storage.transaction_sync(|| self.settle(declared, tried, now)),
-            Landed::Forwarded(letters, Ok(())) => {
+            Landed::Forwarded(letters, sent) => {
+                if let Err(error) = sent
+                    && !broken(Variant::ForwardForgotten)
+                {
+                    tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not taken them");
+                    let pause = millis(limits::FORWARD_PAUSE);
+                    self.forward_after.set(now.saturating_add(pause));
+                    return Ok(());
+                }
                 let numbers: Vec<i64> = letters.iter().map(|letter| letter.id.number).collect();
                 self.discard(&numbers).map(drop)
-            }
-            Landed::Forwarded(_, Err(error)) => {
-                tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not taken them");
-                let pause = millis(limits::FORWARD_PAUSE);
-                self.forward_after.set(now.saturating_add(pause));
-                Ok(())
             }
         }
     }
@@ -47,8 +50,10 @@ impl Inner {
         let mut change = Change::default();
         let mut done = Vec::new();
         for (index, mark) in marks.into_iter().enumerate() {
+            let mark = mark.filter(|_| rest.is_ok() || !broken(Variant::MarksForgotten));
             let verdict = mark.unwrap_or_else(|| match &rest {
                 Ok(()) => Verdict::Ack,
+                Err(_) if broken(Variant::FailureAcknowledged) => Verdict::Ack,
                 Err(error) => Verdict::Retry {
                     after: None,
                     error: error.clone(),
@@ -56,6 +61,9 @@ impl Inner {
             });
             match verdict {
                 Verdict::Ack => done.push(claim.deliveries[index].id.number),
+                Verdict::Retry { .. } if broken(Variant::RetryAcknowledged) => {
+                    done.push(claim.deliveries[index].id.number);
+                }
                 Verdict::Retry { after, error } => {
                     change.failed += 1;
                     let wait = self.wait(declared, &claim, index);
@@ -112,7 +120,12 @@ impl Inner {
     /// The time until a message's next attempt, in milliseconds, if there is to be one.
     fn wait(&self, declared: &Declared, claim: &Claim, index: usize) -> Option<i64> {
         let delivery = &claim.deliveries[index];
-        let (wait, share) = declared.options.retry.wait(delivery.attempt.max(1))?;
+        let attempt = if broken(Variant::DeliveredForEver) {
+            1
+        } else {
+            delivery.attempt.max(1)
+        };
+        let (wait, share) = declared.options.retry.wait(attempt)?;
         let wait = millis(wait);
         if !declared.options.jitter {
             return Some(wait);

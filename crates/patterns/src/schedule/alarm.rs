@@ -15,6 +15,7 @@ use super::{
     limits,
     runs::{Claim, Taken},
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 use crate::texts::text_of;
 
@@ -38,7 +39,9 @@ impl Inner {
             if claims.is_empty() {
                 break;
             }
-            self.rows.storage.sync().await?;
+            if !broken(Variant::FiringNotDurable) {
+                self.rows.storage.sync().await?;
+            }
             for claim in claims {
                 self.attempt(&claim, &handler)?;
                 // One poll each: a handler that panics undoes no other's work.
@@ -60,11 +63,16 @@ impl Inner {
         let Some(firing) = self.firing(claim, now)? else {
             return Ok(());
         };
-        let done = storage.transaction_sync(|| {
+        let goes_off = || {
             handler(&firing).map_err(Into::into)?;
             self.done(claim, now)?;
             Ok::<(), Failure>(())
-        });
+        };
+        let done = if broken(Variant::FailureKept) {
+            goes_off()
+        } else {
+            storage.transaction_sync(goes_off)
+        };
         match done {
             Ok(()) => Ok(()),
             Err(failure) => storage.transaction_sync(|| self.failed(claim, &failure, now)),
@@ -202,7 +210,9 @@ impl Task {
         let clock = self.inner.state.env().clock();
         let late = clock.sleep_until(clock.now() + limit);
         let attempt = handler(firing);
+        let running = figures::Running::begin();
         let flight = async move {
+            let _running = running;
             let ended = tokio::select! {
                 biased;
                 ended = attempt => ended,
@@ -210,9 +220,7 @@ impl Task {
             };
             (claim, ended)
         };
-        let running = figures::Running::begin();
         self.flights.push(flight.boxed_local());
-            let _running = running;
         Ok(())
     }
 

@@ -87,6 +87,7 @@ use std::{future::Future, rc::Rc};
 use abide::{Result, State};
 
 use crate::alarm::SharedAlarm;
+use crate::broken::{Variant, broken};
 use crate::numbers::rows as count;
 use inner::Inner;
 use timers::Set;
@@ -133,7 +134,8 @@ impl Schedule {
         let now = inner.now();
         let rows = &inner.rows;
         let known = rows.named(name)?;
-        if known.as_ref().is_some_and(|set| set.spec.0 == *spec) {
+        let is_same = known.as_ref().is_some_and(|set| set.spec.0 == *spec);
+        if is_same && !broken(Variant::SetAnew) {
             return Ok(Upserted::Unchanged);
         }
         if !(1..=limits::MAX_NAME_BYTES).contains(&name.len()) {

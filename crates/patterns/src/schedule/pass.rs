@@ -9,6 +9,7 @@ use super::{
     runs::{Claim, Taken},
     timers::{Plan, Set},
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 
 impl Inner {
@@ -35,8 +36,10 @@ impl Inner {
         let last = spec.timing.last(set.anchor, due, now);
         let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
         let chosen = match spec.misfire {
+            Misfire::All if broken(Variant::MissedMerged) => last,
             Misfire::All => due,
-            Misfire::Skip if is_late(last) && !set.queued => {
+            Misfire::Once if broken(Variant::MissedRepeated) => due,
+            Misfire::Skip if is_late(last) && !set.queued && !broken(Variant::MissedFires) => {
                 self.rows
                     .note(&set.name, "missed", Some(due), Some("too late"), now)?;
                 self.rows
@@ -47,7 +50,8 @@ impl Inner {
         };
         let next = Plan::at(spec.timing.after(set.anchor, chosen));
         let all = spec.misfire == Misfire::All;
-        if spec.overlap == Overlap::Allow || !self.rows.is_busy(set)? {
+        let may_overlap = spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed);
+        if may_overlap || !self.rows.is_busy(set)? {
             if chosen > due {
                 self.rows.note(
                     &set.name,
@@ -60,7 +64,8 @@ impl Inner {
             self.rows.begin(set, chosen, now)?;
             return self.rows.plan(set.id, next);
         }
-        if spec.overlap == Overlap::Queue || (all && is_late(due)) {
+        let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
+        if waits && !broken(Variant::QueuedDropped) {
             return self.rows.plan(set.id, Plan::held(due, !all));
         }
         let detail = "the one before has not ended";
@@ -75,14 +80,14 @@ impl Inner {
             self.drop_stale(claim, now)?;
             return Ok(None);
         };
+        if claim.attempts == 1 {
+            figures::begun(now.saturating_sub(claim.due_at));
+        }
         Ok(Some(Firing {
             key: self.key(claim.id, &set.name, claim.due_at),
             timer: set.name,
             kind: set.spec.0.kind,
             metadata: set.spec.0.metadata,
-        if claim.attempts == 1 {
-            figures::begun(now.saturating_sub(claim.due_at));
-        }
             due_at: claim.due_at,
             attempt: claim.attempts,
         }))
@@ -91,7 +96,9 @@ impl Inner {
     /// The timer of a run, if it is set as it was.
     pub(super) fn current(&self, claim: &Claim) -> Result<Option<Set>> {
         let set = self.rows.with_id(claim.timer)?;
-        Ok(set.filter(|set| set.generation == claim.generation))
+        let is_same =
+            |set: &Set| set.generation == claim.generation || broken(Variant::StaleRetried);
+        Ok(set.filter(is_same))
     }
 
     /// Forgets a run that is nobody's business any more.

@@ -4,6 +4,7 @@ use abide::Result;
 use serde::Deserialize;
 
 use super::{Run, limits, rows::Rows, timers::Set};
+use crate::broken::{Variant, broken};
 use crate::numbers::rows as count;
 
 /// The columns of a [`Run`].
@@ -71,6 +72,10 @@ impl Rows {
                 (taken.as_str(), now, count(limit)),
             )?
             .to_array()?;
+        if broken(Variant::FiringUncounted) {
+            let sql = "UPDATE schedule_runs SET attempts = 0 WHERE fire_at IS NULL";
+            self.sql.exec(sql, ())?;
+        }
         claims.sort_by_key(|claim| claim.id);
         Ok(claims)
     }

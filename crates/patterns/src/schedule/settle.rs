@@ -8,6 +8,7 @@ use super::{
     limits,
     runs::{Claim, Taken},
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 use crate::retry::jittered;
 use crate::texts::cut;
@@ -15,6 +16,9 @@ use crate::texts::cut;
 impl Inner {
     /// The attempt has succeeded.
     pub(super) fn done(&self, claim: &Claim, now: i64) -> Result<()> {
+        if broken(Variant::EndForgotten) && claim.attempts == 1 {
+            return Ok(());
+        }
         self.rows.end(claim.id)?;
         let Some(set) = self.rows.with_id(claim.timer)? else {
             return Ok(());
@@ -37,7 +41,12 @@ impl Inner {
         };
         let error = cut(failure.error.clone(), limits::MAX_ERROR_BYTES);
         let policy = set.spec.0.retry.as_ref().unwrap_or(&self.options.retry);
-        let wait = policy.wait(claim.attempts).filter(|_| !failure.permanent);
+        let attempts = if broken(Variant::RetriedForEver) {
+            1
+        } else {
+            claim.attempts
+        };
+        let wait = policy.wait(attempts).filter(|_| !failure.permanent);
         let due = Some(claim.due_at);
         if let Some((wait, most)) = wait {
             let mut wait = millis(wait);
@@ -45,6 +54,9 @@ impl Inner {
                 let key = self.key(claim.id, &set.name, claim.due_at);
                 let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
                 wait = jittered(wait, most, &parts);
+            }
+            if broken(Variant::RetriedAtOnce) {
+                wait = 0;
             }
             let at = now.saturating_add(wait).min(limits::MAX_TIME);
             self.rows.retry_at(claim, at, &error, now)?;
@@ -55,7 +67,11 @@ impl Inner {
             error,
             "a timer has failed, and waits for somebody to decide"
         );
-        self.rows.fail(claim, &error, now)?;
+        if broken(Variant::FailedForgotten) {
+            self.rows.end(claim.id)?;
+        } else {
+            self.rows.fail(claim, &error, now)?;
+        }
         self.rows
             .note(&set.name, "failed", due, Some(&error), now)?;
         self.rows.rest(set.id, now)
@@ -63,6 +79,9 @@ impl Inner {
 
     /// What was taken is carried by nobody: whoever did has ended. What had begun counts as an attempt that has failed.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
+        if broken(Variant::CutOffForgotten) {
+            return Ok(());
+        }
         let failure = Failure::again("it was cut off: its object or the process ended");
         let claimed = self.rows.taken(Taken::Claimed)?;
         // They are seen to in this order, and each that is done is gone: none but the first can have begun.

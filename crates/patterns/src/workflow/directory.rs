@@ -5,6 +5,7 @@ use std::cell::Cell;
 use abide::{Result, Sql, State};
 
 use super::{Filter, Listed, Page, limits};
+use crate::broken::{Variant, broken};
 
 pub(super) struct Directory {
     sql: Sql,
@@ -48,6 +49,9 @@ impl Directory {
 
     pub(super) fn list(&self, listed: &Listed, version: i64) -> Result<()> {
         self.prepare()?;
+        if broken(Variant::StaleListed) {
+            self.forget(&listed.id, i64::MAX)?;
+        }
         self.sql.exec(
             "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, version)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)

@@ -6,6 +6,8 @@
 
 use abide::Result;
 
+use crate::broken::{Variant, broken};
+
 use super::{
     Failure, FailureKind, Status, StepKind, StepState, WorkflowError,
     inner::Inner,
@@ -26,7 +28,7 @@ impl Inner {
         let cut = from.seq.or(instance.canceled_seq).unwrap_or(i64::MAX);
         let mut kept: Vec<StepRow> = Vec::new();
         for step in rows.steps()? {
-            if step.asked < cut {
+            if step.asked < cut || broken(Variant::LaterKept) {
                 kept.push(step);
                 continue;
             }

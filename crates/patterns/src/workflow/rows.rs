@@ -5,6 +5,8 @@
 use abide::{Result, Sql, Storage};
 use serde::Deserialize;
 
+use crate::broken::{Variant, broken};
+
 use super::{InstanceRecord, Status, StepKind, StepRecord, StepState, notices::Parent, schema};
 
 /// The one row of `workflow_instance`.
@@ -257,10 +259,17 @@ impl Rows {
             "UPDATE workflow_steps SET state = 'running', due = NULL, attempts = attempts + 1, started_at = ?2 WHERE id = ?1",
             (step, now),
         )?;
+        if broken(Variant::AttemptUncounted) {
+            let sql = "UPDATE workflow_steps SET attempts = attempts - 1 WHERE id = ?1";
+            self.sql.exec(sql, (step,))?;
+        }
         Ok(())
     }
 
     pub(super) fn done(&self, step: i64, done: Done<'_>, now: i64) -> Result<()> {
+        if broken(Variant::ResultUnstored) {
+            return Ok(());
+        }
         self.sql.exec(
             "UPDATE workflow_steps SET state = ?2, due = NULL, seq = ?3, output = ?4, error = ?5, event = ?6, finished_at = ?7
              WHERE id = ?1",
@@ -320,6 +329,9 @@ impl Rows {
     }
 
     fn give_back(&self, step: i64) -> Result<()> {
+        if broken(Variant::EventsKept) {
+            return Ok(());
+        }
         self.sql.exec(
             "INSERT INTO workflow_events (id, kind, name, payload, at)
              SELECT event, kind, name, output, asked_at FROM workflow_steps
@@ -372,10 +384,25 @@ impl Rows {
 
     /// The oldest event of a name.
     pub(super) fn take_event(&self, kind: StepKind, name: &str) -> Result<Option<(i64, String)>> {
+        if broken(Variant::EventHeardTwice) || broken(Variant::EventsReversed) {
+            let sql = "SELECT id, payload FROM workflow_events WHERE kind = ?1 AND name = ?2 ORDER BY id DESC LIMIT 1";
+            let event: Option<(i64, String)> =
+                self.sql.exec(sql, (kind.as_str(), name))?.optional()?;
+            if let (Some((id, _)), true) = (&event, broken(Variant::EventsReversed)) {
+                let sql = "DELETE FROM workflow_events WHERE id = ?1";
+                self.sql.exec(sql, (*id,))?;
+            }
+            return Ok(event);
+        }
         let sql = "DELETE FROM workflow_events WHERE id =
                        (SELECT id FROM workflow_events WHERE kind = ?1 AND name = ?2 ORDER BY id LIMIT 1)
                    RETURNING id, payload";
-        self.sql.exec(sql, (kind.as_str(), name))?.optional()
+        let taken = self.sql.exec(sql, (kind.as_str(), name))?.optional()?;
+        if broken(Variant::EventsDropped) && taken.is_some() {
+            let sql = "DELETE FROM workflow_events WHERE kind = ?1 AND name = ?2";
+            self.sql.exec(sql, (kind.as_str(), name))?;
+        }
+        Ok(taken)
     }
 
     /// Something to be told, in place of what was to be told to the same target.
@@ -415,6 +442,9 @@ impl Rows {
 
     /// A notice is being told, and is told again at a time unless it was heard.
     pub(super) fn telling(&self, notice: i64, due: i64) -> Result<()> {
+        if broken(Variant::ToldOnce) {
+            return self.remove_notice(notice);
+        }
         self.sql.exec(
             "UPDATE workflow_notices SET attempts = attempts + 1, due = ?2 WHERE id = ?1",
             (notice, due),

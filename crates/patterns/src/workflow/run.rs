@@ -16,6 +16,7 @@ use super::{
     rows::{Instance, Rows},
     signal::Signal,
 };
+use crate::broken::{Variant, broken};
 use crate::texts::text_of;
 
 /// A run of an instance.
@@ -114,10 +115,13 @@ impl Run {
             if replay.deliver() {
                 continue;
             }
-            if stopping || instance.status == Status::Paused {
+            let is_paused = instance.status == Status::Paused && !broken(Variant::PauseUnheeded);
+            if stopping || is_paused {
                 return Ok(Turn::Rest(None));
             }
-            let canceling = instance.cancel.is_some() && !replay.is_canceled();
+            let canceling = instance.cancel.is_some()
+                && !replay.is_canceled()
+                && !broken(Variant::CancelIgnored);
             if canceling && replay.flights(true) == 0 {
                 replay.cancel()?;
                 continue;
@@ -130,7 +134,11 @@ impl Run {
                 if !begun.is_empty() {
                     let storage = rows.storage.clone();
                     self.leaving = Some(Leaving {
-                        durable: Box::pin(async move { storage.sync().await }),
+                        durable: if broken(Variant::AttemptNotDurable) {
+                            Box::pin(async { Ok(()) })
+                        } else {
+                            Box::pin(async move { storage.sync().await })
+                        },
                         begun,
                     });
                 }

@@ -22,6 +22,7 @@ use super::{
     rows::Instance,
     run::{Run, Turn},
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 
 impl Inner {
@@ -207,7 +208,7 @@ impl Task {
             // What it does begins when its directory knows of it.
             Status::Running if instance.told == 0 => return Ok(Turn::Rest(None)),
             Status::Running => {}
-            Status::Paused if flying => {}
+            Status::Paused if flying || broken(Variant::PauseUnheeded) => {}
             Status::Stuck => {
                 let again = instance
                     .updated_at

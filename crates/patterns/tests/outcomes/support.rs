@@ -181,6 +181,12 @@ impl Bank {
         self.state.storage().sql().exec(&sql, ())?.one()
     }
 
+    /// What the hook was given: seq and balance.
+    pub async fn projected(&self) -> Result<Vec<(i64, i64)>> {
+        let rows = "SELECT seq, balance FROM model ORDER BY rowid";
+        self.state.storage().sql().exec(rows, ())?.to_array()
+    }
+
     /// Changes the tables behind the chain's back.
     pub async fn tamper(&self, sql: String) -> Result<()> {
         self.state.storage().sql().exec(&sql, ()).map(drop)
@@ -332,6 +338,10 @@ impl World {
 
     pub(crate) async fn tamper(&self, sql: &str) {
         self.bank().tamper(sql.to_owned()).await.unwrap().unwrap();
+    }
+
+    pub(crate) async fn projected(&self) -> Vec<(i64, i64)> {
+        self.bank().projected().await.unwrap().unwrap()
     }
 
     pub(crate) async fn number(&self, sql: &str) -> i64 {

@@ -3,9 +3,9 @@
 use std::{cell::RefCell, time::Duration};
 
 use abide::prelude::*;
-use abide_patterns::projection::sources;
+use abide_patterns::projection::{ReadModel, sources};
 
-use crate::support::{Bank, World, run};
+use crate::support::{Bank, World, row, run};
 
 #[test]
 fn a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is() {
@@ -18,6 +18,8 @@ fn a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is() {
         }
         let wanted: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 7)).collect();
         world.until_balances(&wanted).await;
+        // What no object knows of is gone then.
+        world.model.apply(vec![row("nobody", 1, 1)]).await.unwrap();
         let env = world.node.env();
         let banks = env.object::<Bank>();
         let ids = sources(&world.node, banks.untyped()).unwrap();

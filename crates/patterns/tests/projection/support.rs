@@ -8,6 +8,7 @@ use std::{
 };
 
 use abide::{Node, SimDisk, Store, StoreOptions, Value, clock::TestClock, prelude::*};
+use abide_harness::setting;
 use abide_patterns::{
     alarm::SharedAlarm,
     projection::{
@@ -89,6 +90,12 @@ pub(crate) enum Mood {
     Down,
     /// It never answers.
     Stuck,
+    /// It refuses what is 13.
+    Superstitious,
+}
+
+fn is_unlucky(row: &Row) -> bool {
+    row.values.values().any(|value| *value == 13)
 }
 
 /// A read model with moods.
@@ -121,12 +128,14 @@ impl ReadModel for Moody {
 
     fn apply(&self, rows: Vec<Row>) -> BoxFuture<'static, Result<Written, ProjectionError>> {
         self.batches.lock().unwrap().push(rows.len());
+        let refused = |error| Box::pin(std::future::ready(Err(error)));
         match *self.mood.lock().unwrap() {
-            Mood::Well => self.model.apply(rows),
-            Mood::Down => Box::pin(std::future::ready(Err(ProjectionError::Unavailable(
-                "the test says so".to_owned(),
-            )))),
+            Mood::Down => refused(ProjectionError::Unavailable("the test says so".to_owned())),
             Mood::Stuck => Box::pin(std::future::pending()),
+            Mood::Superstitious if rows.iter().any(is_unlucky) => {
+                refused(ProjectionError::Refused("13".to_owned()))
+            }
+            Mood::Well | Mood::Superstitious => self.model.apply(rows),
         }
     }
 
@@ -332,13 +341,20 @@ impl World {
         rows.map(|row| (row.id, row.balance)).collect()
     }
 
+    /// How many deposits the read model has.
+    pub(crate) async fn deposits(&self) -> i64 {
+        let count = "SELECT count(*) AS count FROM deposits";
+        let rows = self.model.query(count, vec![]).await.unwrap();
+        rows[0]["count"].as_i64().unwrap()
+    }
+
     /// Waits until the read model shows these balances; moves the clock.
     pub(crate) async fn until_balances(&self, wanted: &[(&str, i64)]) {
         let wanted: Vec<(String, i64)> = wanted
             .iter()
             .map(|(name, balance)| ((*name).to_owned(), *balance))
             .collect();
-        for _ in 0..5_000 {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 5_000) {
             if self.balances().await == wanted {
                 return;
             }
@@ -349,7 +365,7 @@ impl World {
 
     /// Waits until something is so; moves the clock.
     pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
-        for _ in 0..20_000 {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 20_000) {
             if so().await {
                 return;
             }

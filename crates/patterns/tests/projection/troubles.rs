@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_patterns::{
     projection::queue_options,
-    queue::{Options, RetryPolicy},
+    queue::{DeadLetter, Options, RetryPolicy},
 };
 
 use crate::support::{Mood, World, run};
@@ -59,6 +59,50 @@ fn rows_that_are_given_up_are_dead_letters_and_can_be_redriven() {
 }
 
 #[test]
+fn a_row_that_the_read_model_refuses_is_a_dead_letter_and_the_others_are_written() {
+    run(async {
+        let world = World::new();
+        world.model.set(Mood::Superstitious);
+        world.queue().pause().await.unwrap();
+        world.deposit("ada", 13).await;
+        world.deposit("bob", 12).await;
+        world
+            .until("all wait", async || world.counts().await.messages == 4)
+            .await;
+        world.queue().resume().await.unwrap();
+        world.until_balances(&[("bob", 12)]).await;
+        world
+            .until("two are dead", async || world.counts().await.dead == 2)
+            .await;
+        let letters = world.queue().dead_letters(10).await.unwrap();
+        let refused = |letter: &DeadLetter| letter.error.contains("the read model refuses it: 13");
+        assert!(letters.iter().all(refused), "{letters:?}");
+        // Whoever has mended what is refused has them written.
+        world.model.set(Mood::Well);
+        world.queue().redrive_all().await.unwrap();
+        world.until_balances(&[("ada", 13), ("bob", 12)]).await;
+    });
+}
+
+#[test]
+fn of_several_changes_of_a_row_the_newest_is_written() {
+    run(async {
+        let world = World::new();
+        world.queue().pause().await.unwrap();
+        for balance in 1..=3 {
+            world.deposit("ada", 1).await;
+            world
+                .until("the change waits", async || {
+                    world.counts().await.messages == 2 * balance
+                })
+                .await;
+        }
+        world.queue().resume().await.unwrap();
+        world.until_balances(&[("ada", 3)]).await;
+    });
+}
+
+#[test]
 fn a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row() {
     run(async {
         let options = Options {
@@ -104,6 +148,7 @@ fn what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_p
     run(async {
         let seeds: u64 = abide_harness::setting("ABIDE_PROJECTION_SEEDS", 4);
         for seed in 0..seeds {
+            println!("seed {seed}");
             let mut random = abide_harness::Random::new(seed);
             let mut world = World::new();
             let mut balances = [0; 4];
@@ -135,6 +180,10 @@ fn what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_p
                 .collect();
             // Nobody calls the objects: their alarms do.
             world.until_balances(&wanted).await;
+            let all: i64 = balances.iter().sum();
+            world
+                .until("each deposit", async || world.deposits().await == all)
+                .await;
         }
     });
 }

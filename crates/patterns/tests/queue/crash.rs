@@ -113,6 +113,7 @@ fn small(script: &Script, life: usize) -> Queues {
 fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
     run(async {
         for seed in 0..seeds() {
+            println!("seed {seed}");
             let mut random = abide_harness::Random::new(seed);
             let mut world = World::new(small);
             let mut acknowledged = BTreeSet::new();
@@ -172,6 +173,23 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
             assert_eq!(counts.consumed + counts.dead, sent, "seed {seed}");
             let seen: BTreeSet<String> = world.script.bodies().into_iter().collect();
             assert_eq!(i64::try_from(seen.len()).unwrap(), sent, "seed {seed}");
+            // A consumer has said that it took it, or somebody can see that none did.
+            let letters = queue.dead_letters(1_000).await.unwrap().into_iter();
+            let dead: BTreeSet<String> = letters.map(|letter| letter.body).collect();
+            for number in 0..sent {
+                let body = format!("{seed}/{number}");
+                let decided =
+                    world.script.has_taken(&body) || dead.contains(&format!("\"{body}\""));
+                assert!(decided, "seed {seed}: nobody took {body}");
+            }
+            // An attempt that was begun counts, also if all else of it is gone.
+            let mut begun = BTreeSet::new();
+            for batch in world.script.seen() {
+                for attempt in batch.bodies.into_iter().zip(batch.attempts) {
+                    let is_new = begun.insert(attempt.clone());
+                    assert!(is_new, "seed {seed}: begun again: {attempt:?}");
+                }
+            }
             queue.discard_all().await.unwrap();
             world.check_empty().await;
         }

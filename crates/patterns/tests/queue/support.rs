@@ -1,7 +1,7 @@
 //! A node on a disk in memory with queues, and a consumer that does what a test's script says.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     future::Future,
     path::Path,
     sync::{
@@ -16,6 +16,7 @@ use abide::{
     clock::{Clock, Sleep, TestClock},
     prelude::*,
 };
+use abide_harness::setting;
 use abide_patterns::queue::{
     self, Batch, Consumer, Counts, Message, Options, Queue, QueueShard, Queues, RetryPolicy,
 };
@@ -107,6 +108,8 @@ struct Inner {
     /// Requests that were sent, with their bodies, and what they are answered.
     requests: Vec<String>,
     answers: VecDeque<(u16, String)>,
+    /// Bodies that the consumer has taken.
+    taken: BTreeSet<String>,
 }
 
 impl Script {
@@ -133,6 +136,22 @@ impl Script {
     pub(crate) fn bodies(&self) -> Vec<String> {
         let seen = self.seen();
         seen.into_iter().flat_map(|seen| seen.bodies).collect()
+    }
+
+    /// True if the consumer has taken a body, and said so.
+    pub(crate) fn has_taken(&self, body: &str) -> bool {
+        self.0.lock().unwrap().taken.contains(body)
+    }
+
+    /// From now on the consumer sees nothing until there is another node.
+    fn end_life(&self) {
+        let mut inner = self.0.lock().unwrap();
+        inner.life += 1;
+        inner.running = 0;
+    }
+
+    fn take(&self, body: &str) {
+        self.0.lock().unwrap().taken.insert(body.to_owned());
     }
 
     /// When a body was seen, in milliseconds.
@@ -204,15 +223,24 @@ impl Consumer for Scripted {
         // So that batches of one pass are on their way together.
         tokio::task::yield_now().await;
         let mut result = Ok(());
+        let mut unmarked = Vec::new();
         for (message, act) in batch.messages().iter().zip(acts) {
             match act {
-                None => {}
-                Some(Act::Ack) => message.ack(),
+                None => unmarked.push(&message.body),
+                Some(Act::Ack) => {
+                    message.ack();
+                    self.0.take(&message.body);
+                }
                 Some(Act::Retry(after)) => message.retry(after, "not now"),
                 Some(Act::Refuse) => message.refuse("never"),
                 Some(Act::Fail) => result = Err(Error::new("the script says so")),
                 Some(Act::Panic) => panic!("the script says so"),
                 Some(Act::Hang) => return std::future::pending().await,
+            }
+        }
+        if result.is_ok() {
+            for body in unmarked {
+                self.0.take(body);
             }
         }
         result
@@ -275,12 +303,14 @@ impl World {
 
     /// Another node, on what a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
+        self.script.end_life();
         let disk = self.disk.after_kill();
         self.next(disk)
     }
 
     /// Another node, on what a power failure leaves of the disk.
     pub(crate) fn crashed(self, seed: u64) -> Self {
+        self.script.end_life();
         let disk = self.disk.crash(seed);
         self.next(disk)
     }
@@ -292,11 +322,6 @@ impl World {
     }
 
     fn next(self, disk: SimDisk) -> Self {
-        {
-            let mut inner = self.script.0.lock().unwrap();
-            inner.life += 1;
-            inner.running = 0;
-        }
         Self::at(self.clock.clone(), disk, self.script.clone(), self.make)
     }
 
@@ -315,7 +340,7 @@ impl World {
 
     /// Waits until something is so, and does not move the clock.
     pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
-        for _ in 0..10_000 {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 10_000) {
             if so().await {
                 return;
             }
@@ -326,7 +351,7 @@ impl World {
 
     /// Moves the clock until something is so; asks no object meanwhile, unless `so` does.
     pub(crate) async fn pass_until(&self, what: &str, so: impl AsyncFn() -> bool) {
-        for _ in 0..20_000 {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 20_000) {
             if so().await {
                 return;
             }

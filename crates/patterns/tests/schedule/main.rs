@@ -9,11 +9,13 @@
 mod support;
 
 mod background;
+#[cfg(feature = "broken")]
+mod broken;
 mod clock;
 mod crash;
+mod host;
 mod many;
 mod missed;
-mod host;
 mod retries;
 mod setting;
 mod simulation;

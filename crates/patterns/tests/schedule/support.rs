@@ -98,13 +98,28 @@ pub(crate) struct Deed {
     pub(crate) ballast: String,
 }
 
-/// All calls of handlers, also those whose work was undone.
+/// All calls of handlers, also those whose work was undone; and in which life of the process: one that was killed calls
+/// nobody.
 #[derive(Clone, Default)]
-pub(crate) struct Calls(Arc<Mutex<Vec<Firing>>>);
+pub(crate) struct Calls(Arc<Mutex<(u64, Vec<Firing>)>>, u64);
 
 impl Calls {
     pub(crate) fn all(&self) -> Vec<Firing> {
-        self.0.lock().unwrap().clone()
+        self.0.lock().unwrap().1.clone()
+    }
+
+    fn add(&self, firing: &Firing) {
+        let mut calls = self.0.lock().unwrap();
+        if calls.0 == self.1 {
+            calls.1.push(firing.clone());
+        }
+    }
+
+    /// The calls of the next life. This one has ended.
+    fn next_life(&self) -> Self {
+        let mut calls = self.0.lock().unwrap();
+        calls.0 += 1;
+        Self(Arc::clone(&self.0), calls.0)
     }
 
     /// The numbers of the attempts at a timer.
@@ -147,7 +162,7 @@ impl Parts {
     }
 
     fn goes_off(&self, firing: &Firing) -> Result<(), Failure> {
-        self.calls.0.lock().unwrap().push(firing.clone());
+        self.calls.add(firing);
         let deed = firing.metadata::<Option<Deed>>()?.unwrap_or_default();
         self.state.storage().sql().exec(
             "INSERT INTO effects (timer, due_at, at) VALUES (?1, ?2, ?3)",
@@ -331,24 +346,16 @@ impl World {
 
     /// Another node, on what a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
+        let calls = self.calls.next_life();
         let disk = self.disk.after_kill();
-        Self::at(
-            self.clock.clone(),
-            disk,
-            self.calls.clone(),
-            self.options.clone(),
-        )
+        Self::at(self.clock.clone(), disk, calls, self.options.clone())
     }
 
     /// Another node, on what a power failure leaves of the disk.
     pub(crate) fn crashed(self, seed: u64) -> Self {
+        let calls = self.calls.next_life();
         let disk = self.disk.crash(seed);
-        Self::at(
-            self.clock.clone(),
-            disk,
-            self.calls.clone(),
-            self.options.clone(),
-        )
+        Self::at(self.clock.clone(), disk, calls, self.options.clone())
     }
 
     /// An object whose timers are handled in its alarm.

@@ -2,7 +2,7 @@
 //!
 //! `ABIDE_WORKFLOW_SEEDS` says how many seeds, `ABIDE_WORKFLOW_FIRST_SEED` the first.
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, collections::BTreeSet, time::Duration};
 
 use abide::{SimDisk, clock::TestClock, prelude::*};
 use abide_harness::{Random, setting};
@@ -76,6 +76,12 @@ async fn check(world: &World, output: i64) {
         let key = |call: &Call| call.key == calls[0].key;
         assert!(calls.iter().all(key), "`{name}`: {calls:?}");
     }
+    // An attempt that was begun counts, also if all else of it is gone.
+    let mut begun = BTreeSet::new();
+    for call in world.script.calls() {
+        let is_new = begun.insert((call.key.clone(), call.number));
+        assert!(is_new, "begun again: {call:?}");
+    }
     // The directory comes to know.
     let filter = Filter {
         status: Some(Status::Completed),
@@ -106,7 +112,7 @@ async fn cut(change: u64) -> bool {
         Ok(()) => end(&world).await.is_ok(),
         Err(_) => false,
     };
-    let (clock, script) = (world.clock.clone(), world.script.clone());
+    let (clock, script) = (world.clock.clone(), world.script.next_life());
     let disk = world.disk.crash(change);
     drop(world);
     let world = World::at(clock, disk, script, everything()).unwrap();
@@ -157,12 +163,12 @@ async fn some_time(world: &World, random: &mut Random) {
 
 /// What is found after a kill or a power cut.
 fn cut_off(world: World, random: &mut Random, seed: u64) -> World {
+    let (clock, script) = (world.clock.clone(), world.script.next_life());
     let disk = if world.disk.has_stopped() || random.below(2) == 0 {
         world.disk.crash(seed)
     } else {
         world.disk.after_kill()
     };
-    let (clock, script) = (world.clock.clone(), world.script.clone());
     drop(world);
     World::at(clock, disk, script, everything()).unwrap()
 }

@@ -49,6 +49,21 @@ fn events_before_and_after_the_wait_are_taken_in_the_order_in_which_they_came() 
 }
 
 #[test]
+fn events_that_wait_are_taken_one_by_one() {
+    run(async {
+        let world = World::new(two_events());
+        let workflows = world.workflows();
+        world.script.say("before", [Act::Hold]);
+        world.start("two").await;
+        world.until_called("before", 1).await;
+        workflows.send_event("a", "number", &4).await.unwrap();
+        workflows.send_event("a", "number", &2).await.unwrap();
+        world.script.release();
+        assert_eq!(world.ended().await, Ok(42));
+    });
+}
+
+#[test]
 fn an_event_that_does_not_come_is_a_timeout_at_its_time() {
     run(async {
         let world = World::new(Programs::default().with("late", async |ctx, _| {

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+#[cfg(feature = "broken")]
+mod broken;
 mod changes;
 mod children;
 mod control;
 mod crash;
 mod events;
+mod host;
 mod parallel;
 mod steps;
-mod host;
 mod support;

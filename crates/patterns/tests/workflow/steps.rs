@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use abide::clock::Clock;
 use abide_patterns::workflow::{
-    Ended, Failure, Filter, RetryPolicy, Status, StepKind, StepState, WorkflowError, limits,
+    Ended, Failure, Filter, Listed, RetryPolicy, Status, StepKind, StepState, Workflow,
+    WorkflowDirectory, WorkflowError, limits,
 };
 
-use crate::support::{Act, Programs, World, policy, run};
+use crate::support::{Act, Programs, Test, World, policy, run};
 
 fn two_steps() -> Programs {
     Programs::default().with("two", async |ctx, script| {
@@ -310,6 +311,58 @@ fn an_instance_that_sleeps_needs_no_memory_and_wakes_at_its_time() {
         world.until_called("after", 1).await;
         let time = world.ended().await.unwrap();
         assert!(time >= 9 * 3_600_000, "{time}");
+    });
+}
+
+#[test]
+fn a_sleep_does_not_end_before_its_time_whoever_looks() {
+    run(async {
+        let world = World::new(Programs::default().with("sleeper", async |ctx, _| {
+            ctx.sleep("nap", Duration::from_mins(1)).await?;
+            Ok(1)
+        }));
+        world.start("sleeper").await;
+        let naps = async || world.history().await.first().and_then(|step| step.due);
+        world.until(true, async || naps().await.is_some()).await;
+        let due = naps().await.unwrap();
+        let left = due - world.clock.unix_millis().cast_signed();
+        let left = Duration::from_millis(left.cast_unsigned());
+        let moment = Duration::from_millis(500);
+        world.clock.advance(left.checked_sub(moment).unwrap());
+        // Whoever sends something has the instance look at what is due.
+        let workflows = world.workflows();
+        for _ in 0..5 {
+            workflows.send_event("a", "look", &()).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(world.history().await[0].state, StepState::Waiting);
+        world.clock.advance(moment);
+        assert_eq!(world.ended().await, Ok(1));
+    });
+}
+
+#[test]
+fn a_directory_believes_what_is_newest_whatever_it_hears_last() {
+    run(async {
+        let world = World::new(two_steps());
+        let directory = world.node.env().object::<WorkflowDirectory>();
+        let directory = directory.get_by_name(Test::NAME);
+        for (status, version) in [(Status::Completed, 2), (Status::Running, 1)] {
+            let listed = Listed {
+                id: "a".to_owned(),
+                status,
+                error: None,
+                created_at: 0,
+                updated_at: version,
+            };
+            directory
+                .list_instance(listed, version)
+                .await
+                .unwrap()
+                .unwrap();
+        }
+        let page = world.workflows().list(Filter::default()).await.unwrap();
+        assert_eq!(page.instances[0].status, Status::Completed);
     });
 }
 

@@ -6,7 +6,10 @@ use std::{
     future::{Future, pending},
     path::Path,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -15,6 +18,7 @@ use abide::{
     clock::{Clock, TestClock},
     prelude::*,
 };
+use abide_harness::setting;
 use abide_patterns::workflow::{
     self, Attempt, Context, Ended, Failure, Filter, InstanceRecord, Options, Registry, RetryPolicy,
     Status, StepRecord, StepState, Workflow, WorkflowDirectory, WorkflowError, WorkflowInstance,
@@ -95,11 +99,13 @@ pub(crate) struct Call {
     pub(crate) value: i64,
 }
 
+/// What steps are to do and have done, and for which life of the process: one that was killed does nothing any more.
 #[derive(Clone, Default)]
-pub(crate) struct Script(Arc<Told>);
+pub(crate) struct Script(Arc<Told>, u64);
 
 #[derive(Default)]
 struct Told {
+    life: AtomicU64,
     acts: Mutex<HashMap<String, VecDeque<Act>>>,
     calls: Mutex<Vec<Call>>,
     release: Notify,
@@ -110,6 +116,14 @@ impl Script {
     pub(crate) fn say(&self, step: &str, acts: impl IntoIterator<Item = Act>) {
         let mut told = self.0.acts.lock().unwrap();
         told.entry(step.to_owned()).or_default().extend(acts);
+    }
+
+    /// The script of the next life. This one has ended.
+    pub(crate) fn next_life(&self) -> Self {
+        let calls = self.0.calls.lock().unwrap();
+        let life = self.0.life.fetch_add(1, Ordering::SeqCst) + 1;
+        drop(calls);
+        Self(Arc::clone(&self.0), life)
     }
 
     /// Lets one step end that is held.
@@ -133,11 +147,12 @@ impl Script {
         self.calls().into_iter().map(|call| call.step).collect()
     }
 
-    /// Does a step: has its effect, and gives a number that no other call gives.
-    pub(crate) async fn act(&self, step: &str, attempt: &Attempt) -> Result<i64, Failure> {
-        let value = {
-            let mut calls = self.0.calls.lock().unwrap();
-            let value = i64::try_from(calls.len()).unwrap() + 1;
+    /// The number of a call that begins; none in a life that has ended.
+    fn begin(&self, step: &str, attempt: &Attempt) -> Option<i64> {
+        let mut calls = self.0.calls.lock().unwrap();
+        let value = i64::try_from(calls.len()).unwrap() + 1;
+        let lives = self.0.life.load(Ordering::SeqCst) == self.1;
+        lives.then(|| {
             calls.push(Call {
                 step: step.to_owned(),
                 number: attempt.number(),
@@ -145,6 +160,13 @@ impl Script {
                 value,
             });
             value
+        })
+    }
+
+    /// Does a step: has its effect, and gives a number that no other call gives.
+    pub(crate) async fn act(&self, step: &str, attempt: &Attempt) -> Result<i64, Failure> {
+        let Some(value) = self.begin(step, attempt) else {
+            return pending().await;
         };
         let act = {
             let mut acts = self.0.acts.lock().unwrap();
@@ -251,8 +273,9 @@ impl World {
 
     /// The same, with another program.
     pub(crate) fn killed_with(self, programs: Programs) -> Self {
+        let script = self.script.next_life();
         let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, self.script.clone(), programs).unwrap()
+        Self::at(self.clock.clone(), disk, script, programs).unwrap()
     }
 
     pub(crate) fn workflows(&self) -> Workflows<Test> {
@@ -275,7 +298,7 @@ impl World {
 
     /// Waits for something, while the clock stands still.
     pub(crate) async fn until<T: PartialEq + Debug>(&self, wanted: T, ask: impl AsyncFn() -> T) {
-        for _ in 0..5_000 {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 5_000) {
             if ask().await == wanted {
                 return;
             }
@@ -313,7 +336,7 @@ impl World {
         &self,
         id: &str,
     ) -> Result<Result<i64, Failure>, WorkflowError> {
-        for _ in 0..20_000 {
+        for _ in 0..setting("ABIDE_TEST_ROUNDS", 20_000) {
             match self.workflows().result(id).await? {
                 Ended::Completed(output) => return Ok(Ok(output)),
                 Ended::Failed(failure) => return Ok(Err(failure)),

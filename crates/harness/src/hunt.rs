@@ -1,0 +1,123 @@
+//! Tests that are tested: with a deliberately broken variant of the product each must fail.
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    fs::File,
+    path::Path,
+    process::{Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Processes at a time: they mostly wait.
+const HUNTERS: usize = 8;
+
+/// A test that takes longer has caught nothing.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+const POISON: &str = "a hunter panicked";
+
+/// Runs tests of this very program, each in a process of its own in which an environment variable names a variant that is
+/// broken: variants with the path of the test that is to catch each. Prints what the test says. Each test also runs with
+/// nothing broken, and must be content then.
+///
+/// # Panics
+/// If a variant is not caught, or a test finds fault with what is not broken.
+pub fn hunt(variable: &str, settings: &[(&str, &str)], variants: &[(String, &str)]) {
+    let sound: BTreeSet<&str> = variants.iter().map(|(_, test)| *test).collect();
+    // Those that are content take longest.
+    let sound = sound.into_iter().map(|test| ("", test));
+    let broken = variants.iter().map(|(name, test)| (name.as_str(), *test));
+    let cases: Vec<(&str, &str)> = sound.chain(broken).collect();
+    let next = AtomicUsize::new(0);
+    let wrong = Mutex::new(Vec::new());
+    let note = |text: String| wrong.lock().expect(POISON).push(text);
+    thread::scope(|scope| {
+        for _ in 0..HUNTERS {
+            scope.spawn(|| {
+                while let Some((variant, test)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let begun = Instant::now();
+                    let complaint = complaint(test, variable, variant, settings);
+                    let seconds = begun.elapsed().as_secs_f64();
+                    match (*variant, complaint) {
+                        ("", None) => println!("{test} is content, {seconds:.1} s"),
+                        ("", Some(text)) => {
+                            note(format!(
+                                "{test} finds fault with what is not broken: {text}"
+                            ));
+                        }
+                        (variant, Some(text)) => {
+                            println!("{variant}: {test}, {seconds:.1} s: {text:.120}");
+                        }
+                        (variant, None) => note(format!("{variant}: {test} is content")),
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().expect(POISON);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What a test says when it fails.
+fn complaint(
+    test: &str,
+    variable: &str,
+    variant: &str,
+    settings: &[(&str, &str)],
+) -> Option<String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("output");
+    let output = File::create(&path).expect("a file");
+    let mut child = Command::new(env::current_exe().expect("this program"))
+        .args([test, "--exact"])
+        .env(variable, variant)
+        .env("RUST_BACKTRACE", "0")
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .stderr(output.try_clone().expect("a file"))
+        .stdout(output)
+        .spawn()
+        .expect("this program starts");
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if begun.elapsed() > PATIENCE {
+            child.kill().expect("a child");
+            child.wait().expect("a child");
+            return None;
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    let said = said(&path);
+    assert!(said.contains("running 1 test"), "there is no test `{test}`");
+    (!status.success()).then(|| last_words(&said))
+}
+
+fn said(output: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(output).expect("what the child said")).into_owned()
+}
+
+/// The text of the last panic, which is that of the test; with the last seed, if the test prints them.
+fn last_words(output: &str) -> String {
+    let text = output
+        .rsplit_once("panicked at ")
+        .and_then(|(_, panic)| panic.split_once('\n'))
+        .map_or(output, |(_, text)| text);
+    let end = text.find("\n\n").unwrap_or(text.len());
+    let end = text.find("\nnote: ").unwrap_or(end).min(end);
+    let text: Vec<&str> = text[..end].split_whitespace().collect();
+    let text = text.join(" ");
+    let seed = output.lines().rev().find(|line| line.starts_with("seed "));
+    match seed.filter(|_| !text.contains("seed ")) {
+        Some(seed) => format!("{seed}: {text}"),
+        None => text,
+    }
+}
