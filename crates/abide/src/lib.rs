@@ -192,8 +192,8 @@ pub use abide_runtime::{
     },
 };
 pub use abide_storage::{
-    AlarmCursor, AlarmState, ArchiveOptions, Bookmark, Disk, ListOptions, Lsn, Params, RealDisk,
-    SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
+    AlarmCursor, AlarmState, ArchiveOptions, Barrier, Bookmark, Disk, DiskFile, ListOptions, Lsn,
+    OpenMode, Params, RealDisk, SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
 };
 
 #[doc(hidden)]
