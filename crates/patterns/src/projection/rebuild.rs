@@ -44,11 +44,12 @@ impl Projection {
     /// Makes a read model anew: removes every row, asks each source to [put](super::Feed::put) its rows again, and waits until
     /// the read model has them. `ask` calls a method of the source that does so; it is called for
     /// [`limits::REBUILD_CONCURRENCY`] sources at a time. Objects go on meanwhile, and whoever reads sees what is there by
-    /// then. A source that fails is noted, and others go on.
+    /// then. A source that is too busy is asked again, up to [`limits::REBUILD_ATTEMPTS`] times. One that fails is noted, and
+    /// others go on.
     ///
     /// # Errors
     /// If the read model cannot be emptied, or the queue is not there.
-    pub async fn rebuild<S>(
+    pub async fn rebuild<S: Clone>(
         &self,
         env: &Env,
         model: &dyn ReadModel,
@@ -70,7 +71,7 @@ impl Projection {
         };
         progress(&done);
         let asked = sources.into_iter().enumerate();
-        let asked = asked.map(async |(index, source)| (index, ask(source).await));
+        let asked = asked.map(async |(index, source)| (index, insist(env, &ask, source).await));
         let mut asked = stream::iter(asked).buffer_unordered(limits::REBUILD_CONCURRENCY);
         while let Some((index, result)) = asked.next().await {
             match result {
@@ -120,4 +121,18 @@ impl Projection {
         }
         Ok(())
     }
+}
+
+/// Asks a source, again after a while if it has not begun with it.
+async fn insist<S: Clone>(env: &Env, ask: &impl AsyncFn(S) -> Result<()>, source: S) -> Result<()> {
+    let clock = env.clock();
+    for _ in 1..limits::REBUILD_ATTEMPTS {
+        match ask(source.clone()).await {
+            Err(error) if error.retryable() => {
+                clock.sleep_until(clock.now() + limits::REBUILD_LOOK).await;
+            }
+            done => return done,
+        }
+    }
+    ask(source).await
 }

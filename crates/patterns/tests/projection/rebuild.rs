@@ -1,8 +1,11 @@
 //! A read model made anew from the objects.
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
-use abide::prelude::*;
+use abide::{ErrorKind, prelude::*};
 use abide_patterns::projection::{ReadModel, sources};
 
 use crate::support::{Bank, World, row, run};
@@ -75,5 +78,32 @@ fn a_source_that_fails_is_told_and_others_go_on() {
         assert_eq!((done.asked, done.failed), (2, 1));
         assert_eq!(done.failures, [(1, "there is no account".to_owned())]);
         world.until_balances(&[("ada", 1), ("bob", 2)]).await;
+    });
+}
+
+#[test]
+fn a_source_that_is_too_busy_is_asked_again() {
+    run(async {
+        let world = World::new();
+        world.deposit("ada", 1).await;
+        let env = world.node.env();
+        let banks = env.object::<Bank>();
+        let refusals = Cell::new(3);
+        let ask = async |name| {
+            if refusals.get() > 0 {
+                refusals.set(refusals.get() - 1);
+                return Err(Error::with_kind(ErrorKind::Overloaded, "too many requests"));
+            }
+            banks.get_by_name(name).feed_again().await?
+        };
+        let rebuild = world
+            .projection
+            .rebuild(env, &world.model, ["ada"], ask, |_| {});
+        let done = tokio::select! {
+            done = rebuild => done.unwrap(),
+            () = keep_moving(&world) => unreachable!(),
+        };
+        assert_eq!((done.asked, done.failed, refusals.get()), (1, 0, 0));
+        world.until_balances(&[("ada", 1)]).await;
     });
 }
