@@ -4,6 +4,7 @@
 //! Pages and lists read it; nothing that decides does. The queries are in the SQL that SQLite and `PostgreSQL` share.
 
 mod lag;
+mod rebuild;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub use lag::Lag;
+pub use rebuild::{Rebuilt, rebuild};
 
 /// Months that the overview shows.
 const MONTHS: i64 = 12;

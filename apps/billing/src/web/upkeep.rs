@@ -9,10 +9,7 @@ use std::{
 };
 
 use abide::{Env, server::ApiError};
-use abide_patterns::{
-    projection::{Progress, Projection},
-    queue::Queue,
-};
+use abide_patterns::{projection::Progress, queue::Queue};
 use axum::{
     Json,
     body::Body,
@@ -31,7 +28,7 @@ use tokio::{
 use crate::{
     Time,
     host::QUEUE,
-    read::{Lag, Reader},
+    read::{self, Lag, Reader},
     resources::Stored,
 };
 
@@ -79,7 +76,7 @@ pub(super) async fn lag(env: &Env) -> Result<Lag, ApiError> {
 
 /// How far a rebuild is.
 #[derive(Serialize)]
-struct Rebuilt {
+struct Line {
     /// Resources in all.
     resources: usize,
     /// Those that were asked.
@@ -95,7 +92,7 @@ struct Rebuilt {
     error: Option<String>,
 }
 
-impl From<&Progress> for Rebuilt {
+impl From<&Progress> for Line {
     fn from(progress: &Progress) -> Self {
         Self {
             resources: progress.sources,
@@ -110,44 +107,29 @@ impl From<&Progress> for Rebuilt {
 
 pub(super) async fn rebuild(State(env): State<Env>) -> Result<Response, ApiError> {
     let turn = env.require::<Upkeep>()?.turn()?;
-    let projection = env.require::<Projection>()?;
     let reader = env.require::<Reader>()?;
     Ok(in_the_background(
-        async move |tell: UnboundedSender<Rebuilt>| {
+        async move |tell: UnboundedSender<Line>| {
             let _turn = turn;
-            let stored = match Stored::all(&env) {
-                Ok(stored) => stored,
-                Err(error) => return tell_failure(&tell, &error),
-            };
-            let ask = async |stored: Stored| stored.feed_again(&env).await;
             let show = |progress: &Progress| {
                 let done = progress.asked + progress.failed;
                 if done.is_multiple_of(STRIDE) || done == progress.sources {
                     let _ = tell.send(progress.into());
                 }
             };
-            let all = stored.clone();
-            let done = projection.rebuild(&env, &*reader.0, all, ask, show).await;
-            match done {
-                Ok(done) => {
-                    let mut rebuilt = Rebuilt::from(&done);
-                    for (place, error) in &done.failures {
-                        let name = stored[*place].name(&env).await;
-                        rebuilt.failures.push(format!("{name}: {error}"));
-                    }
-                    let _ = tell.send(rebuilt);
-                }
-                Err(error) => tell_failure(&tell, &error.into()),
-            }
+            let last = match read::rebuild(&env, &*reader.0, show).await {
+                Ok(rebuilt) => Line {
+                    failures: rebuilt.failures,
+                    ..Line::from(&rebuilt.progress)
+                },
+                Err(error) => Line {
+                    error: Some(error.to_string()),
+                    ..Line::from(&Progress::default())
+                },
+            };
+            let _ = tell.send(last);
         },
     ))
-}
-
-fn tell_failure(tell: &UnboundedSender<Rebuilt>, error: &abide::Error) {
-    let _ = tell.send(Rebuilt {
-        error: Some(error.to_string()),
-        ..Rebuilt::from(&Progress::default())
-    });
 }
 
 /// How far a check is.

@@ -1,0 +1,37 @@
+//! The read model made anew from the resources.
+
+use abide::Env;
+use abide_patterns::projection::{Progress, Projection, ProjectionError, ReadModel};
+
+use crate::resources::Stored;
+
+/// What a rebuild has come to.
+#[derive(Clone, Debug)]
+pub struct Rebuilt {
+    /// How many resources were asked, and how many failed.
+    pub progress: Progress,
+    /// Which of them failed, and why; not all if they are many.
+    pub failures: Vec<String>,
+}
+
+/// Makes the read model of a node anew: removes every row, and has each resource tell again what is. Billing goes on meanwhile,
+/// and whoever reads sees what is there by then. A resource that fails is noted, and others go on.
+///
+/// # Errors
+/// If the read model cannot be emptied, or the node has none.
+pub async fn rebuild(
+    env: &Env,
+    model: &dyn ReadModel,
+    progress: impl FnMut(&Progress),
+) -> Result<Rebuilt, ProjectionError> {
+    let projection = env.require::<Projection>()?;
+    let stored = Stored::all(env)?;
+    let ask = async |stored: Stored| stored.feed_again(env).await;
+    let all = stored.clone();
+    let progress = projection.rebuild(env, model, all, ask, progress).await?;
+    let mut failures = Vec::new();
+    for (place, error) in &progress.failures {
+        failures.push(format!("{}: {error}", stored[*place].name(env).await));
+    }
+    Ok(Rebuilt { progress, failures })
+}
