@@ -340,11 +340,11 @@ impl World {
             }
         };
         let done = tokio::select! {
-            done = read::rebuild(&self.node, &self.model, |_| {}) => done.unwrap(),
+            done = read::rebuild(self.node.env(), &self.model, |_| {}) => done.unwrap(),
             () = moving => unreachable!(),
         };
         assert!(done.failures.is_empty(), "{:?}", done.failures);
-        done
+        done.progress
     }
 
     /// The read model has everything that there is.
