@@ -1,7 +1,7 @@
 //! Deliberately broken variants of the parts, which test their tests: a test that has never caught anything proves nothing.
 //! Each promise has variants that break it in the one place where it is kept, and a test of the part must catch each.
 //!
-//! Contract: without the feature `broken`, which nothing but tests turns on, [`broken`] is the constant false and not one
+//! Contract: without the feature `broken`, which nothing but tests turns on, `broken` is the constant false and not one
 //! instruction of the parts is different. With it nothing is broken either unless the environment says what, in
 //! [`VARIABLE`]: then it is for the whole process, because a node has threads of its own. The variants of the outbox are
 //! among those of [`abide::broken`].
@@ -66,8 +66,6 @@ variants! {
         CutOffForgotten,
         /// Attempts are not counted. Attempts end.
         FiringUncounted,
-        /// A handler is called before its attempt is on disk. An attempt that was begun counts.
-        FiringNotDurable,
         /// An occurrence that had its effect does not end the first time. It has its effect once.
         EndForgotten,
         /// What a handler wrote before it failed stays. An attempt that failed has no effect.

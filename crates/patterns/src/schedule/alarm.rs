@@ -39,9 +39,7 @@ impl Inner {
             if claims.is_empty() {
                 break;
             }
-            if !broken(Variant::FiringNotDurable) {
-                self.rows.storage.sync().await?;
-            }
+            self.rows.storage.sync().await?;
             for claim in claims {
                 self.attempt(&claim, &handler)?;
                 // One poll each: a handler that panics undoes no other's work.

@@ -8,7 +8,6 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::TimerEarly
         | Variant::CutOffForgotten
         | Variant::FiringUncounted
-        | Variant::FiringNotDurable
         | Variant::EndForgotten
         | Variant::FailureKept
         | Variant::MissedMerged

@@ -431,7 +431,7 @@ impl World {
         let mut quiet = 0;
         let mut before = None;
         // What is due may have to wait for something that is on its way: then nothing changes for a longer while.
-        let enough = |waits: bool| if waits { 4 } else { 40 };
+        let enough = |waits: bool| if waits { 4 } else { 250 };
         loop {
             // A kill may have left the object with an alarm that waits for its next attempt.
             let pulses = (self.object().pulse().await, self.background().pulse().await);
