@@ -1,8 +1,8 @@
 //! What customers do, and what becomes of the gateway's webhooks.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, iter::repeat_n};
 
-use abide_harness::Random;
+use abide_harness::{Random, setting};
 use billing::{
     BillingError, Every, Money, Unit,
     gateway::{GatewayEvent, PaymentStatus},
@@ -140,8 +140,9 @@ impl Life {
             }
         }
         // Most pay monthly or by the year.
-        let lengths = [0, 0, 1, 2, 2, 3].into_iter().cycle();
-        let places = lengths.map(|length| Place {
+        let yearly = usize::try_from(setting("BILLING_YEARLY", 0)).unwrap();
+        let lengths = [0, 0, 1, 2, 2, 3].into_iter().chain(repeat_n(2, yearly));
+        let places = lengths.cycle().map(|length| Place {
             length,
             subscriptions: 0,
         });

@@ -3,7 +3,7 @@
 //! gone.
 //!
 //! What must hold stands in `checks`. `BILLING_SUBSCRIPTIONS`, `BILLING_YEARS`, `BILLING_CRASHES`, `BILLING_AILMENTS` (of the read
-//! model) and `BILLING_SEED` set the size. Objects are on a disk in memory; with `BILLING_DIR` they are in files there, which many
+//! model) and `BILLING_SEED` set the size, and `BILLING_YEARLY` how many pay by the year beside every six of other lengths. Objects are on a disk in memory; with `BILLING_DIR` they are in files there, which many
 //! of them want.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
