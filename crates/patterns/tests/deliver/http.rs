@@ -569,9 +569,9 @@ async fn a_request_that_waited_too_long_for_its_turn_has_not_been_sent() {
     })
     .await;
     let submitted = HttpDelivery::new().submit(&attempt(&host), &call).await;
-    let mut received = receiver.received().into_iter();
+    let arrived = receiver.received();
     assert!(
-        received.all(|request| request.path() == "/"),
+        arrived.iter().all(|request| request.path() == "/"),
         "it was not sent"
     );
     failed(submitted, Fate::NotSent, "");
