@@ -219,13 +219,13 @@ fn check(disk: &SimDisk, model: &Model, nth: usize, context: &str) {
 fn s15_every_acknowledged_commit_of_the_retention_can_be_restored_after_a_crash_at_any_write() {
     let seeds = std::env::var("ABIDE_CRASH_SEEDS").map(|n| n.parse().expect("a number"));
     let (seeds, stride) = seeds.map_or((1, 3), |seeds| (seeds, 1));
-    let mut seen = Seen::default();
+    let mut counts = Seen::default();
     for seed in 0..seeds {
-        every_commit_can_be_restored(seed, stride, &mut seen);
+        every_commit_can_be_restored(seed, stride, &mut counts);
     }
     assert!(
-        seen.crashes > 100 && seen.merges > 0 && seen.folds > 0,
-        "{seen:?}"
+        counts.crashes > 100 && counts.merges > 0 && counts.folds > 0,
+        "{counts:?}"
     );
 }
 
@@ -238,7 +238,7 @@ struct Seen {
 }
 
 /// Runs the workload of a seed whole, and with the power cut at every `stride`th change of the disk.
-fn every_commit_can_be_restored(seed: u64, stride: usize, seen: &mut Seen) {
+fn every_commit_can_be_restored(seed: u64, stride: usize, counts: &mut Seen) {
     let disk = SimDisk::new();
     let mut whole = Model::default();
     run(&disk, seed, &mut whole);
@@ -250,8 +250,8 @@ fn every_commit_can_be_restored(seed: u64, stride: usize, seen: &mut Seen) {
     );
     let manifest = common::read_file(&disk, &Path::new(common::DIR).join("MANIFEST"));
     let manifest = String::from_utf8(manifest).unwrap();
-    seen.merges += manifest.matches("\"level\": 1").count();
-    seen.folds += manifest.matches("\"base\": true").count();
+    counts.merges += manifest.matches("\"level\": 1").count();
+    counts.folds += manifest.matches("\"base\": true").count();
     for stop in (0..disk.changes()).step_by(stride) {
         let disk = SimDisk::new();
         disk.stop_at(stop);
@@ -259,7 +259,7 @@ fn every_commit_can_be_restored(seed: u64, stride: usize, seen: &mut Seen) {
         run(&disk, seed, &mut model);
         let context = format!("seed {seed}, power cut at change {stop}");
         check(&disk.crash(seed ^ stop), &model, 9, &context);
-        seen.crashes += 1;
+        counts.crashes += 1;
     }
 }
 
