@@ -73,6 +73,8 @@ pub struct TestClock(Arc<Mutex<TestTime>>);
 #[derive(Default)]
 struct TestTime {
     now: Duration,
+    /// Milliseconds by which the wall clock was set forward.
+    set: i64,
     sleepers: BTreeMap<(Duration, u64), Waker>,
     next: u64,
 }
@@ -98,6 +100,12 @@ impl TestClock {
         due.into_values().for_each(Waker::wake);
     }
 
+    /// Sets the wall clock forward by so many milliseconds, or back, as people do. [`now`](Clock::now) goes on as before.
+    pub fn set_wall(&self, by_millis: i64) {
+        let mut time = self.lock();
+        time.set = time.set.saturating_add(by_millis);
+    }
+
     fn lock(&self) -> MutexGuard<'_, TestTime> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,7 +123,11 @@ impl Clock for TestClock {
     }
 
     fn unix_millis(&self) -> u64 {
-        Self::START_UNIX_MILLIS + u64::try_from(self.now().as_millis()).unwrap_or(u64::MAX)
+        let time = self.lock();
+        let since = u64::try_from(time.now.as_millis()).unwrap_or(u64::MAX);
+        Self::START_UNIX_MILLIS
+            .saturating_add(since)
+            .saturating_add_signed(time.set)
     }
 
     fn sleep_until(&self, deadline: Duration) -> Sleep {
@@ -178,6 +190,17 @@ mod tests {
         clock.advance(Duration::from_secs(1));
         assert!(poll(&mut sleep).is_ready());
         assert_eq!(clock.unix_millis(), TestClock::START_UNIX_MILLIS + 2_000);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_leaves_time_alone() {
+        let clock = TestClock::new();
+        clock.advance(Duration::from_secs(2));
+        clock.set_wall(-3_000);
+        assert_eq!(clock.unix_millis(), TestClock::START_UNIX_MILLIS - 1_000);
+        assert_eq!(clock.now(), Duration::from_secs(2));
+        clock.set_wall(i64::MIN + 3_000);
+        assert_eq!(clock.unix_millis(), 0);
     }
 
     #[test]
