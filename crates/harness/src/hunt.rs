@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    env,
+    fmt::Debug,
+    fs,
     fs::File,
     path::Path,
     process::{Command, Stdio},
@@ -26,17 +28,24 @@ const TRIES: usize = 10;
 const POISON: &str = "a hunter panicked";
 
 /// Runs tests of this very program, each in a process of its own in which an environment variable names a variant that is
-/// broken: variants with the path of the test that is to catch each, which has ten tries. Prints what the test says. Each test also
-/// runs once with nothing broken, and must be content then.
+/// broken. `caught_by` gives the path of the test that is to catch a variant, which has ten tries. Prints what the test says. Each
+/// test also runs once with nothing broken, and must be content then.
 ///
 /// # Panics
 /// If a variant is not caught, or a test finds fault with what is not broken.
-pub fn hunt(variable: &str, settings: &[(&str, &str)], variants: &[(String, &str)]) {
-    let sound: BTreeSet<&str> = variants.iter().map(|(_, test)| *test).collect();
+pub fn hunt<V: Copy + Debug>(
+    variable: &str,
+    settings: &[(&str, &str)],
+    variants: &[V],
+    caught_by: impl Fn(V) -> &'static str,
+) {
+    let sound: BTreeSet<&str> = variants.iter().copied().map(&caught_by).collect();
     // Those that are content take longest.
-    let sound = sound.into_iter().map(|test| ("", test));
-    let broken = variants.iter().map(|(name, test)| (name.as_str(), *test));
-    let cases: Vec<(&str, &str)> = sound.chain(broken).collect();
+    let sound = sound.into_iter().map(|test| (String::new(), test));
+    let broken = variants
+        .iter()
+        .map(|variant| (format!("{variant:?}"), caught_by(*variant)));
+    let cases: Vec<(String, &str)> = sound.chain(broken).collect();
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     let note = |text: String| wrong.lock().expect(POISON).push(text);
@@ -49,7 +58,7 @@ pub fn hunt(variable: &str, settings: &[(&str, &str)], variants: &[(String, &str
                     let complaint =
                         (0..tries).find_map(|_| complaint(test, variable, variant, settings));
                     let seconds = begun.elapsed().as_secs_f64();
-                    match (*variant, complaint) {
+                    match (variant.as_str(), complaint) {
                         ("", None) => println!("{test} is content, {seconds:.1} s"),
                         ("", Some(text)) => {
                             note(format!(

@@ -12,15 +12,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Panics
 /// If the test hangs.
-pub fn run(test: impl Future<Output = ()>) {
+pub fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("threads for a test");
     let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await });
-    assert!(ended.is_ok(), "the test hangs");
     runtime.shutdown_background();
+    ended.expect("the test hangs")
 }
 
 /// Asks again and again until there is an answer. Call it inside a tokio runtime.

@@ -9,8 +9,13 @@
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_PART";
 
-macro_rules! variants {
-    ($($part:ident { $($(#[$doc:meta])+ $name:ident,)+ })+) => {
+/// Declares the broken variants of a crate, by part: an enum `Variant` and a function `broken`. The crate has a feature `broken`;
+/// the first argument is the environment variable that names what is broken, for programs that are built on the parts and
+/// test their own promises as these do.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! broken_variants {
+    ($variable:expr; $($part:ident { $($(#[$doc:meta])+ $name:ident,)+ })+) => {
         /// What is broken. The first sentence says how, the second which promise is not kept.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Variant {
@@ -29,10 +34,29 @@ macro_rules! variants {
                 }
             }
         }
+
+        /// True if this is to be broken.
+        #[cfg(not(feature = "broken"))]
+        pub(crate) const fn broken(_: Variant) -> bool {
+            false
+        }
+
+        /// True if this is to be broken.
+        #[cfg(feature = "broken")]
+        pub(crate) fn broken(variant: Variant) -> bool {
+            static CHOSEN: std::sync::OnceLock<Option<Variant>> = std::sync::OnceLock::new();
+            let chosen = CHOSEN.get_or_init(|| {
+                let name = std::env::var($variable).ok()?;
+                let named = |variant: &&Variant| format!("{variant:?}") == name;
+                Variant::ALL.iter().find(named).copied()
+            });
+            *chosen == Some(variant)
+        }
     };
 }
 
-variants! {
+broken_variants! {
+    VARIABLE;
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.
         SchemaIgnored,
@@ -195,24 +219,4 @@ variants! {
         /// The directory takes whatever it is told last. The newest status counts.
         StaleListed,
     }
-}
-
-/// True if this is to be broken.
-#[cfg(not(feature = "broken"))]
-pub(crate) const fn broken(_: Variant) -> bool {
-    false
-}
-
-/// True if this is to be broken.
-#[cfg(feature = "broken")]
-pub(crate) fn broken(variant: Variant) -> bool {
-    use std::sync::OnceLock;
-
-    static CHOSEN: OnceLock<Option<Variant>> = OnceLock::new();
-    let chosen = CHOSEN.get_or_init(|| {
-        let name = std::env::var(VARIABLE).ok()?;
-        let named = |variant: &&Variant| format!("{variant:?}") == name;
-        Variant::ALL.iter().find(named).copied()
-    });
-    *chosen == Some(variant)
 }

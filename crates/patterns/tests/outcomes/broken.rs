@@ -25,10 +25,6 @@ fn caught_by(variant: Variant) -> &'static str {
 
 #[test]
 fn every_broken_variant_is_caught() {
-    let variants = Variant::of("outcomes").iter();
-    let variants: Vec<_> = variants
-        .map(|variant| (format!("{variant:?}"), caught_by(*variant)))
-        .collect();
     let settings = [("ABIDE_OUTCOMES_SEEDS", "4")];
-    abide_harness::hunt(VARIABLE, &settings, &variants);
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("outcomes"), caught_by);
 }

@@ -28,13 +28,9 @@ fn caught_by(variant: Variant) -> &'static str {
 
 #[test]
 fn every_broken_variant_is_caught() {
-    let variants = Variant::of("projection").iter();
-    let variants: Vec<_> = variants
-        .map(|variant| (format!("{variant:?}"), caught_by(*variant)))
-        .collect();
     let settings = [
         ("ABIDE_PROJECTION_SEEDS", "3"),
         ("ABIDE_TEST_ROUNDS", "1500"),
     ];
-    abide_harness::hunt(VARIABLE, &settings, &variants);
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("projection"), caught_by);
 }

@@ -44,10 +44,6 @@ fn caught_by(variant: Variant) -> &'static str {
 
 #[test]
 fn every_broken_variant_is_caught() {
-    let variants = Variant::of("queue").iter();
-    let variants: Vec<_> = variants
-        .map(|variant| (format!("{variant:?}"), caught_by(*variant)))
-        .collect();
     let settings = [("ABIDE_QUEUE_SEEDS", "4"), ("ABIDE_TEST_ROUNDS", "2000")];
-    abide_harness::hunt(VARIABLE, &settings, &variants);
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("queue"), caught_by);
 }

@@ -38,10 +38,6 @@ fn caught_by(variant: Variant) -> &'static str {
 
 #[test]
 fn every_broken_variant_is_caught() {
-    let variants = Variant::of("schedule").iter();
-    let variants: Vec<_> = variants
-        .map(|variant| (format!("{variant:?}"), caught_by(*variant)))
-        .collect();
     let settings = [("ABIDE_SCHEDULE_SEEDS", "2")];
-    abide_harness::hunt(VARIABLE, &settings, &variants);
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("schedule"), caught_by);
 }

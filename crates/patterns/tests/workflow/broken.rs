@@ -46,10 +46,6 @@ fn caught_by(variant: Variant) -> &'static str {
 
 #[test]
 fn every_broken_variant_is_caught() {
-    let variants = Variant::of("workflow").iter();
-    let variants: Vec<_> = variants
-        .map(|variant| (format!("{variant:?}"), caught_by(*variant)))
-        .collect();
     let settings = [("ABIDE_WORKFLOW_SEEDS", "3"), ("ABIDE_TEST_ROUNDS", "2000")];
-    abide_harness::hunt(VARIABLE, &settings, &variants);
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("workflow"), caught_by);
 }
