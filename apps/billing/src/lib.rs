@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod assets;
+pub mod broken;
 mod calendar;
 pub mod clock;
 mod error;

@@ -10,7 +10,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Money, MoneyError, Period, Rounding, Time};
+use crate::{
+    Money, MoneyError, Period, Rounding, Time,
+    broken::{Variant, broken},
+};
 
 /// A change of price in the middle of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,12 +33,23 @@ impl Change {
 
 /// What of a period's price has accrued at a moment: nothing before the period, all of it after.
 pub fn accrued(price: Money, period: &Period, at: Time) -> Result<Money, MoneyError> {
-    let (start, end) = (period.start.seconds(), period.end.seconds());
-    let at = at.seconds().clamp(start, end);
-    if start == end {
+    let (passed, whole) = passed(period, at);
+    if whole == 0 {
         return Ok(price);
     }
-    price.part(start.abs_diff(at), start.abs_diff(end), Rounding::HalfEven)
+    let rounding = if broken(Variant::HalvesGained) {
+        Rounding::HalfAwayFromZero
+    } else {
+        Rounding::HalfEven
+    };
+    price.part(passed, whole, rounding)
+}
+
+/// Seconds of a period before a moment, and all of them.
+fn passed(period: &Period, at: Time) -> (u64, u64) {
+    let (start, end) = (period.start.seconds(), period.end.seconds());
+    let at = at.seconds().clamp(start, end);
+    (start.abs_diff(at), start.abs_diff(end))
 }
 
 /// What the part of the period between two moments costs.
@@ -45,12 +59,16 @@ pub fn between(
     from: Time,
     until: Time,
 ) -> Result<Money, MoneyError> {
+    if broken(Variant::PartRoundedAlone) {
+        let ((before, whole), (after, _)) = (passed(period, from), passed(period, until));
+        return price.part(before.abs_diff(after), whole.max(1), Rounding::HalfEven);
+    }
     accrued(price, period, until)?.minus(accrued(price, period, from)?)
 }
 
 /// What of a period's price is left at a moment.
 pub fn rest(price: Money, period: &Period, at: Time) -> Result<Money, MoneyError> {
-    price.minus(accrued(price, period, at)?)
+    between(price, period, at, period.end)
 }
 
 /// A change from one price to another at a moment of a period whose price has been charged.

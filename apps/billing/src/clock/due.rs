@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Timer;
 use crate::{
     Time,
+    broken::{Variant, broken},
     states::{Collected, Invoiced, Moment, Refusal, Subscription},
 };
 
@@ -54,7 +55,7 @@ pub fn due(
         Timer::Trial => Ok(vec![Write::new("end_trial", "ended", &moment)?]),
         Timer::Grace => Ok(vec![Write::new("end_grace", "ended", &moment)?]),
         Timer::Dunning => dunning(subscription, now),
-        Timer::Period => period(id, state, subscription),
+        Timer::Period => period(id, state, subscription, now),
     }
 }
 
@@ -68,11 +69,17 @@ fn dunning(subscription: &Subscription, now: Time) -> Result<Vec<Write>, Refusal
 }
 
 /// The next period is billed and entered, or skipped.
-fn period(id: &str, state: &str, subscription: &Subscription) -> Result<Vec<Write>, Refusal> {
+fn period(
+    id: &str,
+    state: &str,
+    subscription: &Subscription,
+    now: Time,
+) -> Result<Vec<Write>, Refusal> {
     let Some(period) = subscription.next_period()? else {
         return Ok(Vec::new());
     };
-    if !Subscription::is_billed(state) {
+    let is_forgotten = broken(Variant::LatePeriodsSkipped) && period.end <= now;
+    if !Subscription::is_billed(state) || is_forgotten {
         return Ok(vec![Write::new("advance", "skipped", &period)?]);
     }
     let draft = subscription.next_invoice(id)?;
@@ -84,11 +91,12 @@ fn period(id: &str, state: &str, subscription: &Subscription) -> Result<Vec<Writ
         amount: due,
         reason: None,
     };
-    let mut writes = vec![
-        Write::new("bill", "invoiced", &Invoiced { draft })?,
-        Write::new("advance", "advanced", &period)?,
-    ];
-    if state == "incomplete" && subscription.owed.is_empty() && due.is_zero() {
+    let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
+    if !broken(Variant::NeverEntered) {
+        writes.push(Write::new("advance", "advanced", &period)?);
+    }
+    let is_free = subscription.owed.is_empty() && due.is_zero();
+    if state == "incomplete" && is_free && !broken(Variant::FreeUnsettled) {
         // No payment will report.
         writes.push(Write::new("collect", "settled", &free)?);
     }

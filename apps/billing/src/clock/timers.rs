@@ -2,6 +2,7 @@
 
 use crate::{
     Time,
+    broken::{Variant, broken},
     states::{Refusal, Subscription},
 };
 
@@ -57,6 +58,9 @@ impl Timer {
             return Ok(None);
         }
         Ok(match self {
+            Self::Expire if broken(Variant::ExpiryForgotten) => None,
+            Self::Trial if broken(Variant::TrialKept) => None,
+            Self::Grace if broken(Variant::GraceForgotten) => None,
             Self::Expire => (state == "incomplete").then(|| subscription.expires_at()),
             Self::Cancel => subscription.cancel_at,
             // One that ends with its trial is never billed.

@@ -5,7 +5,10 @@ use abide_patterns::deliver::{NotVerified, Secret, verify};
 use thiserror::Error;
 
 use super::GatewayEvent;
-use crate::Time;
+use crate::{
+    Time,
+    broken::{Variant, broken},
+};
 
 /// Seconds by which the gateway's clock may differ from ours, and for which a webhook that somebody has seen may be
 /// repeated: a copy is heard once.
@@ -40,7 +43,15 @@ impl EventSecrets {
         body: &[u8],
         now: Time,
     ) -> Result<GatewayEvent, EventError> {
-        verify(&self.0, headers, body, now.seconds(), TOLERANCE)?;
+        let tolerance = if broken(Variant::OldEventHeard) {
+            u64::MAX
+        } else {
+            TOLERANCE
+        };
+        match verify(&self.0, headers, body, now.seconds(), tolerance) {
+            Err(_) if broken(Variant::SignatureUnchecked) => {}
+            verified => drop(verified?),
+        }
         serde_json::from_slice(body)
             .map_err(|error| EventError::Invalid(format!("It is no event of a payment: {error}.")))
     }

@@ -6,7 +6,8 @@ use abide_patterns::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Endpoint, Notice, endpoints};
+use super::{Endpoint, Notice, endpoints, limits};
+use crate::broken::{Variant, broken};
 
 /// A notice on its way to an endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,9 +30,14 @@ impl NoticeDelivery {
             endpoint: endpoint.id.clone(),
             webhook: Webhook::new(&endpoint.url, &notice.event, notice)?,
         };
-        Ok(Self::message(&told)?
-            .dedup_key(&notice.id)
-            .ordering_key(&notice.resource.id))
+        let mut message = Self::message(&told)?;
+        if !broken(Variant::DedupForgotten) {
+            message = message.dedup_key(&notice.id);
+        }
+        if !broken(Variant::OrderingForgotten) {
+            message = message.ordering_key(&notice.resource.id);
+        }
+        Ok(message)
     }
 }
 
@@ -64,11 +70,19 @@ impl Deliver for NoticeDelivery {
             .and_then(|secret| secret)
             .map_err(|error| Failure::not_sent(error.to_string()))?;
         let secret = secret.ok_or_else(|| {
-            Failure::permanent(format!("the endpoint {} was deleted", told.endpoint))
+            let text = format!("the endpoint {} was deleted", told.endpoint);
+            if broken(Variant::GoneRetried) {
+                return Failure::not_sent(text);
+            }
+            Failure::permanent(text)
         })?;
-        let secret = secret
+        let mut secret = secret
             .parse()
             .map_err(|error| Failure::permanent(format!("{error}")))?;
+        if broken(Variant::SignedByAnother) {
+            secret = Secret::new([0; limits::SECRET_BYTES])
+                .map_err(|error| Failure::permanent(error.to_string()))?;
+        }
         webhooks(vec![secret]).submit(delivery, &told.webhook).await
     }
 }

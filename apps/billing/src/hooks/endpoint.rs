@@ -5,7 +5,11 @@ use abide_patterns::outbox::Deliver;
 use serde::{Deserialize, Serialize};
 
 use super::{TYPES, limits};
-use crate::{Time, states::Refusal};
+use crate::{
+    Time,
+    broken::{Variant, broken},
+    states::Refusal,
+};
 
 /// What an endpoint is registered with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +51,8 @@ pub struct Registered {
 impl Endpoint {
     /// Whether it is told of a type.
     pub fn wants(&self, event: &str) -> bool {
-        self.events.is_empty() || self.events.iter().any(|wanted| wanted == event)
+        let wants = self.events.is_empty() || self.events.iter().any(|wanted| wanted == event);
+        wants || broken(Variant::WantsIgnored)
     }
 }
 

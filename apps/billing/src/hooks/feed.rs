@@ -14,7 +14,12 @@ use abide_patterns::{
 use serde::Deserialize;
 
 use super::{Notice, NoticeDelivery, endpoints, limits, types};
-use crate::{Time, machines::ABSENT, resource::View};
+use crate::{
+    Time,
+    broken::{Variant, broken},
+    machines::ABSENT,
+    resource::View,
+};
 
 /// The slot of the object's alarm.
 const SLOT: &str = "webhooks";
@@ -65,7 +70,7 @@ impl Feed {
             .exec("SELECT state FROM webhook_state", ())?
             .optional()?;
         let from = from.unwrap_or_else(|| ABSENT.to_owned());
-        if from != resource.state {
+        if from != resource.state && !broken(Variant::StateForgotten) {
             sql.exec(
                 "INSERT INTO webhook_state VALUES (0, ?1) ON CONFLICT DO UPDATE SET state = excluded.state",
                 (&resource.state,),
@@ -141,15 +146,24 @@ impl Inner {
             if clock.now() >= end || self.state.env().is_stopping() {
                 return self.alarm.set(SLOT, Some(self.now().0));
             }
+            if broken(Variant::NoticesGoneFirst) {
+                self.remove(last)?;
+            }
             match self.hand_to_all(&waiting).await {
                 Ok(()) => {
                     self.failures.set(0);
-                    let taken = "DELETE FROM webhook_feed WHERE number <= ?1";
-                    self.sql().exec(taken, (last.number,))?;
+                    self.remove(last)?;
                 }
+                Err(_) if broken(Variant::RefusedMeansTaken) => self.remove(last)?,
                 Err(error) => return self.refused(&error),
             }
         }
+    }
+
+    /// Removes what has been taken, up to a notice.
+    fn remove(&self, last: &Waiting) -> Result<()> {
+        let taken = "DELETE FROM webhook_feed WHERE number <= ?1";
+        self.sql().exec(taken, (last.number,)).map(drop)
     }
 
     fn first(&self) -> Result<Vec<Waiting>> {
@@ -170,7 +184,7 @@ impl Inner {
             let wanted = notices
                 .iter()
                 .filter(|notice| endpoint.wants(&notice.event));
-            let messages = wanted
+            let mut messages = wanted
                 .map(|notice| {
                     let message = NoticeDelivery::notify(&endpoint, notice)?;
                     Ok(Delayed {
@@ -182,12 +196,18 @@ impl Inner {
             if messages.is_empty() {
                 continue;
             }
+            if broken(Variant::NewestFirst) {
+                messages.reverse();
+            }
             let outbox = env.object::<Outbox>().get_by_name(&endpoint.id);
             let enqueued = match outbox.enqueue(messages).await {
                 Ok(enqueued) => enqueued.map(drop).map_err(|refused| refused.error.into()),
                 Err(error) => Err(error),
             };
             result = result.and(enqueued);
+            if broken(Variant::OneStopsAll) && result.is_err() {
+                break;
+            }
         }
         result
     }
@@ -198,6 +218,9 @@ impl Inner {
             tracing::warn!(%error, "webhooks wait: an outbox has not taken them");
         }
         self.failures.set(failures.saturating_add(1));
+        if broken(Variant::NeverAgain) {
+            return self.alarm.set(SLOT, None);
+        }
         let pause = limits::PAUSE.saturating_mul(1 << failures.min(16));
         let pause = pause.min(limits::MAX_PAUSE);
         self.alarm.set(SLOT, Some(self.now().plus(millis(pause)).0))

@@ -6,17 +6,22 @@ use abide_patterns::workflow::{Attempt, Context, Failure, RetryPolicy, Workflow}
 
 use super::{Order, hook::EVENT, intent};
 use crate::{
+    broken::{Variant, broken},
     gateway::{self, AnyGateway, Charge, GatewayError, GatewayEvent, PaymentStatus},
     states::{PaymentResult, Settled, Verdict},
 };
 
-/// How long a customer has to prove who they are: so many waits of this time, each of which ends with a question, since
-/// webhooks may be lost.
-const WAIT: Duration = Duration::from_hours(4);
-const WAITS: u32 = 6;
+/// How long a customer has to prove who they are.
+const PATIENCE: Duration = Duration::from_hours(24);
 
-/// Between two questions about a payment that is on its way.
+/// Between two questions about a payment whose customer has not come, since webhooks may be lost.
+const WAIT: Duration = Duration::from_hours(4);
+
+/// Between the first two questions about a payment that is on its way; twice as long after each.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest time between two: some payments take days.
+const MAX_PAUSE: Duration = Duration::from_hours(1);
 
 /// One payment of an invoice.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +44,9 @@ impl Workflow for Payment {
             return run.end(Some("no_payment_method".to_owned())).await;
         };
         let mut payment = run.submit(method).await?;
-        while payment.status == PaymentStatus::Processing {
-            run.ctx.sleep("pause", PAUSE).await?;
-            payment = run.ask("status", &payment, Act::Status).await?;
-        }
+        payment = run
+            .follow(payment, |status| status != PaymentStatus::Processing)
+            .await?;
         let secured = payment.status == PaymentStatus::RequiresAction;
         if secured {
             payment = run.authenticate(payment).await?;
@@ -92,7 +96,10 @@ impl Run {
             .step("submit", async |attempt| {
                 let env = attempt.env();
                 let gateway = env.require::<AnyGateway>()?;
-                let key = format!("{}-create", self.order.id);
+                let mut key = format!("{}-create", self.order.id);
+                if broken(Variant::KeyOfEachTry) {
+                    key = format!("{key}-{}", attempt.number());
+                }
                 let created = match gateway.create(env, &key, &charge).await {
                     Err(GatewayError::Refused { text }) => gateway::Payment::refused(&charge, text),
                     created => created.map_err(failure)?,
@@ -128,7 +135,19 @@ impl Run {
                 Act::Cancel => gateway.cancel(env, &format!("{id}-cancel"), &payment.id),
                 Act::Status => gateway.status(env, &payment.id),
             };
-            match asked.await {
+            let answer = asked.await;
+            let is_believed = match &answer {
+                Err(GatewayError::Refused { .. }) => broken(Variant::RefusalBelieved),
+                Err(GatewayError::Unknown { .. }) => broken(Variant::LostMeansRefused),
+                _ => false,
+            };
+            if is_believed {
+                return Ok(gateway::Payment {
+                    status: PaymentStatus::Declined,
+                    ..payment.clone()
+                });
+            }
+            match answer {
                 Err(GatewayError::Refused { .. }) => {
                     gateway.status(env, &payment.id).await.map_err(failure)
                 }
@@ -147,23 +166,60 @@ impl Run {
             intent::report(attempt, &result, &self.order).await
         })
         .await?;
-        for _ in 0..WAITS {
-            match self.ctx.wait_for_event::<GatewayEvent>(EVENT, WAIT).await {
-                Err(failure) if !failure.is_timeout() => return Err(failure),
-                // A webhook may be old. What counts is what the gateway says now.
-                Ok(_) | Err(_) => {}
-            }
+        let mut left = PATIENCE;
+        let end = self.end_of(PATIENCE);
+        while !left.is_zero() {
+            self.listen(left.min(WAIT)).await?;
             let now = self.ask("status", &asked, Act::Status).await?;
             if now.status.is_final() {
                 return Ok(now);
             }
+            left = if broken(Variant::WaitCutShort) {
+                left.saturating_sub(WAIT)
+            } else {
+                self.until(end)
+            };
         }
-        let mut now = self.ask("take back", &asked, Act::Cancel).await?;
-        while !now.status.is_final() {
-            self.ctx.sleep("pause", PAUSE).await?;
-            now = self.ask("status", &asked, Act::Status).await?;
+        let now = self.ask("take back", &asked, Act::Cancel).await?;
+        self.follow(now, PaymentStatus::is_final).await
+    }
+
+    /// Asks about a payment until something is so: ever more rarely, and whenever a webhook comes.
+    async fn follow(
+        &self,
+        mut payment: gateway::Payment,
+        is_so: impl Fn(PaymentStatus) -> bool,
+    ) -> Result<gateway::Payment, Failure> {
+        let mut pause = PAUSE;
+        while !is_so(payment.status) {
+            self.listen(pause).await?;
+            payment = self.ask("status", &payment, Act::Status).await?;
+            pause = (pause * 2).min(MAX_PAUSE);
         }
-        Ok(now)
+        Ok(payment)
+    }
+
+    /// Waits for a webhook, for so long at most. It says nothing but that it is time to ask: it may be old, and others lost.
+    async fn listen(&self, time: Duration) -> Result<(), Failure> {
+        loop {
+            match self.ctx.wait_for_event::<GatewayEvent>(EVENT, time).await {
+                Err(failure) if !failure.is_timeout() => return Err(failure),
+                Err(_) if broken(Variant::NeverAsked) => {}
+                Ok(_) | Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// When so much time from now on has passed, in milliseconds since 1970.
+    fn end_of(&self, time: Duration) -> i64 {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.ctx.now().saturating_add(millis)
+    }
+
+    /// The time that is left until then.
+    fn until(&self, end: i64) -> Duration {
+        let left = end.saturating_sub(self.ctx.now());
+        Duration::from_millis(u64::try_from(left).unwrap_or(0))
     }
 
     /// Writes how the payment ended to the intent's chain.

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::{
     BillingError, Time,
+    broken::{Variant, broken},
     hooks::{self, Webhooks},
     machines::ABSENT,
 };
@@ -110,7 +111,8 @@ impl<M: Live> Resource<M> {
             (feed.clone(), hooks.clone(), state.clone(), id.clone());
         let hook = move |entry: &Entry, reached: &Reached<M>| {
             hook(entry, reached)?;
-            if let Some(rows) = &rows {
+            let is_forgotten = broken(Variant::RowForgotten) && entry.outcome == "settled";
+            if let Some(rows) = rows.as_ref().filter(|_| !is_forgotten) {
                 Row::new(&source, &name, reached)?.put(rows)?;
             }
             if let Some(notices) = &notices {

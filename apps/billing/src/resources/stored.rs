@@ -3,7 +3,10 @@
 use abide::{Env, ObjectId, Result};
 
 use super::{Customer, Invoice, PaymentIntent, Price, Product, Subscription};
-use crate::BillingError;
+use crate::{
+    BillingError,
+    broken::{Variant, broken},
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -54,6 +57,9 @@ impl Stored {
     pub(crate) fn all(env: &Env) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         for kind in KINDS {
+            if broken(Variant::RebuildLeavesOut) && matches!(kind, Kind::Invoice) {
+                continue;
+            }
             let ids = of!(env, kind, objects => objects.untyped().written())?;
             all.extend(ids.into_iter().map(|id| Self { kind, id }));
         }

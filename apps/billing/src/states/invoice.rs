@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{NewIntent, PaymentResult, Refusal, Step, Verdict};
-use crate::{Line, Lines, Money, MoneyError, Period, Totals};
+use crate::{
+    Line, Lines, Money, MoneyError, Period, Totals,
+    broken::{Variant, broken},
+};
 
 /// What `create` of an invoice says: all of it, as its subscription has decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,17 +118,22 @@ impl Invoice {
         if result.invoice != id || result.intent != Self::intent(id, result.attempt) {
             return refuse(format!("{} is no payment of {id}.", result.intent));
         }
-        if !(1..=self.attempts).contains(&result.attempt) {
+        let is_known = (1..=self.attempts).contains(&result.attempt);
+        if !is_known && !broken(Variant::NobodysReport) {
             return refuse(format!("There was no attempt {} of {id}.", result.attempt));
         }
         let outcome = match result.verdict {
             Verdict::Paid if self.paid_by.as_ref() == Some(&result.intent) => return Ok(None),
-            Verdict::Paid if Some(result.amount) != self.due => {
+            Verdict::Paid
+                if Some(result.amount) != self.due && !broken(Variant::AmountUnchecked) =>
+            {
                 return refuse(format!("{id} is not over {}.", result.amount));
             }
             Verdict::Paid => "paid",
             _ if state == "paid" => return Ok(None),
-            Verdict::Failed if result.attempt > self.failures => "failed",
+            Verdict::Failed if result.attempt > self.failures || broken(Variant::ReportTwice) => {
+                "failed"
+            }
             Verdict::RequiresAction if result.attempt > self.failures.max(self.asked) => {
                 "requires_action"
             }

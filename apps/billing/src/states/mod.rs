@@ -8,8 +8,6 @@ mod customer;
 mod invoice;
 mod payment_intent;
 mod subscription;
-#[cfg(test)]
-mod tests;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;

@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{DUNNING_DAYS, Draft, GRACE_DAYS, INCOMPLETE_HOURS, MAX_QUANTITY, Refusal, Step};
-use crate::{Anchor, Every, Line, LineKind, Lines, Money, Period, Time, proration};
+use crate::{
+    Anchor, Every, Line, LineKind, Lines, Money, Period, Time,
+    broken::{Variant, broken},
+    proration,
+};
 
 /// What a subscription gives, and for how much. The price's own words, copied when it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +126,7 @@ pub struct Owed {
 impl Owed {
     /// Whether the last attempt that has begun has not ended.
     fn is_on_its_way(&self) -> bool {
-        self.failed != self.attempts
+        self.failed != self.attempts && !broken(Variant::AttemptBesideAttempt)
     }
 
     fn next(&self, invoice: &str) -> Attempt {
@@ -205,12 +209,13 @@ pub struct Subscription {
 impl Subscription {
     /// Whether a state gives the customer what they pay for. Days of grace do.
     pub fn is_entitled(state: &str) -> bool {
-        matches!(state, "trialing" | "active" | "past_due")
+        matches!(state, "trialing" | "active")
+            || (state == "past_due" && !broken(Variant::GraceUnserved))
     }
 
     /// Whether a state's periods are billed; those of other states are skipped.
     pub fn is_billed(state: &str) -> bool {
-        matches!(state, "incomplete" | "active" | "past_due")
+        matches!(state, "incomplete" | "active" | "past_due") || broken(Variant::UnservedBilled)
     }
 
     /// Takes an outcome.
@@ -266,7 +271,7 @@ impl Subscription {
 
     fn invoiced(&mut self, invoiced: Invoiced) -> Result<(), Refusal> {
         let draft = invoiced.draft;
-        if draft.period.number != self.next {
+        if draft.period.number != self.next && !broken(Variant::NumberUnchecked) {
             return Err(Refusal::invalid(format!(
                 "Period {} is to be billed next, not {}.",
                 self.next, draft.period.number
@@ -275,7 +280,9 @@ impl Subscription {
         let totals = draft.totals()?;
         self.next += 1;
         self.pending.clear();
-        self.carried = Some(totals.left).filter(|left| !left.is_zero());
+        self.carried = Some(totals.left)
+            .filter(|left| !left.is_zero())
+            .filter(|_| !broken(Variant::CreditLost));
         if !totals.due.is_zero() {
             let owed = Owed {
                 amount: totals.due,
@@ -327,6 +334,9 @@ impl Subscription {
         } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
             if outcome == "failed" {
                 owed.failed = owed.failed.max(collected.attempt);
+                if broken(Variant::RetryDaysFromLast) {
+                    owed.since = None;
+                }
                 owed.since.get_or_insert(at);
             } else {
                 owed.asked = owed.asked.max(collected.attempt);
@@ -352,7 +362,8 @@ impl Subscription {
             return Ok(None);
         };
         let period = anchor.period(self.next)?;
-        let goes_on = self.ended_at.is_none() && self.cancel_at.is_none_or(|at| period.start < at);
+        let ends = self.cancel_at.filter(|_| !broken(Variant::EndUnheeded));
+        let goes_on = self.ended_at.is_none() && ends.is_none_or(|at| period.start < at);
         Ok(goes_on.then_some(period))
     }
 
@@ -369,7 +380,8 @@ impl Subscription {
             period: Some(period),
             amount,
         })?;
-        for line in &self.pending {
+        let pending = self.pending.iter();
+        for line in pending.filter(|_| !broken(Variant::ChangeUnbilled)) {
             lines.add(line.clone())?;
         }
         if let Some(carried) = self.carried {
@@ -462,23 +474,29 @@ impl Subscription {
                 )))
             };
         };
-        if result.attempt == 0 || result.attempt > owed.attempts {
+        let is_known = (1..=owed.attempts).contains(&result.attempt);
+        if !is_known && !broken(Variant::NobodysReport) {
             return Err(Refusal::invalid(format!(
                 "There was no attempt {} of {}.",
                 result.attempt, result.invoice
             )));
         }
         let outcome = match result.verdict {
-            Verdict::Paid if result.amount != owed.amount => {
+            Verdict::Paid if result.amount != owed.amount && !broken(Variant::AmountUnchecked) => {
                 return Err(Refusal::invalid(format!(
                     "{} is owed for {}, not {}.",
                     owed.amount, result.invoice, result.amount
                 )));
             }
+            Verdict::Paid if broken(Variant::LateMoneyIgnored) && result.attempt <= owed.failed => {
+                return Ok(Report::Old);
+            }
             // Money that is there counts, whatever was said before.
-            Verdict::Paid if self.owed.len() == 1 => "settled",
+            Verdict::Paid if self.owed.len() == 1 || broken(Variant::SettledEarly) => "settled",
             Verdict::Paid => "paid",
-            Verdict::Failed if result.attempt > owed.failed => "failed",
+            Verdict::Failed if result.attempt > owed.failed || broken(Variant::ReportTwice) => {
+                "failed"
+            }
             Verdict::RequiresAction if result.attempt > owed.failed.max(owed.asked) => {
                 "requires_action"
             }

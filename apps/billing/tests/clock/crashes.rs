@@ -1,9 +1,12 @@
-//! Kills and power failures, at random, while payments fail at random.
+//! Kills and power failures, at random, while payments fail at random and the clock is set back now and then.
 
-use abide_harness::{Random, setting};
+use abide_harness::{Random, run, setting};
 use billing::states::Verdict;
 
-use crate::support::{DAY, World, date, monthly, run};
+use crate::support::{DAY, HOUR, World, date, monthly};
+
+/// The syncs of a period's start: of its alarm's attempt, of its timer's, of what it writes, and some more.
+const SYNCS: u64 = 6;
 
 /// How a payment ends: the same for the same payment, however often it is asked.
 fn luck(id: &str, seed: u64) -> Verdict {
@@ -44,6 +47,9 @@ async fn simulate(seed: u64) {
                 }
                 let power = (random.below(2) == 0).then(|| u64::from(random.below(u32::MAX)));
                 world = world.dies(power).await;
+                if random.below(2) == 0 {
+                    world.set_back(i64::from(random.below(48)) * HOUR);
+                }
                 world.rest().await;
             }
             _ => world.until(at).await,
@@ -73,7 +79,26 @@ async fn simulate(seed: u64) {
 #[test]
 fn two_years_of_failing_payments_and_deaths_leave_no_period_out_and_bill_none_twice() {
     let first = setting("ABIDE_CLOCK_FIRST_SEED", 1);
-    for seed in first..first + setting("ABIDE_CLOCK_SEEDS", 6) {
+    for seed in first..first + setting("ABIDE_CLOCK_SEEDS", 4) {
         run(simulate(seed));
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_after_a_death_in_the_middle_of_a_periods_start_leaves_no_period_out() {
+    for syncs in 0..SYNCS {
+        run(async {
+            let world = World::starting("2027-01-31T10:00:00Z").await;
+            world.subscribe(monthly(1_000)).await;
+            world.until(date("2027-02-20T00:00:00Z")).await;
+            world.stalls_after(syncs).await;
+            let world = world.killed().await;
+            world.set_back(2 * DAY);
+            world.until(date("2027-04-10T00:00:00Z")).await;
+            assert_eq!(world.periods().await, [0, 1, 2], "after {syncs} syncs");
+            assert_eq!(world.billed().await, [0, 1, 2], "after {syncs} syncs");
+            assert_eq!(world.bank.begun().len(), 3, "after {syncs} syncs");
+            world.check().await;
+        });
     }
 }

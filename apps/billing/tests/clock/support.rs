@@ -2,14 +2,17 @@
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use abide::{
-    AlarmState, Env, LocalFuture, Node, Result, SimDisk, Store, StoreOptions, Stub,
+    AlarmState, Env, Error, ErrorKind, LocalFuture, Node, Result, SimDisk, Store, StoreOptions,
+    Stub,
     clock::{Clock, TestClock},
 };
 use abide_patterns::schedule::{Phase, Timer};
@@ -26,24 +29,11 @@ use serde_json::{Value, json};
 pub(crate) const HOUR: i64 = 3_600_000;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(4);
+/// So often one looks at a disk that does not change, before it is believed to stand still.
+const STILL_LOOKS: u32 = 20;
 
 /// So often one looks whether something still happens, if it seems to for ever.
 const PATIENT_PULSES: usize = 300;
-
-/// Runs a test to its end.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-}
 
 pub(crate) fn date(text: &str) -> Time {
     Time(text.parse::<Timestamp>().unwrap().as_millisecond())
@@ -76,12 +66,18 @@ pub(crate) struct Bank {
     clock: TestClock,
     answer: Arc<Mutex<Answer>>,
     begun: Arc<Mutex<BTreeMap<String, Payment>>>,
+    is_away: Arc<AtomicBool>,
 }
 
 impl Bank {
     /// Says from now on how payments end.
     pub(crate) fn answer(&self, answer: impl Fn(&NewIntent) -> Verdict + Send + 'static) {
         *self.answer.lock().unwrap() = Box::new(answer);
+    }
+
+    /// Begins no payment, or does again.
+    pub(crate) fn is_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
     }
 
     /// The payments that have begun, in order.
@@ -115,6 +111,10 @@ impl Bank {
 
 impl Payments for Bank {
     fn begin(&self, _env: &Env, id: String, intent: NewIntent) -> LocalFuture<Result<()>> {
+        if self.is_away.load(Ordering::SeqCst) {
+            let error = Error::with_kind(ErrorKind::Unavailable, "the bank is away");
+            return Box::pin(async { Err(error) });
+        }
         let verdict = (self.answer.lock().unwrap())(&intent);
         let payment = Payment {
             at: Time::now(&self.clock),
@@ -149,6 +149,7 @@ impl World {
             clock: clock.clone(),
             answer: Arc::new(Mutex::new(Box::new(|_| Verdict::Paid))),
             begun: Arc::default(),
+            is_away: Arc::default(),
         };
         let late = date(at).0 - Time::now(&clock).0;
         clock.advance(Duration::from_millis(late.try_into().unwrap()));
@@ -217,6 +218,7 @@ impl World {
             Some(seed) => self.disk.crash(seed),
             None => self.disk.after_kill(),
         };
+        self.disk.release_syncs();
         Self::at(disk, self.clock.clone(), self.bank.clone())
     }
 
@@ -358,6 +360,25 @@ impl World {
         let by = to.0 - self.now().0;
         self.clock
             .advance(Duration::from_millis(by.max(0).try_into().unwrap()));
+    }
+
+    /// Moves the clock to the next alarm on a disk that syncs so many times more, and waits until nothing goes on.
+    pub(crate) async fn stalls_after(&self, syncs: u64) {
+        self.disk.hold_syncs();
+        self.jump_to_alarm(self.now().plus(40 * DAY));
+        self.disk.allow_syncs(syncs);
+        let (mut still, mut before) = (0, self.disk.changes());
+        while still < STILL_LOOKS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            let changes = self.disk.changes();
+            still = if changes == before { still + 1 } else { 0 };
+            before = changes;
+        }
+    }
+
+    /// Somebody sets the clock back.
+    pub(crate) fn set_back(&self, by: i64) {
+        self.clock.set_wall(-by);
     }
 
     /// Moves the clock to the next alarm, or to a time, whichever is first.

@@ -1,206 +1,21 @@
 //! The resources, on a node on a disk in memory with a clock that stands still.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{path::Path, sync::Arc, time::Duration};
+#[cfg(feature = "broken")]
+mod broken;
+mod world;
 
-use abide::{
-    Node, SimDisk, Store, StoreOptions, Stub,
-    clock::{Clock, TestClock},
-};
+use std::time::Duration;
+
 use abide_patterns::outcomes::Until;
 use billing::{
-    BillingError, Every, Line, LineKind, Lines, Money, Period, Time,
-    resource::View,
-    resources::{
-        Customer, Invoice, NewSubscription, PaymentIntent, Price, Product, Subscription, register,
-    },
+    BillingError,
+    resources::{Customer, Invoice, PaymentIntent, Price, Product, Subscription},
     states::{Draft, Moment, NewIntent, PaymentResult, Verdict},
 };
 use serde_json::{Value, json};
 
-/// Between two looks at what the engine does by itself.
-const LOOK: Duration = Duration::from_millis(1);
-
-/// Looks before the clock moves.
-const PATIENT_LOOKS: u32 = 3_000;
-
-/// Looks in all.
-const PATIENCE: u32 = 60_000;
-
-/// What moves the clock past whatever waits a moment.
-const AGAIN: Duration = Duration::from_mins(1);
-
-struct World {
-    disk: SimDisk,
-    clock: TestClock,
-    node: Node,
-}
-
-/// Calls a method that every resource has, of the class that an id belongs to.
-macro_rules! of {
-    ($world:expr, $id:expr, $method:ident($($given:expr),*)) => {{
-        let (env, id) = ($world.node.env(), $id);
-        match id.split('_').next().unwrap() {
-            "prod" => env.object::<Product>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "price" => env.object::<Price>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "cus" => env.object::<Customer>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "sub" => env.object::<Subscription>().get_by_name(id).$method($($given),*).await.unwrap(),
-            "in" => env.object::<Invoice>().get_by_name(id).$method($($given),*).await.unwrap(),
-            _ => env.object::<PaymentIntent>().get_by_name(id).$method($($given),*).await.unwrap(),
-        }
-    }};
-}
-
-impl World {
-    fn new() -> Self {
-        Self::at(SimDisk::new(), TestClock::new())
-    }
-
-    fn at(disk: SimDisk, clock: TestClock) -> Self {
-        let store = Store::open(
-            Arc::new(disk.clone()),
-            Path::new("/data"),
-            StoreOptions::small(),
-        )
-        .unwrap();
-        let node = register(Node::builder(store))
-            .clock(Arc::new(clock.clone()))
-            .start()
-            .unwrap();
-        Self { disk, clock, node }
-    }
-
-    fn killed(self) -> Self {
-        Self::at(self.disk.after_kill(), self.clock)
-    }
-
-    fn now(&self) -> Time {
-        Time(self.clock.unix_millis().cast_signed())
-    }
-
-    async fn write(&self, id: &str, action: &str, outcome: &str, data: Value) -> View {
-        self.try_write(id, action, outcome, data).await.unwrap()
-    }
-
-    async fn try_write(
-        &self,
-        id: &str,
-        action: &str,
-        outcome: &str,
-        data: Value,
-    ) -> Result<View, BillingError> {
-        of!(
-            self,
-            id,
-            transition(action.to_owned(), outcome.to_owned(), data)
-        )
-    }
-
-    async fn state(&self, id: &str) -> String {
-        of!(self, id, get_state()).unwrap().state
-    }
-
-    /// A product with two prices, and a customer.
-    async fn stocked(&self) {
-        self.write("prod_tea", "create", "created", json!({"name": "Tea"}))
-            .await;
-        for amount in [1_000, 3_000] {
-            let new =
-                json!({"product": "prod_tea", "unit_amount": euro(amount), "every": Every::MONTH});
-            self.write(&format!("price_{amount}"), "create", "created", new)
-                .await;
-        }
-        let new = json!({"name": "Ada", "email": "ada@example.com", "payment_method": "card_ok"});
-        self.write("cus_ada", "create", "created", new).await;
-    }
-
-    fn subscription(&self) -> Stub<Subscription> {
-        self.node
-            .env()
-            .object::<Subscription>()
-            .get_by_name("sub_1")
-    }
-
-    fn invoice(&self, number: u32) -> Stub<Invoice> {
-        let id = Draft::id_of("sub_1", number);
-        self.node.env().object::<Invoice>().get_by_name(&id)
-    }
-
-    /// A subscription whose first invoice waits to be paid, with its draft. The engine bills it by itself; nobody pays, since
-    /// the node has no payments.
-    async fn billed(&self) -> Draft {
-        self.stocked().await;
-        let made = self.subscription().create(tea(0)).await.unwrap().unwrap();
-        assert_eq!(made.state, "incomplete");
-        let begun = self.begun(0, 1).await;
-        serde_json::from_value(begun.data["draft"].clone()).unwrap()
-    }
-
-    /// Waits until the engine has begun an attempt to collect an invoice. What it has put off for a moment is due when the
-    /// clock moves, which it does only if nothing happens for long.
-    async fn begun(&self, number: u32, attempt: u32) -> View {
-        for look in 1..=PATIENCE {
-            match self.invoice(number).get_state().await.unwrap() {
-                Ok(view) if view.data["attempts"] == attempt => return view,
-                _ => tokio::time::sleep(LOOK).await,
-            }
-            if look % PATIENT_LOOKS == 0 {
-                self.clock.advance(AGAIN);
-            }
-        }
-        panic!("the engine begins what is to be paid");
-    }
-
-    fn draft(&self, number: u32, amount: i64) -> Draft {
-        let month = 31 * 24 * 60 * 60 * 1_000;
-        let start = self.now();
-        let period = Period {
-            number,
-            start,
-            end: start.plus(month),
-        };
-        let mut lines = Lines::new("EUR".parse().unwrap());
-        lines
-            .add(Line {
-                kind: LineKind::Period,
-                description: "1 × Tea".into(),
-                price: None,
-                period: Some(period),
-                amount: euro(amount),
-            })
-            .unwrap();
-        Draft {
-            subscription: "sub_1".into(),
-            customer: "cus_ada".into(),
-            period,
-            lines,
-        }
-    }
-}
-
-fn euro(amount: i64) -> Money {
-    Money::new(amount, "EUR".parse().unwrap()).unwrap()
-}
-
-fn tea(trial_days: u32) -> NewSubscription {
-    NewSubscription {
-        customer: "cus_ada".into(),
-        price: "price_1000".into(),
-        quantity: 1,
-        trial_days,
-    }
-}
-
-fn result(attempt: u32, verdict: Verdict) -> PaymentResult {
-    PaymentResult {
-        invoice: "in_sub_1_0".into(),
-        intent: format!("pi_in_sub_1_0_{attempt}"),
-        attempt,
-        amount: euro(1_000),
-        verdict,
-        reason: None,
-    }
-}
+use crate::world::{World, euro, of, result, tea};
 
 #[tokio::test]
 async fn each_resource_writes_shows_itself_and_its_history_and_comes_back_after_a_kill() {

@@ -1,11 +1,17 @@
 //! The engine's webhooks, to a receiver that checks each signature and misbehaves.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+#[cfg(feature = "broken")]
+mod broken;
 mod crashes;
 mod expected;
+#[path = "../node/mod.rs"]
+mod node;
 mod receiver;
+mod refusing;
 mod world;
 
+use abide_harness::run;
 use abide_patterns::{
     outbox::{DeadLetterFilter, Filter, Message},
     service::Delayed,
@@ -13,7 +19,7 @@ use abide_patterns::{
 use billing::resources::{Customer, Product};
 use serde_json::json;
 
-use world::{World, run};
+use world::World;
 
 async fn create_product(world: &World, id: &str) {
     let product = world.env().object::<Product>().get_by_name(id);

@@ -1,7 +1,7 @@
 //! Who is told: it checks what comes, takes most of it, and does not always say so.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
@@ -31,6 +31,8 @@ struct Inner {
     /// Of a hundred requests, so many go wrong.
     mischief: u32,
     secrets: BTreeMap<String, Secret>,
+    /// Paths that take nothing.
+    closed: BTreeSet<String>,
     /// What was taken for the first time, by path.
     taken: BTreeMap<String, Vec<Notice>>,
     /// What came under each id.
@@ -45,6 +47,7 @@ impl Receiver {
             random: Random::new(seed),
             mischief,
             secrets: BTreeMap::new(),
+            closed: BTreeSet::new(),
             taken: BTreeMap::new(),
             bodies: BTreeMap::new(),
             copies: 0,
@@ -55,6 +58,16 @@ impl Receiver {
     pub(crate) fn knows(&self, path: &str, secret: &str) {
         let secret = secret.parse().unwrap();
         self.0.lock().unwrap().secrets.insert(path.into(), secret);
+    }
+
+    /// Takes nothing any more that comes to a path.
+    pub(crate) fn closes(&self, path: &str) {
+        self.0.lock().unwrap().closed.insert(path.into());
+    }
+
+    /// Takes again what comes to any path.
+    pub(crate) fn opens(&self) {
+        self.0.lock().unwrap().closed.clear();
     }
 
     /// From now on it does everything right.
@@ -104,7 +117,11 @@ impl Inner {
                 .unwrap())
         };
         let lost = || Err(Error::with_kind(ErrorKind::Io, "the connection broke"));
-        let fate = if unlucky { self.random.below(5) } else { 5 };
+        let fate = match unlucky {
+            _ if self.closed.contains(path) => 0,
+            true => self.random.below(5),
+            false => 5,
+        };
         match fate {
             0 => return answer(503),
             1 => return answer(404),

@@ -1,8 +1,6 @@
 //! A node in memory, its clock, and the gateway and the receiver that outlive it.
 
 use std::{
-    future::Future,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,38 +9,40 @@ use std::{
 };
 
 use abide::{
-    ArchiveOptions, ClassOptions, Env, Error, ErrorKind, Fetching, Node, Outbound, Request,
-    SimDisk, Store, StoreOptions, Stub,
+    Env, Error, ErrorKind, Fetching, Node, Outbound, Request, SimDisk, Stub,
     clock::{Clock, TestClock},
 };
 use abide_harness::Random;
-use abide_patterns::{outbox::DeadLetterFilter, service, workflow};
+use abide_patterns::{
+    outbox::{DeadLetterFilter, Options},
+    service,
+};
 use billing::{
-    clock::AnyPayments,
     gateway::{AnyGateway, HttpGateway, LocalGateway, Mischief},
     hooks::{self, Endpoints, NewEndpoint, Registered},
-    payment::{self, WorkflowPayments},
-    resources,
 };
 
-use crate::receiver::{self, Receiver};
+use crate::{
+    node::{engine, rests},
+    receiver::{self, Receiver},
+};
 
 const KEY: &str = "sk_test";
-
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(4);
 
 /// How far the clock is moved at a time.
 const STEP: Duration = Duration::from_mins(20);
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_micros(50);
+/// How long something may take that is certain to come: longer than an outbox tries by itself.
+const PATIENCE: Duration = Duration::from_hours(4 * 24);
 
-/// Looks at a node that has nothing to do, before the clock moves.
-const LOOKS: u32 = 5;
+/// What passes between two looks at what comes soon.
+const MOMENT: Duration = Duration::from_secs(5);
 
-/// Looks at a node that is in the middle of something and does not move, before it is believed to wait for the clock.
-const LONG_LOOKS: u32 = 100;
+/// The same, of real time.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Looks at what comes soon: less than the hours after which an outbox gives something up.
+const LOOKS: u32 = 1_000;
 
 pub(crate) struct World {
     pub(crate) clock: TestClock,
@@ -51,6 +51,7 @@ pub(crate) struct World {
     disk: SimDisk,
     node: Node,
     alive: Arc<AtomicBool>,
+    outbox: Options,
 }
 
 /// The network, which ends with the process.
@@ -73,58 +74,36 @@ impl Outbound for Network {
     }
 }
 
-/// Runs a test to its end.
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    let result = runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-    result
-}
-
 impl World {
     /// A node whose receiver misbehaves so many times of a hundred.
     pub(crate) fn new(seed: u64, mischief: u32) -> Self {
+        Self::with_outboxes(seed, mischief, Options::default())
+    }
+
+    /// The same, with outboxes that are as it is said.
+    pub(crate) fn with_outboxes(seed: u64, mischief: u32, outbox: Options) -> Self {
         let clock = TestClock::new();
         let gateway = LocalGateway::new(KEY, Mischief::none(seed), Arc::new(clock.clone()));
         let receiver = Receiver::new(&clock, seed, mischief);
-        Self::at(clock, gateway, receiver, SimDisk::new())
+        Self::at(clock, gateway, receiver, SimDisk::new(), outbox)
     }
 
-    fn at(clock: TestClock, gateway: LocalGateway, receiver: Receiver, disk: SimDisk) -> Self {
-        let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            archive: ArchiveOptions {
-                enabled: false,
-                ..ArchiveOptions::default()
-            },
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
+    fn at(
+        clock: TestClock,
+        gateway: LocalGateway,
+        receiver: Receiver,
+        disk: SimDisk,
+        outbox: Options,
+    ) -> Self {
         let alive = Arc::new(AtomicBool::new(true));
         let network = Network {
             gateway: gateway.clone(),
             receiver: receiver.clone(),
             alive: Arc::clone(&alive),
         };
-        let node = hooks::register(resources::register(Node::builder(store)))
-            .class::<workflow::WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
-            .class::<workflow::WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
-            .with(payment::workflows())
-            .with(workflow::Options::default())
-            .with(AnyGateway::new(HttpGateway::new(
-                "http://gateway.test",
-                KEY,
-            )))
-            .with(AnyPayments::new(WorkflowPayments))
-            .outbound(Arc::new(network))
-            .clock(Arc::new(clock.clone()))
+        let adapter = AnyGateway::new(HttpGateway::new("http://gateway.test", KEY));
+        let node = hooks::register(engine(&disk, &clock, adapter, network))
+            .with(outbox.clone())
             .start()
             .unwrap();
         Self {
@@ -134,6 +113,7 @@ impl World {
             disk,
             node,
             alive,
+            outbox,
         }
     }
 
@@ -144,7 +124,7 @@ impl World {
             0 => self.disk.after_kill(),
             _ => self.disk.crash(u64::from(random.below(u32::MAX))),
         };
-        Self::at(self.clock, self.gateway, self.receiver, disk)
+        Self::at(self.clock, self.gateway, self.receiver, disk, self.outbox)
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -181,33 +161,28 @@ impl World {
             let step = left.min(STEP);
             left -= step;
             self.clock.advance(step);
-            self.rests().await;
+            rests(&self.node).await;
         }
     }
 
-    /// Waits until nothing moves any more, or whatever does waits for the clock.
-    async fn rests(&self) {
-        let (mut idle, mut still, mut before) = (0, 0, (0, 0, 0));
-        while idle < LOOKS && still < LONG_LOOKS {
-            // A timer of the runtime would sleep a whole millisecond.
-            std::thread::sleep(LOOK);
-            tokio::task::yield_now().await;
-            let stats = self.node.stats();
-            let now = (stats.events, stats.outstanding, stats.held);
-            still = if now == before { still + 1 } else { 0 };
-            idle = if still > 0 && stats.outstanding == 0 {
-                idle + 1
-            } else {
-                0
-            };
-            before = now;
+    /// Waits, a little of the clock's time at each look, until something is so.
+    pub(crate) async fn soon(&self, is_so: impl AsyncFn() -> bool) {
+        for _ in 0..LOOKS {
+            if is_so().await {
+                return;
+            }
+            self.passes(MOMENT).await;
+            tokio::time::sleep(LOOK).await;
         }
+        panic!("it does not come");
     }
 
     /// Lets time pass until something is so. What was refused too often a person sends again: a clock that jumps ends
     /// attempts that are on their way.
     pub(crate) async fn until(&self, is_so: impl AsyncFn() -> bool) {
+        let end = self.clock.now() + PATIENCE;
         while !is_so().await {
+            assert!(self.clock.now() < end, "it never comes");
             for endpoint in self.endpoints().list().await.unwrap().unwrap() {
                 let outbox = self.env().object::<service::Outbox>();
                 let outbox = outbox.get_by_name(&endpoint.id);

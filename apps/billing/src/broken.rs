@@ -1,0 +1,131 @@
+//! Deliberately broken variants of the engine, which test its tests: each promise has variants that break it in the one place
+//! where it is kept, and a test must catch each.
+//!
+//! Contract: as of [those of the parts](abide_patterns::broken). Without the feature `broken` not one instruction is different.
+
+/// The environment variable that names a variant.
+pub const VARIABLE: &str = "BILLING_BROKEN";
+
+abide_patterns::broken_variants! {
+    VARIABLE;
+    states {
+        /// A part of a period is rounded by itself. The parts of a period add up to its price.
+        PartRoundedAlone,
+        /// Halves go away from zero. Halves are no gain for either side.
+        HalvesGained,
+        /// The credit that an invoice has left is forgotten. Credit goes to the next invoice, whole.
+        CreditLost,
+        /// Lines that wait are not on the next invoice. What a change of plan gives back and costs is billed.
+        ChangeUnbilled,
+        /// A period is counted from the one before. Months of any length do not drift.
+        PeriodsDrift,
+        /// What ends with its period is billed for the next. An end is heeded.
+        EndUnheeded,
+        /// Money that comes after a failure was reported does not count. Money that is there counts.
+        LateMoneyIgnored,
+        /// One invoice that is paid stands for all. Dunning ends with the last invoice that is owed.
+        SettledEarly,
+    }
+    clock {
+        /// Periods that have ended when a node comes back are not billed. No period is unbilled.
+        LatePeriodsSkipped,
+        /// A period is billed and not entered. A period that is billed is entered.
+        NeverEntered,
+        /// Periods without service are billed. What nobody is served is not billed.
+        UnservedBilled,
+        /// A trial does not end. A trial costs nothing until it ends.
+        TrialKept,
+        /// Days of dunning are counted from the last failure. Retries are on days 1, 3, 5 and 7.
+        RetryDaysFromLast,
+        /// Days of grace do not end. Service ends after the grace.
+        GraceForgotten,
+        /// There is no service in the days of grace. Service goes on until they end.
+        GraceUnserved,
+        /// A first invoice may be paid at any time. A subscription that is not paid expires.
+        ExpiryForgotten,
+        /// Timers that are not wanted any more stay. Timers follow from the chain.
+        TimersKept,
+        /// What an invoice was asked for in vain is not asked again. Each invoice is created, and its payment begun.
+        OrderNotRepeated,
+        /// A timer that goes off before its time counts as done. A clock that is set back leaves no period unbilled.
+        SetBackTaken,
+        /// What costs nothing waits for its payment. What costs nothing needs none.
+        FreeUnsettled,
+    }
+    payment {
+        /// Each try has a key of its own at the gateway. A payment is made known once.
+        KeyOfEachTry,
+        /// An answer that was lost counts as a refusal. Money that was taken is known of.
+        LostMeansRefused,
+        /// What the gateway refuses counts as a payment that failed. Money that was taken is known of.
+        RefusalBelieved,
+        /// A payment of which no webhook tells is not asked about. Webhooks may be lost.
+        NeverAsked,
+        /// An outcome is written although it is there. A step that is repeated changes nothing.
+        WrittenAgain,
+        /// A copy of a webhook is another one. A webhook is heard once.
+        EventHeardTwice,
+        /// Webhooks are not passed on. A payment that waits goes on at once.
+        EventForgotten,
+        /// Each webhook shortens the customer's time. A customer has a day.
+        WaitCutShort,
+        /// Only the invoice hears of the end. A payment reports to the subscription.
+        SubscriptionUntold,
+    }
+    resources {
+        /// A failure that was reported before is news. A report is heard once.
+        ReportTwice,
+        /// Reports of attempts that nobody began are heard. A report fits an attempt.
+        NobodysReport,
+        /// A report of another amount is heard. A report fits what is owed.
+        AmountUnchecked,
+        /// Paying by hand begins an attempt beside the one that is on its way. There is one at a time.
+        AttemptBesideAttempt,
+        /// A paid invoice is to be paid. An invoice is paid once.
+        PaidAttempted,
+        /// An invoice that is there takes any draft. An invoice bills one period.
+        DraftUnchecked,
+        /// Any period may be billed. No period is billed twice.
+        NumberUnchecked,
+        /// What was deleted can be subscribed to. What was deleted is not sold.
+        DeletedSold,
+    }
+    webhooks {
+        /// Notices that an outbox has not taken are removed. Every outcome is told.
+        RefusedMeansTaken,
+        /// Notices leave their resource before an outbox has them. Every outcome is told.
+        NoticesGoneFirst,
+        /// Nobody is woken for notices that were refused. Every outcome is told.
+        NeverAgain,
+        /// An endpoint that refuses keeps those behind it from theirs. No endpoint holds up another.
+        OneStopsAll,
+        /// A notice that is handed over again is another message. It is one message, however often it is handed over.
+        DedupForgotten,
+        /// The newest notice goes first. A resource's notices keep their order.
+        NewestFirst,
+        /// Messages of a resource do not wait for each other. A resource's notices keep their order.
+        OrderingForgotten,
+        /// An endpoint is told everything. An endpoint is told what it wants.
+        WantsIgnored,
+        /// What waits for a deleted endpoint is tried for ever. It becomes a dead letter.
+        GoneRetried,
+        /// Notices are signed with any secret. Each has the signature of its endpoint.
+        SignedByAnother,
+        /// The state before an outcome is not remembered. What is told is what has changed.
+        StateForgotten,
+    }
+    api {
+        /// Anybody's webhook is the gateway's. What is not signed is not heard.
+        SignatureUnchecked,
+        /// A webhook may be as old as it likes. What somebody has seen cannot be repeated for ever.
+        OldEventHeard,
+        /// A request with a key is a new one each time. It counts once.
+        KeyIgnored,
+        /// A rebuild does not ask invoices. It asks every resource.
+        RebuildLeavesOut,
+    }
+    decade {
+        /// Rows of what is settled are not put. The read model comes to what the resources are.
+        RowForgotten,
+    }
+}

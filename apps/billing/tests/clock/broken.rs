@@ -1,0 +1,32 @@
+//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+
+use billing::broken::{VARIABLE, Variant};
+
+/// The test that is to catch a variant.
+fn caught_by(variant: Variant) -> &'static str {
+    match variant {
+        Variant::LatePeriodsSkipped => {
+            "a_node_that_was_down_for_a_year_bills_every_period_in_its_order"
+        }
+        Variant::NeverEntered | Variant::FreeUnsettled => "what_costs_nothing_needs_no_payment",
+        Variant::TrialKept => "a_trial_costs_nothing_until_it_ends",
+        Variant::UnservedBilled
+        | Variant::RetryDaysFromLast
+        | Variant::GraceForgotten
+        | Variant::GraceUnserved => {
+            "a_payment_that_fails_is_tried_on_days_1_3_5_and_7_and_service_ends_after_the_grace"
+        }
+        Variant::ExpiryForgotten => "a_first_invoice_that_is_not_paid_expires_after_23_hours",
+        Variant::TimersKept => "a_retry_that_succeeds_ends_the_dunning",
+        Variant::OrderNotRepeated => "a_payment_that_cannot_begin_begins_as_soon_as_it_can",
+        Variant::SetBackTaken => {
+            "crashes::a_clock_that_is_set_back_after_a_death_in_the_middle_of_a_periods_start_leaves_no_period_out"
+        }
+        _ => panic!("{variant:?} is of another part"),
+    }
+}
+
+#[test]
+fn every_broken_variant_is_caught() {
+    abide_harness::hunt(VARIABLE, &[], Variant::of("clock"), caught_by);
+}

@@ -1,0 +1,71 @@
+//! What tests of payments and of webhooks have in common: a node with the engine and without a read model, on a disk in memory.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use abide::{
+    ArchiveOptions, ClassOptions, Node, NodeBuilder, Outbound, SimDisk, Store, StoreOptions,
+    clock::{Clock, TestClock},
+};
+use abide_patterns::workflow;
+use billing::{
+    clock::AnyPayments,
+    gateway::AnyGateway,
+    payment::{self, WorkflowPayments},
+    resources,
+};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// Looks at a node that has nothing to do, before it is believed.
+const LOOKS: u32 = 5;
+
+/// Looks at a node that is in the middle of something and does not move, before it is believed to wait for the clock.
+const LONG_LOOKS: u32 = 100;
+
+/// A node on what there is on a disk, with a gateway and a network.
+pub(crate) fn engine(
+    disk: &SimDisk,
+    clock: &TestClock,
+    gateway: AnyGateway,
+    network: impl Outbound,
+) -> NodeBuilder {
+    let time = clock.clone();
+    let options = StoreOptions {
+        unix_millis: Arc::new(move || time.unix_millis()),
+        archive: ArchiveOptions {
+            enabled: false,
+            ..ArchiveOptions::default()
+        },
+        ..StoreOptions::small()
+    };
+    let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
+    resources::register(Node::builder(store))
+        .class::<workflow::WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
+        .class::<workflow::WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+        .with(payment::workflows())
+        .with(workflow::Options::default())
+        .with(gateway)
+        .with(AnyPayments::new(WorkflowPayments))
+        .outbound(Arc::new(network))
+        .clock(Arc::new(clock.clone()))
+}
+
+/// Waits until nothing moves any more, or whatever does waits for the clock.
+pub(crate) async fn rests(node: &Node) {
+    let (mut idle, mut still, mut before) = (0, 0, (0, 0, 0));
+    while idle < LOOKS && still < LONG_LOOKS {
+        // A timer of the runtime would sleep a whole millisecond.
+        std::thread::sleep(LOOK);
+        tokio::task::yield_now().await;
+        let stats = node.stats();
+        let now = (stats.events, stats.outstanding, stats.held);
+        still = if now == before { still + 1 } else { 0 };
+        idle = if still > 0 && stats.outstanding == 0 {
+            idle + 1
+        } else {
+            0
+        };
+        before = now;
+    }
+}

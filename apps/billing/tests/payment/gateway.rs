@@ -1,0 +1,88 @@
+//! The adapter to a gateway, with what may befall its calls.
+
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
+
+use abide::{
+    Env,
+    clock::{Clock, TestClock},
+};
+use billing::gateway::{
+    Asking, Charge, Gateway, GatewayError, HttpGateway, LocalGateway, PaymentStatus,
+};
+
+/// What befalls calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Luck {
+    /// Nothing.
+    None,
+    /// The first answer to each kind of call is lost.
+    FirstAnswersLost,
+    /// A customer proves who they are when the payment is about to be taken back.
+    CustomerComesLast,
+    /// A payment is on its way until the clock shows this.
+    TakesItsTime(Duration),
+}
+
+/// The adapter.
+pub(crate) struct Adapter {
+    http: HttpGateway,
+    gateway: LocalGateway,
+    clock: TestClock,
+    luck: Luck,
+    /// The kinds of calls of which an answer was lost.
+    lost: Mutex<BTreeSet<&'static str>>,
+}
+
+impl Adapter {
+    /// To a gateway that knows us by a key.
+    pub(crate) fn new(gateway: &LocalGateway, key: &str, clock: &TestClock, luck: Luck) -> Self {
+        Self {
+            http: HttpGateway::new("http://gateway.test", key),
+            gateway: gateway.clone(),
+            clock: clock.clone(),
+            luck,
+            lost: Mutex::default(),
+        }
+    }
+
+    /// What we hear of what a call comes to.
+    fn answer(&self, kind: &'static str, asking: Asking) -> Asking {
+        let lost = self.luck == Luck::FirstAnswersLost && self.lost.lock().unwrap().insert(kind);
+        let (clock, luck) = (self.clock.clone(), self.luck);
+        Box::pin(async move {
+            let mut payment = asking.await?;
+            if lost {
+                let text = "the connection broke".to_owned();
+                return Err(GatewayError::Unknown { text });
+            }
+            if let Luck::TakesItsTime(time) = luck
+                && payment.status.is_final()
+                && clock.now() < time
+            {
+                payment.status = PaymentStatus::Processing;
+            }
+            Ok(payment)
+        })
+    }
+}
+
+impl Gateway for Adapter {
+    fn create(&self, env: &Env, key: &str, charge: &Charge) -> Asking {
+        self.answer("create", self.http.create(env, key, charge))
+    }
+
+    fn confirm(&self, env: &Env, key: &str, payment: &str) -> Asking {
+        self.answer("confirm", self.http.confirm(env, key, payment))
+    }
+
+    fn cancel(&self, env: &Env, key: &str, payment: &str) -> Asking {
+        if self.luck == Luck::CustomerComesLast {
+            self.gateway.authenticate(payment, true);
+        }
+        self.answer("cancel", self.http.cancel(env, key, payment))
+    }
+
+    fn status(&self, env: &Env, payment: &str) -> Asking {
+        self.answer("status", self.http.status(env, payment))
+    }
+}
