@@ -6,14 +6,15 @@ use abide_patterns::broken::{VARIABLE, Variant};
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::TimerEarly
-        | Variant::CutOffForgotten
-        | Variant::FiringUncounted
         | Variant::EndForgotten
         | Variant::FailureKept
         | Variant::MissedMerged
         | Variant::QueuedDropped
         | Variant::FailedForgotten => {
             "simulation::each_occurrence_has_its_effect_exactly_once_or_has_failed_whatever_happens"
+        }
+        Variant::CutOffForgotten | Variant::FiringUncounted => {
+            "background::what_was_on_its_way_when_the_process_died_is_repeated_as_another_attempt"
         }
         Variant::RetriedForEver => {
             "retries::a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides"

@@ -240,7 +240,7 @@ async fn meddled_with(seed: u64) {
 
 fn seeds() -> impl Iterator<Item = u64> {
     let first = setting("ABIDE_WORKFLOW_FIRST_SEED", 0);
-    let seeds = setting("ABIDE_WORKFLOW_SEEDS", 20);
+    let seeds = setting("ABIDE_WORKFLOW_SEEDS", 8);
     (first..first + seeds).inspect(|seed| println!("seed {seed}"))
 }
 
