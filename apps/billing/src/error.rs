@@ -12,7 +12,7 @@ use crate::states::Refusal;
 pub enum BillingError {
     /// The chain does not take it.
     #[error(transparent)]
-    Outcome(#[from] OutcomesError),
+    Outcome(OutcomesError),
     /// What was given makes no sense, or is not possible now.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -42,6 +42,16 @@ impl BillingError {
     }
 }
 
+impl From<OutcomesError> for BillingError {
+    /// That an object failed is no answer of its chain: it may be otherwise the next time.
+    fn from(error: OutcomesError) -> Self {
+        match error {
+            OutcomesError::Object(error) => Self::Object(error),
+            refused => Self::Outcome(refused),
+        }
+    }
+}
+
 impl From<BillingError> for Error {
     fn from(error: BillingError) -> Self {
         match error {
@@ -58,5 +68,19 @@ impl From<BillingError> for Error {
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::with_kind(ErrorKind::Input, refusal.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_fails_while_it_writes_is_not_taken_for_one_that_refuses() {
+        let failed = Error::with_kind(ErrorKind::Io, "the disk does not answer");
+        let told = BillingError::from(OutcomesError::from(failed));
+        assert!(matches!(told, BillingError::Object(_)), "{told:?}");
+        let refused = BillingError::from(OutcomesError::Invalid("no".to_owned()));
+        assert!(matches!(refused, BillingError::Outcome(_)), "{refused:?}");
     }
 }

@@ -120,9 +120,7 @@ pub(super) fn told(error: BillingError) -> ApiError {
         BillingError::Outcome(
             refused @ (OutcomesError::Refused { .. } | OutcomesError::Rejected { .. }),
         ) => ApiError::conflict("not_allowed", refused.to_string()),
-        BillingError::Outcome(OutcomesError::Object(error)) | BillingError::Object(error) => {
-            error.into()
-        }
+        BillingError::Object(error) => error.into(),
         BillingError::Outcome(error) => ApiError::bad_request("invalid", error.to_string()),
     }
 }
