@@ -192,6 +192,9 @@ pub struct Subscription {
     pub anchor: Option<Anchor>,
     /// The period it is in; none before the first.
     pub period: Option<Period>,
+    /// Whether that was skipped: nothing of it was billed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
     /// The number of the next period to be billed.
     pub next: u32,
     /// Lines that wait for the next invoice.
@@ -310,6 +313,7 @@ impl Subscription {
         }
         self.next = period.number + 1;
         self.period = Some(period);
+        self.skipped = skipped;
         Ok(())
     }
 
@@ -418,8 +422,8 @@ impl Subscription {
                 "A plan with periods of another length is another subscription.",
             ));
         }
-        let period = self.period.filter(|_| Self::is_billed(state));
-        let Some(period) = period else {
+        let is_billed = Self::is_billed(state) && !self.skipped;
+        let Some(period) = self.period.filter(|_| is_billed) else {
             return Ok(Changed {
                 plan,
                 lines: Vec::new(),

@@ -278,6 +278,25 @@ fn periods_without_service_are_skipped_and_none_is_billed_twice() {
 }
 
 #[test]
+fn of_a_period_that_was_skipped_a_change_of_plan_gives_nothing_back_and_costs_nothing() {
+    let mut world = World::new(None);
+    let draft = world.bill();
+    world.report(&draft, 1, Verdict::Paid, Time(1));
+    world.write("pause", "paused", Time(2), &Moment { at: Time(2) });
+    let skipped = world.live.next_period().unwrap().unwrap();
+    let at = skipped.start;
+    world.write("advance", "skipped", at, &skipped);
+    world.write("resume", "resumed", at, &Moment { at });
+    for amount in [1, 5_000] {
+        let change = world.live.change(world.state, plan(amount), at).unwrap();
+        assert_eq!(change.lines, [], "{amount}");
+    }
+    let billed = world.bill().period;
+    let change = world.live.change(world.state, plan(1), billed.start);
+    assert_eq!(change.unwrap().lines.len(), 2);
+}
+
+#[test]
 fn a_plan_in_another_currency_or_of_another_length_is_refused() {
     let mut world = World::new(None);
     world.bill();
