@@ -35,6 +35,10 @@ pub const INCOMPLETE_HOURS: u32 = 23;
 /// Characters of a name or a description, at most.
 pub const MAX_NAME: usize = 200;
 
+/// Lines of changes of plan that wait for the next invoice, at most: what orders that invoice fits
+/// [`MAX_METADATA_BYTES`](abide_patterns::schedule::limits::MAX_METADATA_BYTES) with the longest ids.
+pub const MAX_PENDING: usize = 100;
+
 /// Units of a subscription, at most.
 pub const MAX_QUANTITY: u32 = 1_000_000;
 

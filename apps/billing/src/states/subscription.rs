@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DUNNING_DAYS, Draft, GRACE_DAYS, INCOMPLETE_HOURS, MAX_QUANTITY, Refusal, Step};
+use super::{
+    DUNNING_DAYS, Draft, GRACE_DAYS, INCOMPLETE_HOURS, MAX_PENDING, MAX_QUANTITY, Refusal, Step,
+};
 use crate::{
     Anchor, Every, Line, LineKind, Lines, Money, Period, Time,
     broken::{Variant, broken},
@@ -455,13 +457,17 @@ impl Subscription {
                 change.charge,
             ),
         ];
-        Ok(Changed {
-            lines: lines
-                .into_iter()
-                .filter(|line| !line.amount.is_zero())
-                .collect(),
-            plan,
-        })
+        let lines: Vec<Line> = lines
+            .into_iter()
+            .filter(|line| !line.amount.is_zero())
+            .collect();
+        if self.pending.len() + lines.len() > MAX_PENDING {
+            return Err(Refusal::invalid(format!(
+                "{} lines wait for the next invoice, and {MAX_PENDING} fit: change the plan when the next period has begun.",
+                self.pending.len()
+            )));
+        }
+        Ok(Changed { plan, lines })
     }
 
     /// What a payment's report means. A payment that was reported before is no news, however often it is.

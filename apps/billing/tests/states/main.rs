@@ -4,17 +4,18 @@
 #[cfg(feature = "broken")]
 mod broken;
 
-use abide_patterns::outcomes::Schema;
+use abide_patterns::{outcomes::Schema, schedule::limits::MAX_METADATA_BYTES};
 use proptest::prelude::*;
 use serde::Serialize;
 
 use billing::{
     Anchor, DUNNING_DAYS, Every, LineKind, Money, Period, Time,
+    clock::Collection,
     machines::ABSENT,
     proration,
     states::{
-        Created, Draft, GRACE_DAYS, Invoice, Invoiced, Moment, PaymentResult, Plan, Report, Step,
-        Subscription, Verdict,
+        Created, Draft, GRACE_DAYS, Invoice, Invoiced, MAX_PENDING, Moment, PaymentResult, Plan,
+        Report, Step, Subscription, Verdict,
     },
 };
 
@@ -294,6 +295,38 @@ fn of_a_period_that_was_skipped_a_change_of_plan_gives_nothing_back_and_costs_no
     let billed = world.bill().period;
     let change = world.live.change(world.state, plan(1), billed.start);
     assert_eq!(change.unwrap().lines.len(), 2);
+}
+
+#[test]
+fn however_often_the_plan_is_changed_the_next_invoice_can_be_ordered() {
+    let mut world = World::new(None);
+    let draft = world.bill();
+    world.report(&draft, 1, Verdict::Paid, Time(1));
+    let id = |letter: &str| letter.repeat(120);
+    let longest = |amount| Plan {
+        price: id("p"),
+        product: id("q"),
+        quantity: MAX_QUANTITY,
+        ..plan(amount)
+    };
+    let refused = (0..).find_map(|minute: i64| {
+        let at = Time(minute * 60_000);
+        match world.live.change(world.state, longest(1_000 + minute), at) {
+            Ok(changed) => {
+                world.write("change", "changed", at, &changed);
+                None
+            }
+            Err(refused) => Some(refused.to_string()),
+        }
+    });
+    assert!(refused.unwrap().contains("100 lines wait"));
+    let order = Collection {
+        invoice: id("i"),
+        attempt: 1,
+        draft: Some(world.live.next_invoice(&id("s")).unwrap()),
+    };
+    let bytes = serde_json::to_vec(&order).unwrap().len();
+    assert!(bytes <= MAX_METADATA_BYTES, "{bytes}");
 }
 
 #[test]
