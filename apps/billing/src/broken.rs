@@ -49,6 +49,12 @@ abide_patterns::broken_variants! {
         OrderNotRepeated,
         /// A timer that goes off before its time counts as done. A clock that is set back leaves no period unbilled.
         SetBackTaken,
+        /// The rest of a period that was skipped costs nothing. What somebody is served is billed.
+        RestUnbilled,
+        /// After a pause nobody is dunned. What is owed is dunned for.
+        DebtForgotten,
+        /// What has expired is charged. A subscription that is not paid in time costs nothing.
+        ExpiredCharged,
         /// What costs nothing waits for its payment. What costs nothing needs none.
         FreeUnsettled,
     }
@@ -67,8 +73,14 @@ abide_patterns::broken_variants! {
         EventHeardTwice,
         /// Webhooks are not passed on. A payment that waits goes on at once.
         EventForgotten,
-        /// Each webhook shortens the customer's time. A customer has a day.
+        /// Each webhook shortens the customer's time. A customer has the same time.
         WaitCutShort,
+        /// A gateway that does not say how a payment stands ends it. Each payment comes to an end that is known.
+        QuestionRefused,
+        /// What the gateway says of another payment counts. Money that was taken is known of.
+        AnswerUnchecked,
+        /// A wrong key at the gateway counts as a refused card. A card is refused by the gateway.
+        StrangerDeclined,
         /// Only the invoice hears of the end. A payment reports to the subscription.
         SubscriptionUntold,
     }
@@ -87,6 +99,10 @@ abide_patterns::broken_variants! {
         DraftUnchecked,
         /// Any period may be billed. No period is billed twice.
         NumberUnchecked,
+        /// An invoice is voided while it is being paid. No money is taken for a void invoice.
+        VoidBesideAttempt,
+        /// A subscription does not hear that its invoice is void. What nobody is to pay is not owed.
+        VoidUntold,
         /// What was deleted can be subscribed to. What was deleted is not sold.
         DeletedSold,
     }

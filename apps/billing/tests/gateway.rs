@@ -158,8 +158,9 @@ async fn a_key_that_belongs_to_another_request_is_refused() {
     refused(adapter().status(node.env(), "pay_2").await);
     refused(create(&charge("card_unknown", "a")).await);
     let stranger = HttpGateway::new("http://gateway.test", "sk_other");
-    let text = refused(stranger.status(node.env(), "pay_1").await);
-    assert!(text.starts_with("401"), "{text}");
+    let unknown = stranger.status(node.env(), "pay_1").await.unwrap_err();
+    assert!(unknown.is_retryable(), "a person mends it: {unknown}");
+    assert!(unknown.to_string().contains("401"), "{unknown}");
 }
 
 #[tokio::test]

@@ -90,6 +90,7 @@ fn period(
         attempt: 0,
         amount: due,
         reason: None,
+        lines: Vec::new(),
     };
     let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
     if !broken(Variant::NeverEntered) {

@@ -56,8 +56,8 @@ pub trait Subject {
     /// Writes an outcome of an action to its chain.
     fn write(&self, action: &str, outcome: &str, data: &Value) -> Result<()>;
 
-    /// Has an invoice created, if it is not, and an attempt to collect it begun, if it has not. It is called again until it
-    /// succeeds.
+    /// Has an invoice created, if it is not, and an attempt to collect it begun, if it has not; or has it voided. It is called
+    /// again until it succeeds.
     fn collect(&self, order: Collection) -> impl Future<Output = Result<(), Failure>>;
 }
 

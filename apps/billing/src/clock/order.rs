@@ -4,7 +4,7 @@ use abide::Result;
 use abide_patterns::outcomes::Entry;
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Attempt, Draft, Invoiced, Subscription};
+use crate::states::{Attempt, Collected, Draft, Invoiced, Subscription};
 
 /// An invoice is to be collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,12 +15,16 @@ pub struct Collection {
     pub attempt: u32,
     /// What it is created with. None with attempts after the first.
     pub draft: Option<Draft>,
+    /// Nobody is to pay it: it is voided instead.
+    #[serde(default)]
+    pub void: bool,
 }
 
 impl Collection {
     /// What tells it from all others of its subscription.
     pub(super) fn name(&self) -> String {
-        format!("collect {} {}", self.invoice, self.attempt)
+        let what = if self.void { "void" } else { "collect" };
+        format!("{what} {} {}", self.invoice, self.attempt)
     }
 }
 
@@ -34,6 +38,7 @@ pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collec
                 attempt: u32::from(subscription.owed.contains_key(&invoice)),
                 invoice,
                 draft: Some(draft),
+                void: false,
             }))
         }
         ("retry", "attempted") => {
@@ -42,6 +47,18 @@ pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collec
                 invoice,
                 attempt,
                 draft: None,
+                void: false,
+            }))
+        }
+        ("collect", "voided" | "cleared") => {
+            let Collected {
+                invoice, attempt, ..
+            } = entry.data()?;
+            Ok(Some(Collection {
+                invoice,
+                attempt,
+                draft: None,
+                void: true,
             }))
         }
         _ => Ok(None),

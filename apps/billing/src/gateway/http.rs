@@ -8,7 +8,8 @@
 //!
 //! Each `POST` has an `Idempotency-Key`, each request `Authorization: Bearer`. 408, 425, 429, and 503 with `Retry-After`
 //! mean that nothing was taken; any other 5xx, and an answer that breaks off or takes longer than [`PATIENCE`], that it
-//! may have been; other answers that are no success are final. Redirects are not followed.
+//! may have been; 401, that we are not known, which a person has to mend; other answers that are no success are final.
+//! Redirects are not followed.
 
 use std::{fmt, time::Duration};
 
@@ -19,6 +20,7 @@ use abide::{
 use http_body_util::{BodyExt, Limited};
 
 use super::{Asking, Charge, Gateway, GatewayError, Payment};
+use crate::broken::{Variant, broken};
 
 /// How long an answer may take, its body included.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -119,11 +121,11 @@ async fn exchange(env: &Env, request: Request) -> Result<Payment, GatewayError> 
     let response = env.fetch(request).await.map_err(|error| {
         let text = error.message().to_owned();
         match error.kind() {
-            // The client is full, or the gateway was not reached.
-            ErrorKind::Overloaded | ErrorKind::Unavailable => {
+            // The client is full, or the gateway was not reached, or must not be before somebody allows it.
+            ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::Forbidden => {
                 GatewayError::Busy { text, after: None }
             }
-            ErrorKind::Forbidden | ErrorKind::Input | ErrorKind::Limit | ErrorKind::NotFound => {
+            ErrorKind::Input | ErrorKind::Limit | ErrorKind::NotFound => {
                 GatewayError::Refused { text }
             }
             _ => GatewayError::Unknown { text },
@@ -154,6 +156,11 @@ async fn understand(response: Response) -> Result<Payment, GatewayError> {
     let after = retry_after(&head.headers);
     Err(match head.status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => {
+            GatewayError::Busy { text, after }
+        }
+        // No customer's card is at fault.
+        StatusCode::UNAUTHORIZED if !broken(Variant::StrangerDeclined) => {
+            tracing::error!(text, "the gateway does not know our key");
             GatewayError::Busy { text, after }
         }
         StatusCode::SERVICE_UNAVAILABLE if after.is_some() => GatewayError::Busy { text, after },

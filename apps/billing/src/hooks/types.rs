@@ -44,6 +44,7 @@ pub(super) fn of<'a>(
     match (kind, action, outcome) {
         ("subscription", "create", "trialing") => vec!["created", "trialing"],
         (_, "create", _) => vec!["created"],
+        ("subscription", "resume", "owing") => vec!["resumed", to],
         ("subscription", "resume", _) => vec!["resumed"],
         // Attempts and periods are told of by their invoices.
         ("subscription", ..) if from != to => vec![to],

@@ -6,8 +6,9 @@ use super::ABSENT;
 
 /// A customer's right to a product for as long as they pay for it.
 ///
-/// `collect` is what came of an invoice: `paid` if others are still owed, `settled` if that was the last one. A payment
-/// reports, and the subscription alone decides what follows from it.
+/// `collect` is what came of an invoice: `paid` if others are still owed, `settled` if that was the last one; `voided` and
+/// `cleared` are the same of one that nobody is to pay. A payment reports, and the subscription alone decides what follows
+/// from it.
 pub const SUBSCRIPTION: Declaration = Declaration {
     name: "subscription",
     initial: ABSENT,
@@ -45,6 +46,8 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "attempted",
         "settled",
         "paid",
+        "voided",
+        "cleared",
         "failed",
         "requires_action",
         "expired",
@@ -56,6 +59,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "paused",
         "skipped",
         "resumed",
+        "owing",
     ],
     transitions: &[
         (ABSENT, "create", "incomplete", "incomplete"),
@@ -94,6 +98,18 @@ pub const SUBSCRIPTION: Declaration = Declaration {
             "requires_action",
             "incomplete_expired",
         ),
+        (
+            "incomplete_expired",
+            "collect",
+            "voided",
+            "incomplete_expired",
+        ),
+        (
+            "incomplete_expired",
+            "collect",
+            "cleared",
+            "incomplete_expired",
+        ),
         // A trial costs nothing; periods are counted from its end.
         ("trialing", "change", "changed", "trialing"),
         ("trialing", "end_trial", "ended", "active"),
@@ -118,6 +134,8 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("past_due", "retry", "attempted", "past_due"),
         ("past_due", "collect", "settled", "active"),
         ("past_due", "collect", "paid", "past_due"),
+        ("past_due", "collect", "voided", "past_due"),
+        ("past_due", "collect", "cleared", "active"),
         ("past_due", "collect", "requires_action", "past_due"),
         ("past_due", "collect", "failed", "past_due"),
         ("past_due", "change", "changed", "past_due"),
@@ -130,20 +148,29 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("unpaid", "retry", "attempted", "unpaid"),
         ("unpaid", "collect", "settled", "active"),
         ("unpaid", "collect", "paid", "unpaid"),
+        ("unpaid", "collect", "voided", "unpaid"),
+        ("unpaid", "collect", "cleared", "active"),
         ("unpaid", "collect", "requires_action", "unpaid"),
         ("unpaid", "collect", "failed", "unpaid"),
         ("unpaid", "cancel", "scheduled", "unpaid"),
         ("unpaid", "cancel", "unscheduled", "unpaid"),
         ("unpaid", "cancel", "canceled", "canceled"),
-        // Nothing is billed; what was billed before may still be paid.
+        // Nothing is billed; what was billed before may still be paid, and is dunned for once service goes on.
+        ("paused", "retry", "attempted", "paused"),
+        ("paused", "collect", "voided", "paused"),
+        ("paused", "collect", "cleared", "paused"),
         ("paused", "collect", "settled", "paused"),
         ("paused", "collect", "paid", "paused"),
         ("paused", "collect", "failed", "paused"),
         ("paused", "collect", "requires_action", "paused"),
         ("paused", "advance", "skipped", "paused"),
         ("paused", "resume", "resumed", "active"),
+        ("paused", "resume", "owing", "past_due"),
         ("paused", "cancel", "canceled", "canceled"),
-        // A payment that was on its way when the subscription ended.
+        // A payment that was on its way when the subscription ended, and what is owed still.
+        ("canceled", "retry", "attempted", "canceled"),
+        ("canceled", "collect", "voided", "canceled"),
+        ("canceled", "collect", "cleared", "canceled"),
         ("canceled", "collect", "settled", "canceled"),
         ("canceled", "collect", "paid", "canceled"),
         ("canceled", "collect", "failed", "canceled"),

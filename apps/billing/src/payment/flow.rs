@@ -8,11 +8,11 @@ use super::{Order, hook::EVENT, intent};
 use crate::{
     broken::{Variant, broken},
     gateway::{self, AnyGateway, Charge, GatewayError, GatewayEvent, PaymentStatus},
-    states::{PaymentResult, Settled, Verdict},
+    states::{INCOMPLETE_HOURS, PaymentResult, Settled, Verdict},
 };
 
-/// How long a customer has to prove who they are.
-const PATIENCE: Duration = Duration::from_hours(24);
+/// How long a customer has to prove who they are: a subscription that waits for its first payment waits longer.
+const PATIENCE: Duration = Duration::from_hours(INCOMPLETE_HOURS as u64 - 1);
 
 /// Between two questions about a payment whose customer has not come, since webhooks may be lost.
 const WAIT: Duration = Duration::from_hours(4);
@@ -102,7 +102,7 @@ impl Run {
                 }
                 let created = match gateway.create(env, &key, &charge).await {
                     Err(GatewayError::Refused { text }) => gateway::Payment::refused(&charge, text),
-                    created => created.map_err(failure)?,
+                    created => self.ours(created.map_err(failure)?)?,
                 };
                 let known = (!created.id.is_empty()).then(|| created.id.clone());
                 let settled = Settled {
@@ -147,14 +147,37 @@ impl Run {
                     ..payment.clone()
                 });
             }
-            match answer {
-                Err(GatewayError::Refused { .. }) => {
-                    gateway.status(env, &payment.id).await.map_err(failure)
+            let answer = match (act, answer) {
+                (Act::Confirm | Act::Cancel, Err(GatewayError::Refused { .. })) => {
+                    gateway.status(env, &payment.id).await
                 }
-                answer => answer.map_err(failure),
+                (_, answer) => answer,
+            };
+            match answer {
+                // Money may be on its way all the same: this is for a person to see to.
+                Err(GatewayError::Refused { text }) if !broken(Variant::QuestionRefused) => {
+                    tracing::error!(intent = id, payment = payment.id, %text, "the gateway does not say how a payment stands");
+                    Err(Failure::temporary(text))
+                }
+                answer => self.ours(answer.map_err(failure)?),
             }
         })
         .await
+    }
+
+    /// What the gateway says, if it is about this payment.
+    fn ours(&self, payment: gateway::Payment) -> Result<gateway::Payment, Failure> {
+        let Order { id, intent } = &self.order;
+        let is_ours = payment.reference == *id && payment.amount == intent.amount;
+        if is_ours || broken(Variant::AnswerUnchecked) {
+            return Ok(payment);
+        }
+        let text = format!(
+            "the gateway answers with {} of {} for {}",
+            payment.id, payment.amount, payment.reference
+        );
+        tracing::error!(intent = id, text);
+        Err(Failure::temporary(text))
     }
 
     /// Waits until the customer has proved who they are, or has not come.

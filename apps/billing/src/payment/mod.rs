@@ -3,7 +3,7 @@
 //! Contract: a payment is a workflow, one for each payment intent. Each of its steps is repeated alone, as long as it takes, under a
 //! key of its own, so a crash or a lost answer moves no money twice and leaves no payment half done. What has come of it is
 //! told to the invoice and then to the subscription, which alone decides what follows. A payment that asks the customer to
-//! prove who they are waits for a day; then it is taken back, unless the money was faster.
+//! prove who they are waits for 22 hours; then it is taken back, unless the money was faster.
 
 mod flow;
 mod hook;

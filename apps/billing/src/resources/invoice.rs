@@ -1,6 +1,6 @@
 //! Invoices.
 
-use abide::durable_object;
+use abide::{Stub, durable_object};
 use serde_json::Value;
 
 use super::{
@@ -80,15 +80,44 @@ calls! {
         /// way nothing else begins.
         pub async fn pay(&self) -> Result<View, BillingError> {
             self.resource.must_take("pay", "attempted")?;
-            let id = self.resource.id().to_owned();
-            let draft = self.resource.read(|live| live.machine.draft.clone())?;
-            let draft = draft.ok_or_else(|| BillingError::not_found("invoice", &id))?;
-            let subscription = self.resource.env().object::<Subscription>();
-            subscription
-                .get_by_name(&draft.subscription)
-                .pay(id)
-                .await??;
+            let subscription = self.subscription()?;
+            subscription.pay(self.resource.id().to_owned()).await??;
             self.resource.view()
+        }
+
+        /// Voids it, because nobody is to pay it, if its subscription agrees. Once more it changes nothing.
+        pub async fn void(&self) -> Result<View, BillingError> {
+            let view = self.resource.view()?;
+            if view.state == "void" {
+                return Ok(view);
+            }
+            self.resource.must_take("void", "voided")?;
+            if !broken(Variant::VoidUntold) {
+                let subscription = self.subscription()?;
+                subscription.void(self.resource.id().to_owned()).await??;
+            }
+            self.voided()
+        }
+
+        /// Is void, as its subscription has decided. Once more it changes nothing.
+        pub async fn be_voided(&self) -> Result<View, BillingError> {
+            self.voided()
+        }
+
+        fn voided(&self) -> Result<View, BillingError> {
+            let view = self.resource.view()?;
+            if view.state == "void" {
+                return Ok(view);
+            }
+            self.resource.transition("void", "voided", &Value::Null)
+        }
+
+        fn subscription(&self) -> Result<Stub<Subscription>, BillingError> {
+            let draft = self.resource.read(|live| live.machine.draft.clone())?;
+            let id = self.resource.id();
+            let draft = draft.ok_or_else(|| BillingError::not_found("invoice", id))?;
+            let subscriptions = self.resource.env().object::<Subscription>();
+            Ok(subscriptions.get_by_name(&draft.subscription))
         }
 
         /// Writes what a payment has come to. A report that was made before is no news, however often it is made.

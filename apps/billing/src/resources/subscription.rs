@@ -1,6 +1,6 @@
 //! Subscriptions.
 
-use abide::prelude::*;
+use abide::{ErrorKind, prelude::*};
 use abide_patterns::{
     alarm::SharedAlarm,
     schedule::{Failure, Timer},
@@ -89,10 +89,14 @@ impl Subject for Resource<states::Subscription> {
     async fn collect(&self, order: Collection) -> Result<(), Failure> {
         let env = self.env();
         let invoice = env.object::<Invoice>().get_by_name(&order.invoice);
+        if order.void {
+            invoice.be_voided().await?.map_err(failure)?;
+            return Ok(());
+        }
         if let Some(draft) = order.draft {
             invoice.create(draft).await?.map_err(failure)?;
         }
-        if order.attempt == 0 {
+        if order.attempt == 0 || self.has_expired(&order.invoice).map_err(failure)? {
             return Ok(());
         }
         let begun = invoice.begin_attempt(order.attempt).await?;
@@ -101,6 +105,33 @@ impl Subject for Resource<states::Subscription> {
             env.require::<AnyPayments>()?.begin(env, id, intent).await?;
         }
         Ok(())
+    }
+}
+
+impl Resource<states::Subscription> {
+    /// Whether it was too late for the first payment when it was to begin: then nobody is to pay that invoice.
+    fn has_expired(&self, invoice: &str) -> Result<bool, BillingError> {
+        let now = self.now();
+        let (state, expires_at, is_owed) = self.read(|live| {
+            let is_owed = live.machine.owed.contains_key(invoice);
+            (live.state, live.machine.expires_at(), is_owed)
+        })?;
+        match state {
+            _ if broken(Variant::ExpiredCharged) => Ok(false),
+            "incomplete" if expires_at <= now => {
+                let text = "the subscription is about to expire";
+                Err(Error::with_kind(ErrorKind::Unavailable, text).into())
+            }
+            "incomplete_expired" => {
+                if is_owed {
+                    let cleared = self.read(|live| live.machine.cleared(live.state, invoice, now));
+                    let (outcome, cleared) = cleared??;
+                    self.write("collect", outcome, &cleared)?;
+                }
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
     }
 }
 
@@ -184,8 +215,8 @@ calls! {
         /// Goes on after a pause.
         pub async fn resume(&self) -> Result<View, BillingError> {
             let at = self.resource.now();
-            self.resource
-                .transition("resume", "resumed", &Moment { at })
+            let (outcome, resumed) = self.resource.read(|live| live.machine.resumed(at))??;
+            self.resource.transition("resume", outcome, &resumed)
         }
 
         /// Whether it gives its customer what they pay for: from the chain, never from the read model.
@@ -208,14 +239,25 @@ calls! {
             }
         }
 
+        /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way.
+        pub async fn void(&self, invoice: String) -> Result<View, BillingError> {
+            self.resource.view()?;
+            let at = self.resource.now();
+            let (outcome, voided) = self
+                .resource
+                .read(|live| live.machine.void(live.state, &invoice, at))??;
+            self.resource.transition("collect", outcome, &voided)
+        }
+
         /// Hears what a payment has come to, and decides what follows. A report that was made before is no news, however often
         /// it is made.
         pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
             self.resource.view()?;
             let id = self.resource.id();
+            let at = self.resource.now();
             match self
                 .resource
-                .read(|live| live.machine.report(id, &result))??
+                .read(|live| live.machine.report(id, live.state, &result, at))??
             {
                 Report::News(outcome, collected) => {
                     self.resource.transition("collect", outcome, &collected)

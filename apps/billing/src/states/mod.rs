@@ -20,7 +20,7 @@ pub use invoice::{Attempted, Draft, Invoice};
 pub use payment_intent::{NewIntent, PaymentIntent, Settled};
 pub use subscription::{
     Attempt, Changed, Collected, Created, Invoiced, Moment, Owed, PaymentResult, Plan, Report,
-    Subscription, Verdict,
+    Resumed, Subscription, Verdict,
 };
 
 /// Days after the first failure on which a payment is tried again.

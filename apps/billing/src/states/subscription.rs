@@ -75,13 +75,24 @@ pub struct Changed {
     pub lines: Vec<Line>,
 }
 
+/// What `resume` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resumed {
+    /// When it takes effect.
+    pub at: Time,
+    /// What the next invoice has for the rest of a period that was skipped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
+}
+
 /// What `collect` says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Collected {
     /// The invoice's id.
     pub invoice: String,
-    /// The payment intent's id; empty if nothing was due.
+    /// The payment intent's id; empty if nothing was due, or nobody is to pay.
     pub intent: String,
     /// Which attempt it was, from 1.
     pub attempt: u32,
@@ -90,6 +101,9 @@ pub struct Collected {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the next invoice has for the rest of a period that was skipped, if service begins again with this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
 }
 
 /// What `retry` says.
@@ -232,7 +246,13 @@ impl Subscription {
             ("advance", outcome) => self.advanced(step.data()?, outcome == "skipped"),
             ("retry", _) => self.attempted(&step.data()?),
             ("collect", outcome) => {
-                self.collected(outcome, &step.data()?, step.at);
+                let collected: Collected = step.data()?;
+                self.collected(outcome, &collected, step.at);
+                self.serve_again(collected.lines);
+                Ok(())
+            }
+            ("resume", _) => {
+                self.serve_again(step.data::<Resumed>()?.lines);
                 Ok(())
             }
             ("change", _) => {
@@ -335,7 +355,7 @@ impl Subscription {
     }
 
     fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
-        if matches!(outcome, "paid" | "settled") {
+        if matches!(outcome, "paid" | "settled" | "voided" | "cleared") {
             self.owed.remove(&collected.invoice);
         } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
             if outcome == "failed" {
@@ -348,6 +368,12 @@ impl Subscription {
                 owed.asked = owed.asked.max(collected.attempt);
             }
         }
+    }
+
+    /// Service begins again in the middle of a period that was skipped, whose rest is billed.
+    fn serve_again(&mut self, lines: Vec<Line>) {
+        self.skipped &= lines.is_empty();
+        self.pending.extend(lines);
     }
 
     /// What it gives, and for how much.
@@ -432,10 +458,7 @@ impl Subscription {
             });
         };
         let change = proration::change(before, after, &period, at)?;
-        let rest = Period {
-            start: at.whole_second().max(period.start).min(period.end),
-            ..period
-        };
+        let rest = rest_of(&period, at);
         let line = |kind, words: &str, plan: &Plan, amount| Line {
             kind,
             description: format!("{words} {} × {}", plan.quantity, plan.product),
@@ -470,8 +493,97 @@ impl Subscription {
         Ok(Changed { plan, lines })
     }
 
-    /// What a payment's report means. A payment that was reported before is no news, however often it is.
-    pub fn report(&self, id: &str, result: &PaymentResult) -> Result<Report, Refusal> {
+    /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped.
+    fn rest_of_skipped(&self, at: Time) -> Result<Vec<Line>, Refusal> {
+        let Some(period) = self.period.filter(|_| self.skipped) else {
+            return Ok(Vec::new());
+        };
+        if broken(Variant::RestUnbilled) {
+            return Ok(Vec::new());
+        }
+        let plan = self.plan()?;
+        Ok(vec![Line {
+            kind: LineKind::ProrationCharge,
+            description: format!("Remaining time of {} × {}", plan.quantity, plan.product),
+            price: Some(plan.price.clone()),
+            period: Some(rest_of(&period, at)),
+            amount: proration::rest(plan.amount()?, &period, at)?,
+        }])
+    }
+
+    /// What service that goes on after a pause comes to: an outcome of `resume`. Who owes after a payment that has failed is
+    /// dunned.
+    pub fn resumed(&self, at: Time) -> Result<(&'static str, Resumed), Refusal> {
+        let has_failed = self.owed.values().any(|owed| owed.since.is_some());
+        let outcome = if has_failed && !broken(Variant::DebtForgotten) {
+            "owing"
+        } else {
+            "resumed"
+        };
+        let lines = self.rest_of_skipped(at)?;
+        Ok((outcome, Resumed { at, lines }))
+    }
+
+    /// What it comes to that nobody is to pay an invoice: an outcome of `collect`.
+    pub fn cleared(
+        &self,
+        state: &str,
+        invoice: &str,
+        at: Time,
+    ) -> Result<(&'static str, Collected), Refusal> {
+        let owed = self.owed(invoice)?;
+        let is_last = self.owed.len() == 1;
+        let cleared = Collected {
+            invoice: invoice.to_owned(),
+            intent: String::new(),
+            attempt: owed.attempts,
+            amount: owed.amount,
+            reason: None,
+            lines: if is_last && state == "unpaid" {
+                self.rest_of_skipped(at)?
+            } else {
+                Vec::new()
+            },
+        };
+        Ok((if is_last { "cleared" } else { "voided" }, cleared))
+    }
+
+    /// The same for one that somebody voids. One that is on its way is to be waited for, and a first one ends with its
+    /// subscription.
+    pub fn void(
+        &self,
+        state: &str,
+        invoice: &str,
+        at: Time,
+    ) -> Result<(&'static str, Collected), Refusal> {
+        let owed = self.owed(invoice)?;
+        if owed.is_on_its_way() && !broken(Variant::VoidBesideAttempt) {
+            return Err(Refusal::invalid(format!(
+                "A payment of {invoice} is on its way: wait until it has ended."
+            )));
+        }
+        if state == "incomplete" {
+            return Err(Refusal::invalid(
+                "The first invoice of a subscription is not voided: end the subscription instead.",
+            ));
+        }
+        self.cleared(state, invoice, at)
+    }
+
+    /// What is owed of an invoice.
+    fn owed(&self, invoice: &str) -> Result<&Owed, Refusal> {
+        let owed = self.owed.get(invoice);
+        owed.ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {invoice}.")))
+    }
+
+    /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
+    pub fn report(
+        &self,
+        id: &str,
+        state: &str,
+        result: &PaymentResult,
+        at: Time,
+    ) -> Result<Report, Refusal> {
         let Some(owed) = self.owed.get(&result.invoice) else {
             let number = Draft::number_of(id, &result.invoice);
             let was_billed = number.is_some_and(|number| number < self.next);
@@ -518,6 +630,11 @@ impl Subscription {
             attempt: result.attempt,
             amount: result.amount,
             reason: result.reason.clone(),
+            lines: if outcome == "settled" && state == "unpaid" {
+                self.rest_of_skipped(at)?
+            } else {
+                Vec::new()
+            },
         };
         Ok(Report::News(outcome, collected))
     }
@@ -535,10 +652,7 @@ impl Subscription {
 
     /// The attempt to collect an invoice that begins when somebody wants to pay; none while one is on its way.
     pub fn attempt_now(&self, invoice: &str) -> Result<Option<Attempt>, Refusal> {
-        let owed = self
-            .owed
-            .get(invoice)
-            .ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {invoice}.")))?;
+        let owed = self.owed(invoice)?;
         Ok((!owed.is_on_its_way()).then(|| owed.next(invoice)))
     }
 
@@ -557,5 +671,13 @@ impl Subscription {
     /// When what is paid for ends: of the trial, or of the present period.
     pub fn paid_until(&self) -> Option<Time> {
         self.period.map(|period| period.end).or(self.trial_end)
+    }
+}
+
+/// A period from a moment of it on.
+fn rest_of(period: &Period, at: Time) -> Period {
+    Period {
+        start: at.whole_second().max(period.start).min(period.end),
+        ..*period
     }
 }

@@ -498,8 +498,7 @@ async fn void(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id, key);
-    let view = invoice.transition("void".into(), "voided".into(), Value::Null);
-    Ok(Json(view.await?.map_err(told)?))
+    Ok(Json(invoice.void().await?.map_err(told)?))
 }
 
 async fn give_up(

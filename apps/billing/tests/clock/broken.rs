@@ -16,6 +16,11 @@ fn caught_by(variant: Variant) -> &'static str {
         | Variant::GraceUnserved => {
             "a_payment_that_fails_is_tried_on_days_1_3_5_and_7_and_service_ends_after_the_grace"
         }
+        Variant::RestUnbilled => {
+            "service_that_begins_again_in_a_period_that_was_skipped_is_billed_for_its_rest"
+        }
+        Variant::DebtForgotten => "who_owes_after_a_pause_is_dunned",
+        Variant::ExpiredCharged => "what_has_expired_before_its_payment_could_begin_costs_nothing",
         Variant::ExpiryForgotten => "a_first_invoice_that_is_not_paid_expires_after_23_hours",
         Variant::TimersKept => "a_retry_that_succeeds_ends_the_dunning",
         Variant::OrderNotRepeated => "a_payment_that_cannot_begin_begins_as_soon_as_it_can",

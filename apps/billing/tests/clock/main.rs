@@ -177,6 +177,107 @@ fn a_payment_that_cannot_begin_begins_as_soon_as_it_can() {
 }
 
 #[test]
+fn service_that_begins_again_in_a_period_that_was_skipped_is_billed_for_its_rest() {
+    run(async {
+        let world = World::starting("2027-03-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2027-03-20T00:00:00Z")).await;
+        world.subscription().pause().await.unwrap().unwrap();
+        // Half of the thirty days of April are left.
+        world.until(date("2027-04-16T00:00:00Z")).await;
+        assert!(world.invoice(1).await.is_none(), "nobody was served");
+        world.subscription().resume().await.unwrap().unwrap();
+        // Two of three tenths of the price that are left of that are given back, and paid for at the other one.
+        world.until(date("2027-04-22T00:00:00Z")).await;
+        let changed = world.subscription().change("price_3000".into(), 1).await;
+        changed.unwrap().unwrap();
+        world.until(date("2027-05-02T00:00:00Z")).await;
+        assert_eq!(world.due(2).await, 3_000 + 500 - 300 + 900);
+        assert_eq!(world.state().await, "active");
+        world.check().await;
+    });
+}
+
+#[test]
+fn who_pays_after_service_has_ended_is_billed_for_the_rest_of_the_period() {
+    run(async {
+        let world = World::starting("2027-03-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2027-03-20T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        // June is skipped; half of it is left.
+        world.until(date("2027-06-16T00:00:00Z")).await;
+        assert_eq!(world.state().await, "unpaid");
+        world.pays(1, 6).await;
+        world.rest().await;
+        assert_eq!(world.state().await, "active");
+        world.until(date("2027-07-02T00:00:00Z")).await;
+        assert_eq!(world.due(4).await, 1_000 + 500);
+        world.check().await;
+    });
+}
+
+#[test]
+fn who_owes_after_a_pause_is_dunned() {
+    run(async {
+        let world = World::starting("2027-03-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2027-03-20T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::RequiresAction);
+        world.until(date("2027-04-02T00:00:00Z")).await;
+        world.subscription().pause().await.unwrap().unwrap();
+        world.reports(1, 1, Verdict::Failed).await;
+        assert_eq!(world.state().await, "paused");
+        world.until(date("2027-04-03T00:00:00Z")).await;
+        world.subscription().resume().await.unwrap().unwrap();
+        assert_eq!(world.state().await, "past_due");
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2027-04-04T00:00:00Z")).await;
+        assert_eq!(world.state().await, "active");
+        assert_eq!(world.invoice(1).await.unwrap().state, "paid");
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_subscription_that_has_ended_can_pay_what_it_owes() {
+    run(async {
+        let world = World::starting("2027-03-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2027-03-20T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2027-04-02T12:00:00Z")).await;
+        world.subscription().cancel(false).await.unwrap().unwrap();
+        world.until(date("2027-04-20T00:00:00Z")).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "open");
+        world.pays(1, 3).await;
+        world.rest().await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "paid");
+        assert_eq!(world.state().await, "canceled");
+        world.check().await;
+    });
+}
+
+#[test]
+fn what_has_expired_before_its_payment_could_begin_costs_nothing() {
+    run(async {
+        let world = World::starting("2027-03-01T00:00:00Z").await;
+        world.bank.is_away(true);
+        world.subscribe(monthly(1_000)).await;
+        world.until(world.now().plus(HOUR)).await;
+        let world = world.killed().await;
+        world.bank.is_away(false);
+        world.jump(world.now().plus(24 * HOUR));
+        world.until(world.now().plus(2 * DAY)).await;
+        assert_eq!(world.state().await, "incomplete_expired");
+        assert_eq!(world.bank.begun().len(), 0);
+        assert_eq!(world.invoice(0).await.unwrap().state, "void");
+        assert!(!world.owes(0).await);
+        world.check().await;
+    });
+}
+
+#[test]
 fn a_first_invoice_that_is_not_paid_expires_after_23_hours() {
     run(async {
         let world = World::starting("2027-01-01T00:00:00Z").await;

@@ -280,6 +280,22 @@ impl World {
         invoice.due.unwrap().amount()
     }
 
+    /// Something comes of a payment that somebody was asked about.
+    pub(crate) async fn reports(&self, number: u32, attempt: u32, verdict: Verdict) {
+        let id = Draft::id_of("sub_1", number);
+        let payment =
+            self.bank.begun.lock().unwrap()[&states::Invoice::intent(&id, attempt)].clone();
+        let result = PaymentResult {
+            verdict,
+            ..payment.result
+        };
+        let invoice = self.node.env().object::<Invoice>().get_by_name(&id);
+        let told = invoice.report_payment_result(result.clone()).await;
+        told.unwrap().unwrap();
+        let told = self.subscription().report_payment_result(result).await;
+        told.unwrap().unwrap();
+    }
+
     /// Somebody pays by hand: with an attempt that no clock begins.
     pub(crate) async fn pays(&self, number: u32, attempt: u32) {
         let id = Draft::id_of("sub_1", number);

@@ -307,6 +307,7 @@ impl Life {
                     give_card(world, &id, random).await;
                     pay(world, &id, &view).await;
                 }
+                ("unpaid" | "past_due", 3) => void(world, &view).await,
                 ("paused", 0..3) => done(subscription.resume().await),
                 _ => {}
             }
@@ -357,6 +358,21 @@ async fn pay(world: &World, id: &str, view: &View) {
         done(
             subscription
                 .transition("retry".into(), "attempted".into(), json!(attempt))
+                .await,
+        );
+    }
+}
+
+/// The first invoice that is owed is not to be paid.
+async fn void(world: &World, view: &View) {
+    let live: states::Subscription = serde_json::from_value(view.data.clone()).unwrap();
+    if let Some(invoice) = live.owed.keys().next() {
+        done(
+            world
+                .env()
+                .object::<Invoice>()
+                .get_by_name(invoice)
+                .void()
                 .await,
         );
     }

@@ -9,6 +9,11 @@ fn caught_by(variant: Variant) -> &'static str {
             "answers_that_are_lost_are_asked_for_again_and_the_payment_is_one"
         }
         Variant::RefusalBelieved => "a_customer_who_is_faster_than_the_taking_back_has_paid",
+        Variant::QuestionRefused => {
+            "a_gateway_that_does_not_say_how_a_payment_stands_is_asked_until_it_does"
+        }
+        Variant::AnswerUnchecked => "what_the_gateway_says_of_another_payment_does_not_count",
+        Variant::StrangerDeclined => "a_wrong_key_at_the_gateway_is_no_fault_of_a_card",
         Variant::NeverAsked | Variant::SubscriptionUntold => {
             "a_payment_of_which_no_webhook_tells_is_asked_about"
         }
@@ -18,7 +23,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::EventHeardTwice | Variant::EventForgotten => {
             "a_webhook_is_heard_soon_and_its_copies_are_not"
         }
-        Variant::WaitCutShort => "however_often_the_gateway_tells_of_it_a_customer_has_a_day",
+        Variant::WaitCutShort => {
+            "however_often_the_gateway_tells_of_it_a_customer_has_the_same_time"
+        }
         _ => panic!("{variant:?} is of another part"),
     }
 }

@@ -21,6 +21,12 @@ pub(crate) enum Luck {
     CustomerComesLast,
     /// A payment is on its way until the clock shows this.
     TakesItsTime(Duration),
+    /// Until the clock shows this the gateway does not know how a payment stands.
+    Forgets(Duration),
+    /// Until the clock shows this it answers questions with another payment, which has succeeded.
+    MistakesIt(Duration),
+    /// Until the clock shows this the gateway does not know us.
+    DoesNotKnowUs(Duration),
 }
 
 /// The adapter.
@@ -68,6 +74,11 @@ impl Adapter {
 
 impl Gateway for Adapter {
     fn create(&self, env: &Env, key: &str, charge: &Charge) -> Asking {
+        if let Luck::DoesNotKnowUs(until) = self.luck
+            && self.clock.now() < until
+        {
+            return HttpGateway::new("http://gateway.test", "sk_other").create(env, key, charge);
+        }
         self.answer("create", self.http.create(env, key, charge))
     }
 
@@ -83,6 +94,22 @@ impl Gateway for Adapter {
     }
 
     fn status(&self, env: &Env, payment: &str) -> Asking {
-        self.answer("status", self.http.status(env, payment))
+        let now = self.clock.now();
+        match self.luck {
+            Luck::Forgets(until) if now < until => {
+                let text = "404 Not Found: There is no such payment.".to_owned();
+                Box::pin(async { Err(GatewayError::Refused { text }) })
+            }
+            Luck::MistakesIt(until) if now < until => {
+                let asking = self.http.status(env, payment);
+                Box::pin(async {
+                    let mut other = asking.await?;
+                    other.status = PaymentStatus::Succeeded;
+                    "pi_in_sub_2_0_1".clone_into(&mut other.reference);
+                    Ok(other)
+                })
+            }
+            _ => self.answer("status", self.http.status(env, payment)),
+        }
     }
 }

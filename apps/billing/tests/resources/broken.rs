@@ -20,6 +20,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::NumberUnchecked => {
             "a_subscription_is_not_moved_to_where_its_machine_does_not_lead"
         }
+        Variant::VoidBesideAttempt | Variant::VoidUntold => {
+            "an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it_is_paid"
+        }
         Variant::DeletedSold => {
             "a_subscription_needs_a_customer_and_a_price_of_a_product_that_are_there"
         }

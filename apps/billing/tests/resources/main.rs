@@ -396,3 +396,57 @@ async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time(
         "{refused}"
     );
 }
+
+#[tokio::test]
+async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it_is_paid() {
+    let world = World::new();
+    world.billed().await;
+    let report = async |invoice: u32, attempt, verdict| {
+        let id = Draft::id_of("sub_1", invoice);
+        let told = PaymentResult {
+            intent: format!("pi_{id}_{attempt}"),
+            invoice: id,
+            ..result(attempt, verdict)
+        };
+        let heard = world.invoice(invoice).report_payment_result(told.clone());
+        heard.await.unwrap().unwrap();
+        let decided = world.subscription().report_payment_result(told);
+        decided.await.unwrap().unwrap();
+    };
+    let refused = async |invoice: u32| {
+        let voided = world.invoice(invoice).void().await.unwrap();
+        voided.unwrap_err().to_string()
+    };
+    assert!(refused(0).await.contains("is on its way"));
+    report(0, 1, Verdict::Failed).await;
+    assert!(refused(0).await.contains("end the subscription instead"));
+    world
+        .write(
+            "sub_1",
+            "retry",
+            "attempted",
+            json!({ "invoice": "in_sub_1_0", "attempt": 2 }),
+        )
+        .await;
+    world.begun(0, 2).await;
+    report(0, 2, Verdict::Paid).await;
+    assert!(refused(0).await.contains("the invoice is `paid`"));
+
+    world.clock.advance(Duration::from_hours(31 * 24));
+    world.begun(1, 1).await;
+    assert!(refused(1).await.contains("is on its way"));
+    report(1, 1, Verdict::Failed).await;
+    assert_eq!(world.state("sub_1").await, "past_due");
+    for _ in 0..2 {
+        let voided = world.invoice(1).void().await.unwrap().unwrap();
+        assert_eq!(voided.state, "void");
+        let view = of!(world, "sub_1", get_state()).unwrap();
+        assert_eq!(
+            (view.state.as_str(), &view.data["owed"]),
+            ("active", &json!({}))
+        );
+    }
+    for id in ["sub_1", "in_sub_1_1"] {
+        of!(world, id, check()).unwrap();
+    }
+}

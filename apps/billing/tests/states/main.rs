@@ -14,7 +14,7 @@ use billing::{
     machines::ABSENT,
     proration,
     states::{
-        Created, Draft, GRACE_DAYS, Invoice, Invoiced, MAX_PENDING, Moment, PaymentResult, Plan,
+        Created, Draft, GRACE_DAYS, Invoice, Invoiced, MAX_QUANTITY, Moment, PaymentResult, Plan,
         Report, Step, Subscription, Verdict,
     },
 };
@@ -103,7 +103,7 @@ impl World {
             verdict,
             reason: None,
         };
-        let report = self.live.report(ID, &result).unwrap();
+        let report = self.live.report(ID, self.state, &result, at).unwrap();
         if let Report::News(outcome, collected) = &report {
             self.write("collect", outcome, at, collected);
         }
@@ -223,7 +223,8 @@ fn a_report_that_cannot_be_is_refused() {
         result("in_sub_2_0".into(), 1, euro(1_000)),
         result("in_sub_1_00".into(), 1, euro(1_000)),
     ] {
-        assert!(world.live.report(ID, &wrong).is_err(), "{wrong:?}");
+        let refused = world.live.report(ID, world.state, &wrong, Time(1));
+        assert!(refused.is_err(), "{wrong:?}");
     }
 }
 
@@ -324,6 +325,7 @@ fn however_often_the_plan_is_changed_the_next_invoice_can_be_ordered() {
         invoice: id("i"),
         attempt: 1,
         draft: Some(world.live.next_invoice(&id("s")).unwrap()),
+        void: false,
     };
     let bytes = serde_json::to_vec(&order).unwrap().len();
     assert!(bytes <= MAX_METADATA_BYTES, "{bytes}");

@@ -23,6 +23,7 @@ fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> 
         | ("subscription", "cancel", "scheduled" | "unscheduled")
         | ("subscription", "change", "changed") => &["updated"],
         ("subscription", "resume", "resumed") => &["resumed"],
+        ("subscription", "resume", "owing") => &["resumed", "past_due"],
         ("subscription", ..) if from != to => return vec![to.to_owned()],
         ("product" | "price" | "customer", "delete", _) => &["deleted"],
         ("invoice", "finalize", "finalized") => &["finalized"],
