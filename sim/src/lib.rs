@@ -13,7 +13,6 @@
 pub mod checkers;
 mod classes;
 mod client;
-mod clock;
 mod executor;
 pub mod history;
 mod life;

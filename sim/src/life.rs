@@ -4,14 +4,14 @@ use std::{path::Path, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use abide::{
     AlarmRetry, AlarmState, ClassOptions, Env, Node, SimDisk, Store, StoreOptions,
-    clock::Clock as _, random::SeededRandomness,
+    clock::{Clock as _, TestClock},
+    random::SeededRandomness,
 };
 use abide_patterns::outbox::Registry;
 use tokio::task::JoinHandle;
 
 use crate::{
     classes::{Circular, Ledger, Sender},
-    clock::SimClock,
     executor::Executor,
     history::{History, Pen},
     meanwhile,
@@ -43,7 +43,7 @@ impl Life {
     pub(crate) fn begin(
         plan: &Plan,
         disk: &SimDisk,
-        clock: &SimClock,
+        clock: &TestClock,
         history: &History,
         receiver: &Receiver,
     ) -> Result<Self, String> {
@@ -123,7 +123,7 @@ impl Life {
     }
 
     /// Stops the node cleanly, which lets its time pass.
-    pub(crate) fn stop(self, clock: &SimClock) -> Result<(), String> {
+    pub(crate) fn stop(self, clock: &TestClock) -> Result<(), String> {
         let node = self.node.clone();
         let stopped = self
             .executor
@@ -131,7 +131,7 @@ impl Life {
         let mut left = PATIENCE;
         while !stopped.is_finished() || !self.tasks.iter().all(JoinHandle::is_finished) {
             self.settle(false);
-            clock.pass(Duration::from_millis(100));
+            clock.advance(Duration::from_millis(100));
             left -= 1;
             if left == 0 {
                 return Err("the node does not stop".to_owned());

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use abide::{SimDisk, clock::Clock as _};
+use abide::{
+    SimDisk,
+    clock::{Clock as _, TestClock},
+};
 
 use crate::{
     client,
-    clock::SimClock,
     history::{Death, Event, History, ObjectNo, Op, OpId, SocketNo},
     life::Life,
     meanwhile,
@@ -30,7 +32,7 @@ pub fn run(plan: &Plan) -> History {
     let mut world = World {
         plan,
         history: history.clone(),
-        clock: SimClock::default(),
+        clock: TestClock::new(),
         disk: SimDisk::new(),
         life: None,
         slow: false,
@@ -54,7 +56,7 @@ pub fn run(plan: &Plan) -> History {
 struct World<'a> {
     plan: &'a Plan,
     history: History,
-    clock: SimClock,
+    clock: TestClock,
     disk: SimDisk,
     life: Option<Life>,
     slow: bool,
@@ -145,7 +147,9 @@ impl World<'_> {
             Step::Checkpoint => meanwhile::beside(&life.executor, || {
                 drop(life.node.store().checkpoint());
             }),
-            Step::Pass(millis) => self.clock.pass(Duration::from_millis(u64::from(*millis))),
+            Step::Pass(millis) => self
+                .clock
+                .advance(Duration::from_millis(u64::from(*millis))),
             Step::Wall(millis) => {
                 let now = self.clock.unix_millis().cast_signed();
                 self.history.note(Event::Clock(now));
@@ -297,7 +301,7 @@ impl World<'_> {
                 break;
             }
             drop(life.node.store().keep_house());
-            self.clock.pass(LAST_PASS);
+            self.clock.advance(LAST_PASS);
             if !self.look() {
                 return false;
             }

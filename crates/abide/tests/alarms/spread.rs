@@ -4,17 +4,12 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use abide::{
-    AlarmState, SimDisk,
-    clock::{Clock, Sleep, TestClock},
-    limits::MAX_ALARMS_PER_WORKER,
-    prelude::*,
-};
+use abide::{AlarmState, SimDisk, clock::TestClock, limits::MAX_ALARMS_PER_WORKER, prelude::*};
 
 use crate::{
     sleeper::{Dormitory, Script, Sleeper, exact},
@@ -64,11 +59,10 @@ impl Guest {
     }
 }
 
-fn guests(clock: impl Clock, disk: SimDisk, workers: usize) -> World {
-    World::on(disk, workers, |node| {
+fn guests(clock: TestClock, disk: SimDisk, workers: usize) -> World {
+    World::at(clock, disk, workers, |node| {
         node.class::<Guest>("GUEST", ClassOptions::default())
             .with(Crowd::default())
-            .clock(Arc::new(clock))
     })
 }
 
@@ -104,34 +98,15 @@ fn alarms_that_are_overdue_at_start_are_spread_over_workers_and_time() {
     });
 }
 
-/// A clock whose wall time can be set apart from the time that passes.
-#[derive(Clone)]
-struct SetClock(TestClock, Arc<AtomicI64>);
-
-impl Clock for SetClock {
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-
-    fn unix_millis(&self) -> u64 {
-        let millis = self.0.unix_millis();
-        millis.saturating_add_signed(self.1.load(Ordering::SeqCst))
-    }
-
-    fn sleep_until(&self, deadline: Duration) -> Sleep {
-        self.0.sleep_until(deadline)
-    }
-}
-
 #[test]
 fn a_wall_clock_that_is_set_forward_is_noticed_within_seconds() {
     run(async {
-        let clock = SetClock(TestClock::new(), Arc::default());
+        let clock = TestClock::new();
         let world = guests(clock.clone(), SimDisk::new(), 1);
         let guest = world.env().object::<Guest>().get_by_name("a");
         guest.set().await.unwrap().unwrap();
-        clock.1.store(3_600_000, Ordering::SeqCst);
-        clock.0.advance(Duration::from_secs(5));
+        clock.set_wall(3_600_000);
+        clock.advance(Duration::from_secs(5));
         world.signals.wait("in").await;
         world.signals.give("go");
         world.until(|node| node.stats().alarms_pending == 0).await;
@@ -201,14 +176,11 @@ fn an_alarm_of_a_class_that_the_node_does_not_have_waits_until_one_does() {
 #[test]
 fn handlers_that_hang_hold_up_no_alarms_of_other_classes() {
     run(async {
-        let clock = TestClock::new();
-        let script = Script::default();
-        let world = World::on(SimDisk::new(), 1, |node| {
+        let world = World::new(|node| {
             node.class::<Guest>("GUEST", ClassOptions::default())
                 .class::<Sleeper>("SLEEPER", exact())
                 .with(Crowd::default())
-                .with(script)
-                .clock(Arc::new(clock.clone()))
+                .with(Script::default())
         });
         for number in 0..=MAX_ALARMS_PER_WORKER {
             let guest = world.env().object::<Guest>();
@@ -217,11 +189,11 @@ fn handlers_that_hang_hold_up_no_alarms_of_other_classes() {
         }
         let sleeper = world.env().object::<Sleeper>().get_by_name("ada");
         sleeper.set(3_600_001).await.unwrap().unwrap();
-        clock.advance(Duration::from_hours(1));
+        world.clock.advance(Duration::from_hours(1));
         for _ in 0..MAX_ALARMS_PER_WORKER {
             world.signals.wait("in").await;
         }
-        clock.advance(Duration::from_millis(1));
+        world.clock.advance(Duration::from_millis(1));
         world.signals.wait("ada fired").await;
     });
 }
