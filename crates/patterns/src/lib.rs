@@ -27,5 +27,6 @@ pub mod queue;
 mod retry;
 pub mod schedule;
 pub mod service;
+mod tables;
 mod texts;
 pub mod workflow;

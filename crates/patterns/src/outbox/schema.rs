@@ -1,9 +1,13 @@
 //! The outbox's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
 
-use abide::{Error, ErrorKind, Result, Storage};
+use abide::{Result, Storage};
+
+use crate::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
 const VERSION: i64 = 1;
+
+const META: &str = "outbox_meta";
 
 /// What messages and dead letters have in common: a row moves from one table to the other as it is.
 pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
@@ -126,35 +130,18 @@ const REST: &str = "
 
 /// True if the object has the tables.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
-    let known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'outbox_meta'";
-    Ok(storage.sql().exec(known, ())?.one::<i64>()? > 0)
+    tables::exists(&storage.sql(), META)
 }
 
 /// Makes the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
-    let sql = storage.sql();
-    if !exists(storage)? {
-        return storage.transaction_sync(|| {
-            for (table, id) in [
-                ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
-                ("outbox_dead_letters", "INTEGER PRIMARY KEY"),
-            ] {
-                sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
-            }
-            sql.exec(REST, ())?;
-            sql.exec("INSERT INTO outbox_meta (version) VALUES (?1)", (VERSION,))?;
-            Ok(())
-        });
-    }
-    let version: i64 = sql.exec("SELECT version FROM outbox_meta", ())?.one()?;
-    if version == VERSION {
-        return Ok(());
-    }
-    Err(Error::with_kind(
-        ErrorKind::Damaged,
-        format!(
-            "the outbox's tables have version {version} and this program knows {VERSION}: run the program that wrote them, \
-             or a newer one"
-        ),
-    ))
+    tables::prepare(storage, "outbox", META, VERSION, |sql| {
+        for (table, id) in [
+            ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+            ("outbox_dead_letters", "INTEGER PRIMARY KEY"),
+        ] {
+            sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
+        }
+        sql.exec(REST, ()).map(drop)
+    })
 }

@@ -2,6 +2,8 @@
 
 use abide::{Error, ErrorKind, Result, Sql, Storage};
 
+use crate::tables::{check, exists};
+
 /// The version of the tables, kept in `outcomes_meta`.
 const VERSION: i64 = 1;
 
@@ -39,25 +41,13 @@ pub(super) fn prepare(storage: &Storage, schema: &str) -> Result<()> {
     if !exists(&sql, "outcomes_meta")? {
         return storage.transaction_sync(|| {
             sql.exec(DEFINITIONS, ())?;
-            sql.exec(
-                "INSERT INTO outcomes_meta VALUES (?1, ?2)",
-                (VERSION, schema),
-            )?;
-            Ok(())
+            let insert = "INSERT INTO outcomes_meta VALUES (?1, ?2)";
+            sql.exec(insert, (VERSION, schema)).map(drop)
         });
     }
-    let (version, of): (i64, String) = sql
-        .exec("SELECT version, schema FROM outcomes_meta", ())?
-        .one()?;
-    if version != VERSION {
-        return Err(Error::with_kind(
-            ErrorKind::Damaged,
-            format!(
-                "the chain's tables have version {version} and this program knows {VERSION}: run the program that wrote them, \
-                 or a newer one"
-            ),
-        ));
-    }
+    let meta = sql.exec("SELECT version, schema FROM outcomes_meta", ())?;
+    let (version, of): (i64, String) = meta.one()?;
+    check("chain", version, VERSION)?;
     if of != schema {
         return Err(Error::with_kind(
             ErrorKind::Input,
@@ -73,9 +63,4 @@ pub(super) fn prepare_snapshot(sql: &Sql) -> Result<()> {
 
 pub(super) fn has_snapshot(sql: &Sql) -> Result<bool> {
     exists(sql, "outcomes_snapshot")
-}
-
-fn exists(sql: &Sql, table: &str) -> Result<bool> {
-    let known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-    Ok(sql.exec(known, (table,))?.one::<i64>()? > 0)
 }

@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
 
-use abide::{Error, ErrorKind, Result, State};
+use abide::{Error, Result, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -15,6 +15,7 @@ use crate::numbers::{millis, rows};
 use crate::{
     alarm::SharedAlarm,
     queue::{Message, Queue, QueueError},
+    tables,
 };
 
 /// The slot of the object's alarm.
@@ -63,7 +64,9 @@ impl Feed {
     /// Opens the feed of an object, in its constructor; makes its tables, whose names begin with `projection_`, when there
     /// are none. The object's `alarm` calls [`alarm`](Self::alarm) after [`SharedAlarm::woken`].
     pub fn open(state: &State, alarm: &SharedAlarm, projection: Arc<Projection>) -> Result<Self> {
-        prepare(state)?;
+        tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
+            sql.exec(TABLES, ()).map(drop)
+        })?;
         let feed = Self(Rc::new(Inner {
             state: state.clone(),
             alarm: alarm.clone(),
@@ -301,33 +304,6 @@ impl Waiting {
         };
         Ok(Message::new(&row)?.key(format!("{}/{}", self.tbl, self.id)))
     }
-}
-
-fn prepare(state: &State) -> Result<()> {
-    let sql = state.storage().sql();
-    let known =
-        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'projection_meta'";
-    if sql.exec(known, ())?.one::<i64>()? == 0 {
-        return state.storage().transaction_sync(|| {
-            sql.exec(TABLES, ())?;
-            sql.exec(
-                "INSERT INTO projection_meta (version) VALUES (?1)",
-                (VERSION,),
-            )?;
-            Ok(())
-        });
-    }
-    let version: i64 = sql.exec("SELECT version FROM projection_meta", ())?.one()?;
-    if version == VERSION {
-        return Ok(());
-    }
-    Err(Error::with_kind(
-        ErrorKind::Damaged,
-        format!(
-            "the feed's tables have version {version} and this program knows {VERSION}: run the program that wrote them, or a \
-             newer one"
-        ),
-    ))
 }
 
 impl fmt::Debug for Feed {

@@ -1,6 +1,8 @@
 //! The schedule's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
 
-use abide::{Error, ErrorKind, Result, Storage};
+use abide::{Result, Storage};
+
+use crate::tables;
 
 /// The version of the tables, kept in `schedule_meta`.
 const VERSION: i64 = 1;
@@ -75,28 +77,7 @@ const TABLES: &str = "
 
 /// Makes the tables if the object has none.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
-    let sql = storage.sql();
-    let known =
-        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'schedule_meta'";
-    if sql.exec(known, ())?.one::<i64>()? == 0 {
-        return storage.transaction_sync(|| {
-            sql.exec(TABLES, ())?;
-            sql.exec(
-                "INSERT INTO schedule_meta (version) VALUES (?1)",
-                (VERSION,),
-            )?;
-            Ok(())
-        });
-    }
-    let version: i64 = sql.exec("SELECT version FROM schedule_meta", ())?.one()?;
-    if version == VERSION {
-        return Ok(());
-    }
-    Err(Error::with_kind(
-        ErrorKind::Damaged,
-        format!(
-            "the schedule's tables have version {version} and this program knows {VERSION}: run the program that wrote them, \
-             or a newer one"
-        ),
-    ))
+    tables::prepare(storage, "schedule", "schedule_meta", VERSION, |sql| {
+        sql.exec(TABLES, ()).map(drop)
+    })
 }

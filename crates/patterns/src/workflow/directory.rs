@@ -6,6 +6,7 @@ use abide::{Result, Sql, State};
 
 use super::{Filter, Listed, Page, limits};
 use crate::broken::{Variant, broken};
+use crate::tables;
 
 pub(super) struct Directory {
     sql: Sql,
@@ -43,8 +44,7 @@ impl Directory {
     }
 
     fn exists(&self) -> Result<bool> {
-        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'workflow_directory'";
-        Ok(self.sql.exec(sql, ())?.one::<i64>()? > 0)
+        tables::exists(&self.sql, "workflow_directory")
     }
 
     pub(super) fn list(&self, listed: &Listed, version: i64) -> Result<()> {

@@ -1,6 +1,8 @@
 //! The tables of an instance, in its object's database. `docs/format.md` describes them for people.
 
-use abide::{Error, ErrorKind, Result, Storage};
+use abide::{Result, Storage};
+
+use crate::tables;
 
 /// The version of the tables, kept in `workflow_instance`.
 pub(super) const VERSION: i64 = 1;
@@ -74,25 +76,13 @@ const TABLES: &str = "
 
 /// True if the object has the tables, which are of the version that is known.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
-    let known =
-        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'workflow_instance'";
     let sql = storage.sql();
-    if sql.exec(known, ())?.one::<i64>()? == 0 {
+    if !tables::exists(&sql, "workflow_instance")? {
         return Ok(false);
     }
-    let version: i64 = sql
-        .exec("SELECT tables FROM workflow_instance", ())?
-        .one()?;
-    if version == VERSION {
-        return Ok(true);
-    }
-    Err(Error::with_kind(
-        ErrorKind::Damaged,
-        format!(
-            "the workflow's tables have version {version} and this program knows {VERSION}: run the program that wrote them, \
-             or a newer one"
-        ),
-    ))
+    let version = sql.exec("SELECT tables FROM workflow_instance", ())?;
+    tables::check("workflow", version.one()?, VERSION)?;
+    Ok(true)
 }
 
 /// Makes the tables.
