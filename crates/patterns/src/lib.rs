@@ -29,4 +29,5 @@ pub mod schedule;
 pub mod service;
 mod tables;
 mod texts;
+mod waits;
 pub mod workflow;

@@ -30,6 +30,7 @@ use super::{
     settle::Outcome,
 };
 use crate::numbers::millis;
+use crate::waits;
 
 /// An attempt or a poll that is on its way.
 type Flight = LocalBoxFuture<'static, Landed>;
@@ -196,11 +197,6 @@ impl Inner {
         }
         .boxed_local()
     }
-
-    /// The time from now until a moment on the wall clock.
-    fn until(at: i64, now: i64) -> Duration {
-        Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0))
-    }
 }
 
 /// An attempt's outcome, or that it took too long.
@@ -261,7 +257,7 @@ impl Task {
                     return Ok(Then::Rest);
                 }
                 landed.extend(self.flights.next().await);
-                landed.append(&mut self.landed());
+                landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
             if clock.now() >= end {
@@ -286,23 +282,17 @@ impl Task {
             }
             if more || soon.is_some_and(|at| at <= now) {
                 tokio::task::yield_now().await;
-                landed = self.landed();
+                landed = waits::landed(&mut self.flights);
                 continue;
             }
-            let sleep = soon.map(|at| clock.sleep_until(clock.now() + Inner::until(at, now)));
-            let sleep = async move {
-                match sleep {
-                    Some(sleep) => sleep.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let sleep = waits::until(&*clock, soon, now);
             tokio::select! {
                 biased;
                 first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
                 () = inner.news.notified() => {}
                 () = sleep => {}
             }
-            landed.append(&mut self.landed());
+            landed.extend(waits::landed(&mut self.flights));
         }
     }
 
@@ -325,15 +315,6 @@ impl Task {
         for claim in taken.polls.into_iter().chain(taken.sends) {
             self.flights.push(self.inner.fly(claim, &durable, now));
         }
-    }
-
-    /// Everything that has ended by now, so that it is written in one transaction.
-    fn landed(&mut self) -> Vec<Landed> {
-        let mut landed = Vec::new();
-        while let Some(Some(next)) = self.flights.next().now_or_never() {
-            landed.push(next);
-        }
-        landed
     }
 }
 

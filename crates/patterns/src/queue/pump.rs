@@ -7,10 +7,10 @@
 //!
 //! A consumer is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc};
 
 use abide::{LocalFuture, Result};
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 
 use super::{
     DeadLetter, Queue, QueueError,
@@ -22,6 +22,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
+use crate::waits;
 
 /// Something that is on its way.
 type Flight = LocalFuture<Landed>;
@@ -181,7 +182,7 @@ impl Task {
                     return Ok(Then::Rest);
                 }
                 landed.extend(self.flights.next().await);
-                landed.append(&mut self.landed());
+                landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
             if clock.now() >= end {
@@ -200,26 +201,17 @@ impl Task {
             }
             if soon.is_some_and(|at| at <= now) {
                 tokio::task::yield_now().await;
-                landed = self.landed();
+                landed = waits::landed(&mut self.flights);
                 continue;
             }
-            let sleep = soon.map(|at| {
-                let left = Duration::from_millis(at.saturating_sub(now).unsigned_abs());
-                clock.sleep_until(clock.now() + left)
-            });
-            let sleep = async move {
-                match sleep {
-                    Some(sleep) => sleep.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let sleep = waits::until(&*clock, soon, now);
             tokio::select! {
                 biased;
                 first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
                 () = inner.news.notified() => {}
                 () = sleep => {}
             }
-            landed.append(&mut self.landed());
+            landed.extend(waits::landed(&mut self.flights));
         }
     }
 
@@ -255,15 +247,6 @@ impl Task {
             self.flights.push(self.inner.fly(declared, claim));
         }
         Ok(())
-    }
-
-    /// Everything that has ended by now, so that it is written in one transaction.
-    fn landed(&mut self) -> Vec<Landed> {
-        let mut landed = Vec::new();
-        while let Some(Some(next)) = self.flights.next().now_or_never() {
-            landed.push(next);
-        }
-        landed
     }
 }
 

@@ -4,7 +4,7 @@
 //! cannot do so for ever. At most one of the two takes what is due at a time. What it had taken and did not get to is given
 //! back by the next.
 
-use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc};
 
 use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
@@ -18,6 +18,7 @@ use super::{
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 use crate::texts::text_of;
+use crate::waits;
 
 /// An attempt in the background.
 type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;
@@ -164,16 +165,7 @@ impl Task {
                 return inner.arm_next();
             }
             // While something is on its way, this task is the only one that sees to what is due.
-            let wait = next.map(|at| {
-                let wait = u64::try_from(at.saturating_sub(now)).unwrap_or(0);
-                clock.sleep_until(clock.now() + Duration::from_millis(wait))
-            });
-            let wait = async move {
-                match wait {
-                    Some(wait) => wait.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let wait = waits::until(&*clock, next, now);
             tokio::select! {
                 biased;
                 landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
+use crate::waits;
 
 impl Inner {
     /// Has the task look at what is new; starts it if none runs.
@@ -145,39 +146,20 @@ impl Task {
                 }
                 return Ok(Then::Rest);
             }
-            let wait = due.filter(|due| *due > now).map(|due| {
-                let wait = u64::try_from(due.saturating_sub(now)).unwrap_or(0);
-                clock.sleep_until(clock.now() + std::time::Duration::from_millis(wait))
-            });
-            self.wait(wait).await?;
+            let late = waits::until(&*clock, due.filter(|due| *due > now), now);
+            self.wait(late).await?;
         }
     }
 
     /// Waits until something has happened.
-    async fn wait(&mut self, time: Option<abide::clock::Sleep>) -> Result<()> {
+    async fn wait(&mut self, late: impl Future<Output = ()>) -> Result<()> {
         let inner = Rc::clone(&self.inner);
         let (signal, leaving) = match &mut self.run {
             Some(run) => (Some(Arc::clone(&run.signal)), run.leaving.as_mut()),
             None => (None, None),
         };
-        let woken = async {
-            match signal {
-                Some(signal) => signal.woken().await,
-                None => std::future::pending().await,
-            }
-        };
-        let durable = async {
-            match leaving {
-                Some(leaving) => (&mut leaving.durable).await,
-                None => std::future::pending().await,
-            }
-        };
-        let late = async {
-            match time {
-                Some(time) => time.await,
-                None => std::future::pending().await,
-            }
-        };
+        let woken = waits::if_any(signal.as_ref().map(|signal| signal.woken()));
+        let durable = waits::if_any(leaving.map(|leaving| &mut leaving.durable));
         let left = tokio::select! {
             biased;
             left = durable => Some(left),
