@@ -54,19 +54,15 @@ impl PostgresModel {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(limits::CONNECT_TIMEOUT);
         }
-        let start = |name: &str| {
-            let server = Server {
-                config: config.clone(),
-                tables: tables.clone(),
-                open: None,
-            };
-            Worker::start(name, move || server)
-                .map_err(|error| ProjectionError::Unavailable(error.to_string()))
-        };
+        let (writer, reader) = Worker::pair(|| Server {
+            config: config.clone(),
+            tables: tables.clone(),
+            open: None,
+        })?;
         Ok(Self {
-            writer: start("read-model-writer")?,
-            reader: start("read-model-reader")?,
             tables,
+            writer,
+            reader,
         })
     }
 }

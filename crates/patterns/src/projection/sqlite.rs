@@ -45,14 +45,11 @@ impl SqliteModel {
             open: None,
         };
         drop(make().opened()?);
-        let start = |name: &str, file: File| {
-            Worker::start(name, move || file)
-                .map_err(|error| ProjectionError::Unavailable(error.to_string()))
-        };
+        let (writer, reader) = Worker::pair(make)?;
         Ok(Self {
-            writer: start("read-model-writer", make())?,
-            reader: start("read-model-reader", make())?,
             tables,
+            writer,
+            reader,
         })
     }
 }

@@ -18,12 +18,17 @@ pub(super) type BoxJob<'a> = std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// The thread's address. It ends with the last of its clones.
 pub(super) struct Worker<C>(mpsc::UnboundedSender<Job<C>>);
 
-impl<C: 'static> Worker<C> {
-    /// Starts a thread whose connection is made by a function, there.
-    pub(super) fn start(
-        name: &str,
-        connection: impl FnOnce() -> C + Send + 'static,
-    ) -> std::io::Result<Self> {
+impl<C: Send + 'static> Worker<C> {
+    /// Starts two threads, each with a connection of its own: one to write with, and one to read with.
+    pub(super) fn pair(connection: impl Fn() -> C) -> Result<(Self, Self), ProjectionError> {
+        let start = |name| {
+            Self::start(name, connection())
+                .map_err(|error| ProjectionError::Unavailable(error.to_string()))
+        };
+        Ok((start("read-model-writer")?, start("read-model-reader")?))
+    }
+
+    fn start(name: &str, mut connection: C) -> std::io::Result<Self> {
         let (sender, mut jobs) = mpsc::unbounded_channel::<Job<C>>();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -31,7 +36,6 @@ impl<C: 'static> Worker<C> {
         thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                let mut connection = connection();
                 runtime.block_on(async {
                     while let Some(job) = jobs.recv().await {
                         let done = AssertUnwindSafe(job(&mut connection)).catch_unwind();
