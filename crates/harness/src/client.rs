@@ -11,6 +11,8 @@ use hyper_util::{
 };
 use serde_json::Value;
 
+use crate::until;
+
 /// The protocol to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -72,6 +74,21 @@ impl Client {
         text.lines()
             .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
             .unwrap_or(0)
+    }
+
+    /// Waits until an admin listener's metrics show each of these texts.
+    ///
+    /// # Panics
+    /// If one is never shown.
+    pub async fn until_shown(&self, figures: &[&str]) {
+        for figure in figures {
+            until(figure, async || {
+                let metrics = self.get("/metrics").await.body;
+                let text = metrics.as_str().expect("metrics are text");
+                text.contains(figure).then_some(())
+            })
+            .await;
+        }
     }
 
     /// GET.

@@ -34,21 +34,13 @@ fn a_host_shows_the_lag_of_its_read_model_and_what_its_queues_hold() {
         let admin = host.admin_addr().unwrap().to_string();
         let admin = Client::new(&admin, Version::Http1);
         // Other tests of this process have figures of the same names.
-        let all = [
+        let figures = [
             r#"abide_projection_lag_seconds{table="accounts"} "#,
             r#"abide_projection_rows_written_total{table="accounts"} "#,
             r#"abide_queue_messages{queue="read-model",shard=""#,
             r#"abide_queue_oldest_message_seconds{queue="read-model",shard=""#,
         ];
-        let shown = async |figure: &str| {
-            let metrics = admin.get("/metrics").await.body;
-            metrics.as_str().unwrap().contains(figure)
-        };
-        for figure in all {
-            while !shown(figure).await {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
+        admin.until_shown(&figures).await;
         host.shutdown().await.unwrap();
     });
 }

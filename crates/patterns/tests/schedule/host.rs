@@ -1,7 +1,5 @@
 //! A host whose objects hold schedules, and its figures.
 
-use std::time::Duration;
-
 use abide::Host;
 use abide_harness::{Client, Version};
 use abide_patterns::schedule::{self, Spec};
@@ -33,20 +31,13 @@ fn a_host_shows_what_becomes_of_timers_and_how_late_they_were() {
         let admin = host.admin_addr().unwrap().to_string();
         let admin = Client::new(&admin, Version::Http1);
         // Other tests of this process have figures of the same names.
-        for figure in [
+        let figures = [
             r#"abide_schedule_occurrences_total{outcome="done"} "#,
             r#"abide_schedule_occurrences_total{outcome="failed"} "#,
             "abide_schedule_lateness_seconds_count ",
             "abide_schedule_attempts_running ",
-        ] {
-            loop {
-                let metrics = admin.get("/metrics").await.body;
-                if metrics.as_str().unwrap().contains(figure) {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
+        ];
+        admin.until_shown(&figures).await;
         assert_eq!(calls.all().len(), 2);
         host.shutdown().await.unwrap();
     });

@@ -41,23 +41,16 @@ fn a_host_shows_what_becomes_of_instances_and_their_steps() {
         assert_eq!(ended, Ended::Completed(()));
         let admin = host.admin_addr().unwrap().to_string();
         let admin = Client::new(&admin, Version::Http1);
-        for figure in [
+        let figures = [
             r#"abide_workflow_status_total{workflow="figured",status="running"} 1"#,
             r#"abide_workflow_status_total{workflow="figured",status="completed"} 1"#,
             r#"abide_workflow_steps_total{workflow="figured",outcome="retried"} 1"#,
             r#"abide_workflow_steps_total{workflow="figured",outcome="done"} 1"#,
             r#"abide_workflow_attempts_running{workflow="figured"} 0"#,
             r#"abide_workflow_lateness_seconds_count{workflow="figured"} 1"#,
-        ] {
-            // Samples are put into their buckets now and then.
-            loop {
-                let metrics = admin.get("/metrics").await.body;
-                if metrics.as_str().unwrap().contains(figure) {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
+        ];
+        // Samples are put into their buckets now and then.
+        admin.until_shown(&figures).await;
         host.shutdown().await.unwrap();
     });
 }
