@@ -32,6 +32,12 @@ fn mail() -> Email {
         .text("14C")
 }
 
+/// To a relay whose certificate is trusted.
+fn trusting(url: &str) -> SmtpDelivery {
+    let relay = SmtpDelivery::new(url).unwrap();
+    relay.with_root_certificate(CERTIFICATE).unwrap()
+}
+
 /// What is in front of a mail server, so that it has TLS.
 struct Front {
     listener: TcpListener,
@@ -96,10 +102,7 @@ async fn read_line(stream: &mut TcpStream) -> String {
 #[tokio::test]
 async fn a_mail_goes_through_tls_from_the_first_byte() {
     let (host, server, front) = (host().await, SmtpServer::start().await, Front::new().await);
-    let relay = SmtpDelivery::new(&format!("smtps://localhost:{}", front.port()))
-        .unwrap()
-        .with_root_certificate(CERTIFICATE)
-        .unwrap();
+    let relay = trusting(&format!("smtps://localhost:{}", front.port()));
     tokio::spawn(front.pass_one_on(async |_, _| (), server.address()));
     assert_eq!(
         relay.submit(&attempt(&host), &mail()).await,
@@ -112,10 +115,7 @@ async fn a_mail_goes_through_tls_from_the_first_byte() {
 #[tokio::test]
 async fn a_mail_goes_through_tls_that_the_session_begins() {
     let (host, server, front) = (host().await, SmtpServer::start().await, Front::new().await);
-    let relay = SmtpDelivery::new(&format!("smtp://localhost:{}?tls=required", front.port()))
-        .unwrap()
-        .with_root_certificate(CERTIFICATE)
-        .unwrap();
+    let relay = trusting(&format!("smtp://localhost:{}?tls=required", front.port()));
     tokio::spawn(front.pass_one_on(until_starttls, server.address()));
     assert_eq!(
         relay.submit(&attempt(&host), &mail()).await,
@@ -193,10 +193,7 @@ async fn a_relay_without_smtputf8_takes_no_address_with_other_letters() {
 #[tokio::test]
 async fn what_somebody_says_before_tls_begins_is_no_answer_to_what_is_said_in_it() {
     let (host, front) = (host().await, Front::new().await);
-    let relay = SmtpDelivery::new(&format!("smtp://localhost:{}?tls=required", front.port()))
-        .unwrap()
-        .with_root_certificate(CERTIFICATE)
-        .unwrap();
+    let relay = trusting(&format!("smtp://localhost:{}?tls=required", front.port()));
     let Front { listener, acceptor } = front;
     // Somebody on the way adds all the answers to a whole mail, and keeps what comes then to himself.
     tokio::spawn(async move {
@@ -258,10 +255,7 @@ async fn a_relay_that_says_too_much_is_not_listened_to() {
 #[tokio::test]
 async fn a_relay_with_tls_that_says_too_much_is_not_listened_to() {
     let (host, front) = (host().await, Front::new().await);
-    let relay = SmtpDelivery::new(&format!("smtps://localhost:{}", front.port()))
-        .unwrap()
-        .with_root_certificate(CERTIFICATE)
-        .unwrap();
+    let relay = trusting(&format!("smtps://localhost:{}", front.port()));
     let (submitted, taken) = tokio::join!(
         async { relay.submit(&attempt(&host), &mail()).await },
         async {

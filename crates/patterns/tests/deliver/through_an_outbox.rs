@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use abide::{Host, prelude::*, server::AllowPrivate};
+use abide::{
+    Host,
+    prelude::*,
+    server::{AllowPrivate, HostBuilder, LocalHost},
+};
 use abide_harness::{
     AcsOptions, AcsSend, AcsServer, Receiver, ReceiverAct, SmtpAct, SmtpServer, SmtpStage, until,
 };
@@ -102,6 +106,17 @@ impl Teller {
     }
 }
 
+/// A host of tellers.
+fn tellers(registry: Registry) -> HostBuilder {
+    Host::open_in_memory()
+        .object_with::<Teller>("TELLER", outbox::class_options())
+        .with(registry)
+}
+
+fn teller(host: &LocalHost, name: &str) -> Stub<Teller> {
+    host.env().object::<Teller>().get_by_name(name)
+}
+
 fn message(kind: &'static str, payload: &impl serde::Serialize) -> Message {
     Message::new(kind, payload).unwrap()
 }
@@ -141,14 +156,12 @@ async fn every_kind_gets_there_although_its_receiver_fails_first() {
             AcsDelivery::from_connection_string(&azure.connection_string()).unwrap(),
         )
         .with(CallDelivery);
-    let host = Host::open_in_memory()
+    let host = tellers(registry)
         .configure(|config| config.outbound.allow_private = AllowPrivate::All)
-        .object_with::<Teller>("TELLER", outbox::class_options())
-        .with(registry)
         .start_local()
         .await
         .unwrap();
-    let teller = host.env().object::<Teller>().get_by_name("one");
+    let one = teller(&host, "one");
     let letter = Email::new("seats@example.com", "Seat")
         .to("ada@example.org")
         .text("14C");
@@ -168,19 +181,14 @@ async fn every_kind_gets_there_although_its_receiver_fails_first() {
         (1, message("call", &call("two"))),
         (1, message("call", &call("one"))),
     ] {
-        let record = settled(&teller, message).await;
+        let record = settled(&one, message).await;
         let came_to = (record.status, record.attempts);
         assert_eq!(came_to, (Status::Sent, attempts), "{record:?}");
     }
     assert_eq!(mail.received().len(), 1);
     assert_eq!(azure.mails().len(), 1);
     for name in ["one", "two"] {
-        let heard = host
-            .env()
-            .object::<Teller>()
-            .get_by_name(name)
-            .heard()
-            .await;
+        let heard = teller(&host, name).heard().await;
         assert_eq!(heard.unwrap().unwrap().as_deref(), Some("hello"), "{name}");
     }
     host.shutdown().await.unwrap();
@@ -189,13 +197,11 @@ async fn every_kind_gets_there_although_its_receiver_fails_first() {
 #[tokio::test]
 async fn what_can_never_arrive_is_refused_at_once_or_becomes_a_dead_letter_with_its_reason() {
     let web = Receiver::start().await;
-    let host = Host::open_in_memory()
-        .object_with::<Teller>("TELLER", outbox::class_options())
-        .with(Registry::new().with(HttpDelivery::new()))
+    let host = tellers(Registry::new().with(HttpDelivery::new()))
         .start_local()
         .await
         .unwrap();
-    let teller = host.env().object::<Teller>().get_by_name("one");
+    let teller = teller(&host, "one");
     let nowhere = teller
         .tell(message("http", &HttpCall::post("nowhere")))
         .await;
@@ -212,21 +218,18 @@ async fn what_can_never_arrive_is_refused_at_once_or_becomes_a_dead_letter_with_
 
 /// Delivers a call of a method that counts, redrives it if it became a dead letter, and gives how often it was applied.
 async fn applied(method: &str) -> i64 {
-    let host = Host::open_in_memory()
-        .object_with::<Teller>("TELLER", outbox::class_options())
-        .with(Registry::new().with(CallDelivery))
+    let host = tellers(Registry::new().with(CallDelivery))
         .start_local()
         .await
         .unwrap();
-    let teller = host.env().object::<Teller>().get_by_name("one");
+    let one = teller(&host, "one");
     let call = ObjectCall::new("TELLER", "two", method, &[(); 0]).unwrap();
-    let record = settled(&teller, message("call", &call)).await;
+    let record = settled(&one, message("call", &call)).await;
     if record.status == Status::Failed {
-        teller.redrive(record.id).await.unwrap().unwrap();
-        settled_again(&teller, record.id).await;
+        one.redrive(record.id).await.unwrap().unwrap();
+        settled_again(&one, record.id).await;
     }
-    let two = host.env().object::<Teller>().get_by_name("two");
-    let count = two.counted().await.unwrap().unwrap();
+    let count = teller(&host, "two").counted().await.unwrap().unwrap();
     host.shutdown().await.unwrap();
     count.unwrap_or(0)
 }
@@ -247,14 +250,12 @@ async fn a_request_that_was_accepted_keeps_its_key_when_its_dead_letter_is_redri
     web.decide(|_| {
         ReceiverAct::status(202).header("operation-location", "http://127.0.0.1:1/jobs/7")
     });
-    let host = Host::open_in_memory()
+    let host = tellers(Registry::new().with(HttpDelivery::new()))
         .configure(|config| config.outbound.allow_private = AllowPrivate::All)
-        .object_with::<Teller>("TELLER", outbox::class_options())
-        .with(Registry::new().with(HttpDelivery::new()))
         .start_local()
         .await
         .unwrap();
-    let teller = host.env().object::<Teller>().get_by_name("one");
+    let teller = teller(&host, "one");
     let record = settled(&teller, message("http", &HttpCall::post(web.url("/jobs")))).await;
     assert_eq!(record.status, Status::Failed);
     assert!(record.unknown, "it may have had its effect: {record:?}");
@@ -277,16 +278,14 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
     };
     // The node's requests are tasks of the runtime on which it was started; its objects have threads of their own.
     let (requests, tests) = (runtime(), runtime());
-    let start = Host::open_in_memory()
+    let start = tellers(Registry::new().with(HttpDelivery::new()))
         .configure(|config| config.outbound.allow_private = AllowPrivate::All)
-        .object_with::<Teller>("TELLER", outbox::class_options())
-        .with(Registry::new().with(HttpDelivery::new()))
         .start_local();
     let host = requests.block_on(start).unwrap();
     let record = tests.block_on(async {
         let web = Receiver::start().await;
         web.script([ReceiverAct::hang()]);
-        let teller = host.env().object::<Teller>().get_by_name("one");
+        let teller = teller(&host, "one");
         let call = message("http", &HttpCall::post(web.url("/")));
         let id = teller.tell(call).await.unwrap().unwrap();
         web.wait_for(1).await;

@@ -6,6 +6,22 @@ use serde_json::{Value, json};
 
 use crate::support::{Api, note};
 
+/// An outbox that holds one message.
+async fn small() -> Api {
+    Api::start(Options {
+        max_queued: 1,
+        ..Options::default()
+    })
+    .await
+}
+
+/// A message that waits for an hour.
+fn later() -> Value {
+    let mut later = note(true);
+    later["delay"] = json!(3_600_000);
+    later
+}
+
 #[tokio::test]
 async fn a_message_is_taken_delivered_and_shown_with_its_history() {
     let api = Api::start(Options::default()).await;
@@ -112,13 +128,8 @@ async fn a_request_with_an_idempotency_key_is_applied_once() {
 
 #[tokio::test]
 async fn a_full_outbox_says_so_and_remembers_no_refusal() {
-    let options = Options {
-        max_queued: 1,
-        ..Options::default()
-    };
-    let api = Api::start(options).await;
-    let path = "/outbox/box/messages";
-    let later = json!({ "kind": "note", "payload": { "good": true }, "delay": 3_600_000 });
+    let api = small().await;
+    let (path, later) = ("/outbox/box/messages", later());
     assert_eq!(api.post(path, &later).await.status, StatusCode::ACCEPTED);
     let key = [("idempotency-key", "second")];
     let full = api.send(Method::POST, path, &key, &later.to_string()).await;
@@ -136,13 +147,8 @@ async fn a_full_outbox_says_so_and_remembers_no_refusal() {
 
 #[tokio::test]
 async fn a_request_that_was_taken_is_answered_again_when_the_outbox_is_full() {
-    let options = Options {
-        max_queued: 1,
-        ..Options::default()
-    };
-    let api = Api::start(options).await;
-    let path = "/outbox/box/messages";
-    let later = json!({ "kind": "note", "payload": { "good": true }, "delay": 3_600_000 });
+    let api = small().await;
+    let (path, later) = ("/outbox/box/messages", later());
     let key = [("idempotency-key", "first")];
     let taken = api.send(Method::POST, path, &key, &later.to_string()).await;
     assert_eq!(taken.status, StatusCode::ACCEPTED);
@@ -153,15 +159,10 @@ async fn a_request_that_was_taken_is_answered_again_when_the_outbox_is_full() {
 
 #[tokio::test]
 async fn a_message_that_is_there_under_its_dedup_key_is_no_new_one_when_the_outbox_is_full() {
-    let options = Options {
-        max_queued: 1,
-        ..Options::default()
-    };
-    let api = Api::start(options).await;
+    let api = small().await;
     let path = "/outbox/box/messages";
-    let later = json!({
-        "kind": "note", "payload": { "good": true }, "delay": 3_600_000, "dedup_key": "one",
-    });
+    let mut later = later();
+    later["dedup_key"] = json!("one");
     assert_eq!(api.post(path, &later).await.status, StatusCode::ACCEPTED);
     let again = api.post(path, &later).await;
     assert_eq!(again.body, json!({ "id": 1, "duplicate": true }));
@@ -177,8 +178,7 @@ async fn a_destination_that_rests_is_sent_to_again_if_it_is_known() {
         (unknown.status, unknown.code()),
         (StatusCode::NOT_FOUND, "no_such_destination")
     );
-    let later = json!({ "kind": "note", "payload": { "good": true }, "delay": 3_600_000 });
-    api.post("/outbox/box/messages", &later).await;
+    api.post("/outbox/box/messages", &later()).await;
     let overview = api.get("/outbox/box").await.body;
     let destination = &overview["destinations"][0]["destination"];
     let known = api.post(path, &json!({ "destination": destination })).await;
