@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
-use abide_patterns::outbox::{
-    DeadLetterFilter, Failure, Filter, Message, OutboxError, Status, Swept,
-};
+use abide_patterns::outbox::{DeadLetterFilter, Filter, Message, OutboxError, Status, Swept};
 
-use crate::support::{Act, World, note, plain, run};
-
-fn dead() -> Act {
-    Act::Submit(Err(Failure::permanent("gone")))
-}
+use crate::support::{Act, World, gone, note, plain, refused, run};
 
 async fn with_dead(texts: &[(&str, &str)]) -> World {
     let world = World::new(plain());
     for (to, text) in texts {
-        world.script.say(text, [dead()]);
+        world.script.say(text, [gone()]);
         world.enqueue(note(to, text)).await;
     }
     let count = i64::try_from(texts.len()).unwrap();
@@ -28,9 +22,7 @@ fn a_redriven_dead_letter_is_sent_under_a_new_key_with_all_its_attempts() {
     run(async {
         let world = with_dead(&[("bob", "hello")]).await;
         let before = world.get(1).await;
-        world
-            .script
-            .say("hello", [Act::Submit(Err(Failure::refused("busy")))]);
+        world.script.say("hello", [refused()]);
         let record = world.sender().redrive(1).await.unwrap().unwrap();
         assert_eq!((record.status, record.attempts), (Status::Queued, 0));
         world.pass(Duration::from_secs(2)).await;
@@ -68,7 +60,7 @@ fn a_dead_letter_is_mended_and_sent() {
         let wrong = world.sender().edit(1, "{}".into()).await.unwrap();
         assert!(matches!(wrong, Err(OutboxError::Invalid(_))));
         world.sender().redrive(1).await.unwrap().unwrap();
-        world.until(1, |record| record.status == Status::Sent).await;
+        world.until_status(1, Status::Sent).await;
         assert_eq!(world.script.effects(), ["hello"]);
         assert!(world.events(1).await.contains(&"edited".to_owned()));
     });
@@ -165,14 +157,10 @@ fn only_what_waits_can_be_canceled_and_only_what_failed_redriven_edited_or_disca
     run(async {
         let world = with_dead(&[("bob", "dead")]).await;
         let sent = world.enqueue(note("bob", "sent")).await;
-        world
-            .until(sent, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(sent, Status::Sent).await;
         world.script.say("stuck", [Act::Hang]);
         let stuck = world.enqueue(note("bob", "stuck")).await;
-        world
-            .until(stuck, |record| record.status == Status::Sending)
-            .await;
+        world.until_status(stuck, Status::Sending).await;
         let sender = world.sender();
         for id in [1, sent, stuck] {
             let refused = sender.cancel(id).await.unwrap().unwrap_err();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use abide::clock::Clock as _;
 use abide_patterns::{
     deliver::{HttpCall, HttpDelivery},
     outbox::{Deliver as _, Status},
@@ -17,7 +16,7 @@ fn a_request_leaves_when_its_attempt_is_on_disk_and_not_before() {
     run(async {
         let world = World::new(plain());
         // The outbox waits for it in memory: no alarm has to be written first.
-        let soon = world.clock.unix_millis().cast_signed() + 500;
+        let soon = world.now() + 500;
         let message = HttpDelivery::message(&HttpCall::post(URL)).unwrap();
         let id = world.enqueue(message.not_before(soon)).await;
         let written = world.node.store().stats().appended_lsn;
@@ -30,9 +29,7 @@ fn a_request_leaves_when_its_attempt_is_on_disk_and_not_before() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(world.script.requests().is_empty());
         world.disk.release_syncs();
-        world
-            .until(id, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(id, Status::Sent).await;
         assert_eq!(world.script.requests(), [URL]);
     });
 }

@@ -17,12 +17,11 @@ use abide::{
 use abide_harness::until;
 use abide_patterns::outbox::{
     self, Batch, BehindDeadLetter, Breaker, Counts, DeadLetterFilter, Deliver, Delivery, Failure,
-    FanOut, Limit, Options, Outbox, OutboxError, Pace, Polling, Registry, Status, Submitted,
-    limits,
+    FanOut, Options, Outbox, OutboxError, Pace, Polling, Registry, Status, Submitted, limits,
 };
 
 use crate::{
-    support::{Act, Circulate, World, note, plain, refused, run},
+    support::{Act, Circulate, World, at_a_time, gone, note, plain, refused, run},
     world::store,
 };
 
@@ -213,13 +212,8 @@ fn the_objects_own_alarm_goes_off_in_time_while_something_is_on_its_way() {
         world.script.say("slow", [Act::Hang]);
         world.enqueue(note("bob", "slow")).await;
         // The outbox wakes its object every 5 s meanwhile.
-        let at = world.clock.unix_millis() + 6_000;
-        world
-            .sender()
-            .set_own_alarm(at.cast_signed())
-            .await
-            .unwrap()
-            .unwrap();
+        let at = world.now() + 6_000;
+        world.sender().set_own_alarm(at).await.unwrap().unwrap();
         world.pass(Duration::from_secs(5)).await;
         assert_eq!(world.sender().rang().await.unwrap().unwrap(), None);
         world.pass(Duration::from_secs(2)).await;
@@ -236,7 +230,7 @@ fn an_alarm_that_the_object_sets_does_not_keep_the_outbox_from_its_retries() {
         let id = world.enqueue(note("bob", "hello")).await;
         // The third attempt is due after 1 s + 2 s, the fourth 4 s later.
         world.pass(Duration::from_secs(4)).await;
-        let hour = world.clock.unix_millis().cast_signed() + 3_600_000;
+        let hour = world.now() + 3_600_000;
         world.sender().set_own_alarm(hour).await.unwrap().unwrap();
         world.pass(Duration::from_secs(5)).await;
         assert_eq!(world.status(id).await, Status::Sent);
@@ -269,7 +263,7 @@ fn the_largest_payloads_are_sent_although_many_are_due() {
             ..plain()
         });
         let long = "x".repeat(limits::MAX_PAYLOAD_BYTES - 100);
-        let at = world.clock.unix_millis().cast_signed() + 1_000;
+        let at = world.now() + 1_000;
         for number in 0..70 {
             let message = note("bob", &format!("{number}{long}"));
             world.enqueue(message.not_before(at)).await;
@@ -371,17 +365,7 @@ fn accepted() -> Act {
 #[test]
 fn operations_that_do_not_answer_do_not_hold_up_what_goes_elsewhere() {
     run(async {
-        let limit = |concurrency| Limit {
-            rate: None,
-            concurrency,
-        };
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(4),
-                destination: limit(2),
-            },
-            ..plain()
-        });
+        let world = World::new(at_a_time(4, 2));
         for number in 0..12 {
             let text = format!("b{number}");
             let hangs = std::iter::repeat_n(Act::Hang, 100);
@@ -400,17 +384,7 @@ fn operations_that_do_not_answer_do_not_hold_up_what_goes_elsewhere() {
 #[test]
 fn polls_count_among_what_is_on_its_way_to_a_destination() {
     run(async {
-        let limit = |concurrency| Limit {
-            rate: None,
-            concurrency,
-        };
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(64),
-                destination: limit(2),
-            },
-            ..plain()
-        });
+        let world = World::new(at_a_time(64, 2));
         for number in 0..10 {
             let text = format!("b{number}");
             world.script.say(&text, [accepted(), Act::Hang]);
@@ -464,8 +438,7 @@ fn dead_letters_are_redriven_oldest_first() {
     run(async {
         let world = World::new(plain());
         for text in ["a", "b", "c"] {
-            let dead = Act::Submit(Err(Failure::permanent("gone")));
-            world.script.say(text, [dead]);
+            world.script.say(text, [gone()]);
             world.enqueue(note("bob", text)).await;
         }
         world.until_counts(|counts| counts.failed == 3).await;
@@ -488,8 +461,7 @@ fn a_destination_with_much_to_do_lets_another_have_its_turn() {
             ..plain()
         });
         let many = (0..300).map(|number| note("bob", &format!("b{number}")));
-        let all = many.chain([note("eve", "hello")]).collect();
-        world.sender().enqueue_all(all).await.unwrap().unwrap();
+        world.enqueue_all(many.chain([note("eve", "hello")])).await;
         world.until_counts(|counts| counts.sent == 301).await;
         let calls = world.script.calls();
         let place = calls.iter().position(|call| call.text == "hello").unwrap();
@@ -529,12 +501,10 @@ fn the_pause_between_probes_doubles_also_if_the_receiver_asks_for_a_shorter_one(
 fn a_message_that_was_enqueued_is_known_also_after_its_deadline() {
     run(async {
         let world = World::new(plain());
-        let deadline = world.clock.unix_millis().cast_signed() + 1_000;
+        let deadline = world.now() + 1_000;
         let message = note("bob", "hello").dedup_key("k").deadline(deadline);
         let id = world.enqueue(message.clone()).await;
-        world
-            .until(id, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(id, Status::Sent).await;
         world.pass(Duration::from_secs(2)).await;
         let again = world.sender().enqueue(message).await.unwrap().unwrap();
         assert!(again.duplicate);
@@ -545,8 +515,7 @@ fn a_message_that_was_enqueued_is_known_also_after_its_deadline() {
 fn messages_behind_a_dead_letter_go_on_when_the_program_now_says_so() {
     run(async {
         let world = World::new(plain());
-        let dead = Act::Submit(Err(Failure::permanent("gone")));
-        world.script.say("a", [dead]);
+        world.script.say("a", [gone()]);
         for text in ["a", "b"] {
             world.enqueue(note("bob", text).ordering_key("k")).await;
         }
@@ -583,10 +552,8 @@ fn ticks_go_on_when_the_wall_clock_is_set_back() {
             ..plain()
         });
         let first = world.enqueue(note("bob", "first")).await;
-        world
-            .until(first, |record| record.status == Status::Sent)
-            .await;
-        world.clock.set(-86_400_000);
+        world.until_status(first, Status::Sent).await;
+        world.clock.set_wall(-86_400_000);
         let other = world.enqueue(note("bob", "other")).await;
         world.pass(Duration::from_mins(1)).await;
         assert_eq!(world.status(other).await, Status::Sent);
@@ -617,15 +584,9 @@ fn a_message_that_waits_long_does_not_hold_back_its_destination() {
 fn messages_that_were_there_before_wait_when_the_one_ahead_becomes_a_dead_letter() {
     run(async {
         let world = World::new(plain());
-        let dead = Act::Submit(Err(Failure::permanent("gone")));
-        world.script.say("a1", [dead]);
+        world.script.say("a1", [gone()]);
         let all = ["a1", "a2"].map(|text| note("bob", text).ordering_key("a"));
-        world
-            .sender()
-            .enqueue_all(all.to_vec())
-            .await
-            .unwrap()
-            .unwrap();
+        world.enqueue_all(all).await;
         world.until_counts(|counts| counts.failed == 1).await;
         world.pass(Duration::from_secs(10)).await;
         assert_eq!(world.counts().await.queued, 1);
@@ -647,11 +608,10 @@ fn no_attempt_begins_after_the_deadline_however_many_messages_have_one() {
             .until(first, |record| record.last_error.is_some())
             .await;
         // They are due when the destination has rested, and their deadline has passed then.
-        let deadline = world.clock.unix_millis().cast_signed() + 5_000;
+        let deadline = world.now() + 5_000;
         let late = |number| note("bob", &format!("late {number}")).deadline(deadline);
         let count = 3 * limits::MAX_SWEPT;
-        let all = (0..count).map(late).collect();
-        world.sender().enqueue_all(all).await.unwrap().unwrap();
+        world.enqueue_all((0..count).map(late)).await;
         world.clock.advance(Duration::from_secs(30));
         world
             .until_counts(|counts| counts.queued + counts.sending == 0)
@@ -664,17 +624,7 @@ fn no_attempt_begins_after_the_deadline_however_many_messages_have_one() {
 #[test]
 fn operations_of_one_destination_are_asked_about_as_fast_as_it_answers() {
     run(async {
-        let limit = |concurrency| Limit {
-            rate: None,
-            concurrency,
-        };
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(64),
-                destination: limit(2),
-            },
-            ..plain()
-        });
+        let world = World::new(at_a_time(64, 2));
         for number in 0..100 {
             let text = format!("b{number}");
             world.script.say(&text, [accepted()]);

@@ -162,9 +162,7 @@ fn an_operation_about_which_nothing_can_be_learned_is_a_dead_letter_of_unknown_o
         );
         let key = record.idempotency_key.clone();
         world.sender().redrive(id).await.unwrap().unwrap();
-        world
-            .until(id, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(id, Status::Sent).await;
         assert_eq!(
             world.get(id).await.idempotency_key,
             key,

@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use abide_patterns::outbox::{BehindDeadLetter, Failure, Options, Status};
+use abide_patterns::outbox::{BehindDeadLetter, Options, Status};
 
-use crate::support::{Act, World, note, plain, refused, run};
-
-fn dead() -> Act {
-    Act::Submit(Err(Failure::permanent("gone")))
-}
+use crate::support::{Act, World, gone, note, plain, refused, run};
 
 #[test]
 fn messages_with_the_same_key_wait_for_each_other_and_others_do_not() {
@@ -53,7 +49,7 @@ fn a_message_whose_operation_runs_is_in_the_way_of_the_next() {
 fn behind_a_dead_letter_messages_wait_until_it_was_delivered() {
     run(async {
         let world = World::new(plain());
-        world.script.say("a1", [dead()]);
+        world.script.say("a1", [gone()]);
         for text in ["a1", "a2", "a3"] {
             world.enqueue(note("bob", text).ordering_key("a")).await;
         }
@@ -72,8 +68,8 @@ fn behind_a_dead_letter_messages_wait_until_it_was_delivered() {
 fn a_discarded_dead_letter_lets_the_next_go() {
     run(async {
         let world = World::new(plain());
-        world.script.say("a1", [dead()]);
-        world.script.say("a2", [dead()]);
+        world.script.say("a1", [gone()]);
+        world.script.say("a2", [gone()]);
         for text in ["a1", "a2", "a3"] {
             world.enqueue(note("bob", text).ordering_key("a")).await;
         }
@@ -111,15 +107,13 @@ fn messages_go_on_behind_a_dead_letter_if_the_outbox_is_told_so() {
             behind_dead_letter: BehindDeadLetter::GoOn,
             ..plain()
         });
-        world.script.say("a1", [dead()]);
+        world.script.say("a1", [gone()]);
         // It hangs, so that the dead letter comes back while it is on its way.
         world.script.say("a2", [Act::TakeAndHang]);
         for text in ["a1", "a2", "a3"] {
             world.enqueue(note("bob", text).ordering_key("a")).await;
         }
-        world
-            .until(2, |record| record.status == Status::Sending)
-            .await;
+        world.until_status(2, Status::Sending).await;
         world.sender().redrive(1).await.unwrap().unwrap();
         world.rest().await;
         assert!(world.get(1).await.blocked, "one at a time");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_patterns::outbox::{Breaker, Limit, Options, Pace, Rate, Status, Submitted};
 
-use crate::support::{Act, World, note, plain, refused, run};
+use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
 fn limit(rate: Option<Rate>, concurrency: u32) -> Limit {
     Limit { rate, concurrency }
@@ -69,13 +69,7 @@ fn a_bucket_outlives_the_process() {
 #[test]
 fn no_more_attempts_are_on_their_way_than_allowed() {
     run(async {
-        let world = World::new(Options {
-            pace: Pace::AtOnce {
-                outbox: limit(None, 5),
-                destination: limit(None, 2),
-            },
-            ..plain()
-        });
+        let world = World::new(at_a_time(5, 2));
         for number in 0..20 {
             for who in ["a", "b", "c", "d"] {
                 let message = note(who, &format!("{who}{number}"));
@@ -100,16 +94,9 @@ fn a_destination_with_much_to_do_does_not_hold_up_another() {
             ..plain()
         });
         let many = (0..500).map(|number| note("bob", &format!("b{number}")));
-        world
-            .sender()
-            .enqueue_all(many.collect())
-            .await
-            .unwrap()
-            .unwrap();
+        world.enqueue_all(many).await;
         let id = world.enqueue(note("eve", "hello")).await;
-        world
-            .until(id, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(id, Status::Sent).await;
         assert_eq!(world.script.times("hello"), [0]);
     });
 }
@@ -122,12 +109,7 @@ fn the_classic_setting_sends_fifteen_at_each_tick() {
             ..plain()
         });
         let many = (0..40).map(|number| note("bob", &format!("b{number}")));
-        world
-            .sender()
-            .enqueue_all(many.collect())
-            .await
-            .unwrap()
-            .unwrap();
+        world.enqueue_all(many).await;
         world.pass(Duration::from_secs(30)).await;
         assert_eq!(world.counts().await.sent, 40);
         let at = |time| {
@@ -211,8 +193,7 @@ fn a_success_closes_a_circuit_that_faster_failures_have_opened() {
             world.script.say(text, [refused()]);
         }
         let texts = ["slow", "b1", "b2", "b3"];
-        let all = texts.map(|text| note("bob", text)).to_vec();
-        world.sender().enqueue_all(all).await.unwrap().unwrap();
+        world.enqueue_all(texts.map(|text| note("bob", text))).await;
         let bob = async || {
             let destinations = world.sender().destinations().await.unwrap().unwrap();
             destinations

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide::clock::TestClock;
 use abide_patterns::outbox::{Failure, Options, RetryPolicy, Status};
 
-use crate::support::{Act, World, note, plain, refused, run};
+use crate::support::{Act, World, gone, note, plain, refused, run};
 
 const START: i64 = TestClock::START_UNIX_MILLIS.cast_signed();
 
@@ -72,13 +72,9 @@ fn a_message_that_has_used_up_its_attempts_is_a_dead_letter_with_the_reason() {
 fn what_can_never_succeed_is_a_dead_letter_at_once() {
     run(async {
         let world = World::new(plain());
-        world
-            .script
-            .say("hello", [submit(Failure::permanent("gone"))]);
+        world.script.say("hello", [gone()]);
         let id = world.enqueue(note("bob", "hello")).await;
-        let failed = world
-            .until(id, |record| record.status == Status::Failed)
-            .await;
+        let failed = world.until_status(id, Status::Failed).await;
         assert_eq!(
             (failed.attempts, failed.last_error.as_deref()),
             (1, Some("gone"))

@@ -13,9 +13,7 @@ use abide_patterns::outbox::{
     Polling, Priority, Rate, Record, RetryPolicy, Status, Submitted,
 };
 
-use abide::clock::Clock as _;
-
-use crate::support::{Act, Circulate, Note, World, note, run};
+use crate::support::{Act, Circulate, Note, World, gone, note, run};
 
 /// What was enqueued.
 #[derive(Clone, Debug, Default)]
@@ -140,13 +138,9 @@ fn acts(random: &mut Random) -> (Vec<Act>, usize) {
         });
     }
     if random.below(8) == 0 {
-        acts.push(Act::Submit(Err(Failure::permanent("gone"))));
+        acts.push(gone());
     }
     (acts, lost)
-}
-
-fn now(world: &World) -> i64 {
-    world.clock.unix_millis().cast_signed()
 }
 
 async fn enqueue(world: &World, random: &mut Random, done: &mut Done, text: String) {
@@ -172,14 +166,14 @@ async fn enqueue(world: &World, random: &mut Random, done: &mut Done, text: Stri
         sent.place = *next;
         *next += 1;
     }
-    let soon = now(world) + 1 + i64::from(random.below(8_000));
+    let soon = world.now() + 1 + i64::from(random.below(8_000));
     match random.below(8) {
         0 => message = message.not_before(soon),
         1 => message = message.deadline(soon),
         _ => sent.plain = sent.key.is_none(),
     }
     if world.sender().enqueue(message).await.unwrap().is_ok() {
-        sent.acknowledged = Some((now(world), world.script.calls().len()));
+        sent.acknowledged = Some((world.now(), world.script.calls().len()));
     }
     done.sent.insert(text, sent);
 }
@@ -355,7 +349,7 @@ async fn finish(world: &World, options: &Options, seed: u64) {
     panic!(
         "seed {seed}: it does not come to an end: {:?} at {}, alarm {:?}, {:?}, {:?}, {:#?}",
         world.counts().await,
-        now(world),
+        world.now(),
         world.sender().alarm_time().await,
         world.sender().destinations().await,
         world.sender().fan_outs().await,

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use abide::clock::Clock as _;
 use abide_harness::until;
 use abide_patterns::outbox::{Options, Status};
 
@@ -15,9 +14,7 @@ fn a_handler_that_panics_has_failed_its_attempt_and_the_outbox_goes_on() {
         world.script.say("bad", [Act::Panic]);
         let bad = world.enqueue(note("bob", "bad")).await;
         let good = world.enqueue(note("bob", "good")).await;
-        world
-            .until(good, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(good, Status::Sent).await;
         let record = world.until(bad, |record| record.last_error.is_some()).await;
         assert!(record.unknown);
         assert_eq!(
@@ -40,9 +37,7 @@ fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
         world.script.say("bad", [Act::Hang]);
         let bad = world.enqueue(note("bob", "bad")).await;
         let good = world.enqueue(note("bob", "good")).await;
-        world
-            .until(good, |record| record.status == Status::Sent)
-            .await;
+        world.until_status(good, Status::Sent).await;
         world.pass(Duration::from_secs(29)).await;
         assert_eq!(world.status(bad).await, Status::Sending);
         world.pass(Duration::from_secs(1)).await;
@@ -128,13 +123,11 @@ fn waits_are_as_long_as_before_when_the_wall_clock_is_set_back() {
         let id = world.enqueue(note("bob", "hello")).await;
         world.pass(Duration::from_secs(4)).await;
         let day = 86_400_000;
-        world.clock.set(-day);
+        world.clock.set_wall(-day);
         // Something has to happen that the outbox notices.
         let other = world.enqueue(note("bob", "other")).await;
-        world
-            .until(other, |record| record.status == Status::Sent)
-            .await;
-        let now = world.clock.unix_millis().cast_signed();
+        world.until_status(other, Status::Sent).await;
+        let now = world.now();
         let next = world.get(id).await.next_at.unwrap();
         assert!((now..=now + 4_000).contains(&next), "{} ms", next - now);
         world.pass(Duration::from_secs(4)).await;
@@ -151,11 +144,9 @@ fn a_wait_that_begins_after_the_wall_clock_was_set_back_is_not_shortened() {
         while world.script.calls().is_empty() {
             tokio::task::yield_now().await;
         }
-        world.clock.set(-86_400_000);
+        world.clock.set_wall(-86_400_000);
         world.script.now();
-        world
-            .until(id, |record| record.status == Status::Queued)
-            .await;
+        world.until_status(id, Status::Queued).await;
         world.rest().await;
         assert_eq!(world.script.attempts("hello"), 1, "a second has not passed");
         world.pass(Duration::from_secs(1)).await;
@@ -169,7 +160,7 @@ fn a_clock_that_jumps_ahead_ends_what_has_a_deadline_and_sends_the_rest() {
         let world = World::new(plain());
         world.script.say("mortal", vec![refused(); 3]);
         world.script.say("patient", vec![refused(); 3]);
-        let deadline = world.clock.unix_millis().cast_signed() + 60_000;
+        let deadline = world.now() + 60_000;
         let mortal = world
             .enqueue(note("bob", "mortal").deadline(deadline))
             .await;

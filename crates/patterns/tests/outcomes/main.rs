@@ -12,3 +12,5 @@ mod snapshot;
 mod support;
 mod transition;
 mod versions;
+#[path = "../world/mod.rs"]
+mod world;

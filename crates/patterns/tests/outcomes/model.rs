@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_harness::setting;
+use abide_harness::{Random, setting};
 use abide_patterns::outcomes::{Options, Until};
 use serde_json::{Value, json};
 
@@ -55,24 +55,12 @@ fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap()
 }
 
-/// Numbers that are the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-}
-
-async fn check(world: &World, model: &Model, dice: &mut Dice, note: &str) {
+async fn check(world: &World, model: &Model, random: &mut Random, note: &str) {
     let last = model.balances.len();
     let (seq, state, balance, _) = world.seen().await;
     assert_eq!((seq, balance), model.at(last), "{note}");
     assert_eq!(state, model.state, "{note}");
-    let past = dice.roll(last + 1);
+    let past = random.below(u32::try_from(last).unwrap() + 1) as usize;
     let seen = world.seen_at(Until::Seq(number(past))).await;
     assert_eq!((seen.0, seen.2), model.at(past), "{note}: at {past}");
     if let Some(time) = model.times.get(past) {
@@ -87,9 +75,9 @@ async fn check(world: &World, model: &Model, dice: &mut Dice, note: &str) {
 #[tokio::test]
 async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
     for seed in 1..=setting("ABIDE_OUTCOMES_SEEDS", 12) {
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut random = Random::new(seed);
         let options = Options {
-            snapshot_every: [None, Some(1), Some(7)][dice.roll(3)],
+            snapshot_every: [None, Some(1), Some(7)][random.below(3) as usize],
         };
         let mut world = World::with(options);
         let mut model = Model {
@@ -100,9 +88,9 @@ async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
             let note = format!("seed {seed}, step {step}");
             world
                 .clock
-                .advance(Duration::from_millis(500) * u32::try_from(dice.roll(3)).unwrap());
-            let amount = [1, 7, 100, 666, 1_000_001][dice.roll(5)];
-            let (action, outcome, data) = match dice.roll(40) {
+                .advance(Duration::from_millis(500) * random.below(3));
+            let amount = [1, 7, 100, 666, 1_000_001][random.below(5) as usize];
+            let (action, outcome, data) = match random.below(40) {
                 0..=3 => ("open", "opened", Value::Null),
                 4..=19 => ("deposit", "credited", json!(amount)),
                 20..=29 => ("withdraw", "debited", json!(amount)),
@@ -113,7 +101,7 @@ async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
                     continue;
                 }
                 35 => {
-                    world = world.crashed(dice.roll(1 << 30) as u64);
+                    world = world.crashed(u64::from(random.below(1 << 30)));
                     continue;
                 }
                 36 if model.state == "open" && ![661, 664].contains(&model.balance()) => {
@@ -123,11 +111,11 @@ async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
                     continue;
                 }
                 37 => {
-                    world.clock.set_back(dice.roll(700) as u64);
+                    world.clock.set_wall(-i64::from(random.below(700)));
                     continue;
                 }
                 _ => {
-                    check(&world, &model, &mut dice, &note).await;
+                    check(&world, &model, &mut random, &note).await;
                     continue;
                 }
             };
@@ -139,7 +127,7 @@ async fn a_chain_is_what_was_acknowledged_whatever_happens_to_the_node() {
             let taken = model.takes(action, outcome, amount, world.now());
             assert_eq!(made.is_ok(), taken, "{note}: {action} {amount}: {made:?}");
         }
-        check(&world, &model, &mut dice, &format!("seed {seed}")).await;
+        check(&world, &model, &mut random, &format!("seed {seed}")).await;
         // The hook has seen each outcome once, with what it led to.
         let projected = world.projected().await;
         let balances = (1..).zip(model.balances);

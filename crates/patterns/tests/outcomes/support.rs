@@ -1,17 +1,10 @@
 //! A node on a disk in memory whose objects are accounts with a chain of outcomes.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
 use abide::{
-    ErrorKind, Node, SimDisk, Store, StoreOptions,
-    clock::{Clock, Sleep, TestClock},
+    ErrorKind, Node, SimDisk,
+    clock::{Clock as _, TestClock},
     prelude::*,
 };
 use abide_patterns::outcomes::{
@@ -19,6 +12,8 @@ use abide_patterns::outcomes::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+use crate::world::store;
 
 /// Money that somebody has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -202,41 +197,9 @@ impl Bank {
     }
 }
 
-/// A clock whose wall time can be set, as people do.
-#[derive(Clone, Default)]
-pub(crate) struct Wall {
-    clock: TestClock,
-    back: Arc<AtomicU64>,
-}
-
-impl Wall {
-    pub(crate) fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    /// Sets the wall time back.
-    pub(crate) fn set_back(&self, millis: u64) {
-        self.back.fetch_add(millis, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Wall {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    fn unix_millis(&self) -> u64 {
-        self.clock.unix_millis() - self.back.load(Ordering::SeqCst)
-    }
-
-    fn sleep_until(&self, deadline: Duration) -> Sleep {
-        self.clock.sleep_until(deadline)
-    }
-}
-
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
-    pub(crate) clock: Wall,
+    pub(crate) clock: TestClock,
     pub(crate) node: Node,
     options: Options,
 }
@@ -247,17 +210,11 @@ impl World {
     }
 
     pub(crate) fn with(options: Options) -> Self {
-        Self::at(Wall::default(), SimDisk::new(), options)
+        Self::at(TestClock::new(), SimDisk::new(), options)
     }
 
-    fn at(clock: Wall, disk: SimDisk, options: Options) -> Self {
-        let store = Store::open(
-            Arc::new(disk.clone()),
-            Path::new("/data"),
-            StoreOptions::small(),
-        )
-        .unwrap();
-        let node = Node::builder(store)
+    fn at(clock: TestClock, disk: SimDisk, options: Options) -> Self {
+        let node = Node::builder(store(&disk, &clock))
             .class::<Bank>("BANK", ClassOptions::default())
             .with(Settings(options))
             .clock(Arc::new(clock.clone()))

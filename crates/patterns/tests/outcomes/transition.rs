@@ -146,7 +146,7 @@ async fn time_never_goes_backwards_along_a_chain() {
     world.clock.advance(Duration::from_hours(1));
     world.opened(1).await;
     let last = world.now();
-    world.clock.set_back(3_000_000);
+    world.clock.set_wall(-3_000_000);
     world.make(&[("deposit", "credited", json!(1))]).await;
     assert_eq!(world.number("SELECT max(ts) FROM outcomes").await, last);
     assert_eq!(world.number("SELECT min(ts) FROM outcomes").await, last);

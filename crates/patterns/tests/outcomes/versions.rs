@@ -1,15 +1,13 @@
 //! A program whose data, schema and state have changed reads what the older one wrote.
 
-use std::{path::Path, sync::Arc};
-
-use abide::{Node, SimDisk, Store, StoreOptions, prelude::*};
+use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::outcomes::{
     Declaration, Entry, Machine, OldOutcome, Options, Outcomes, OutcomesError, Transition,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::support::damage;
+use crate::{support::damage, world::store};
 
 /// The first program: lengths are centimetres, and a plank is `cut`.
 #[derive(Default, Serialize, Deserialize)]
@@ -205,13 +203,7 @@ impl Plank {
 
 /// A plank on a node that runs a program.
 fn run(program: Program, disk: &SimDisk) -> (Node, Stub<Plank>) {
-    let store = Store::open(
-        Arc::new(disk.clone()),
-        Path::new("/data"),
-        StoreOptions::small(),
-    )
-    .unwrap();
-    let node = Node::builder(store)
+    let node = Node::builder(store(disk, &TestClock::new()))
         .class::<Plank>("PLANK", ClassOptions::default())
         .with(program)
         .start()

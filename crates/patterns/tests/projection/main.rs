@@ -11,3 +11,5 @@ mod rebuild;
 mod sqlite;
 mod support;
 mod troubles;
+#[path = "../world/mod.rs"]
+mod world;

@@ -1,13 +1,13 @@
 //! A node whose objects have feeds, and a read model that misbehaves on demand.
 
+pub(crate) use abide_harness::run;
+
 use std::{
-    future::Future,
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use abide::{Node, SimDisk, Store, StoreOptions, Value, clock::TestClock, prelude::*};
+use abide::{Node, SimDisk, Value, clock::TestClock, prelude::*};
 use abide_harness::setting;
 use abide_patterns::{
     alarm::SharedAlarm,
@@ -22,21 +22,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(10);
-
-/// Runs a test to its end.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-}
+use crate::world::store;
 
 pub(crate) fn tables() -> Tables {
     Tables::new([
@@ -262,16 +248,10 @@ impl World {
     }
 
     fn at(clock: TestClock, disk: SimDisk, model: Moody, options: Options) -> Self {
-        let time = clock.clone();
-        let store_options = StoreOptions {
-            unix_millis: Arc::new(move || abide::clock::Clock::unix_millis(&time)),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), store_options).unwrap();
         let projection = Projection::new("read-model", &model);
         let queues =
             projection.install_with(Queues::new(), options.clone(), Arc::new(model.clone()));
-        let node = Node::builder(store)
+        let node = Node::builder(store(&disk, &clock))
             .class::<QueueShard>(queue::BINDING, queue::class_options())
             .class::<Bank>("BANK", queue::class_options())
             .with(queues)

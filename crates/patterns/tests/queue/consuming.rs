@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use abide_patterns::queue::{self, Batch, Options, Queues};
 
-use crate::support::{Act, Script, Scripted, World, message, plain, run, words};
+use crate::support::{Act, Script, World, message, plain, run, words, words_with};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// In milliseconds.
+const YEAR: i64 = 365 * 24 * 3_600_000;
 
 #[test]
 fn what_arrives_while_batches_are_on_their_way_goes_together() {
@@ -27,15 +30,11 @@ fn what_arrives_while_batches_are_on_their_way_goes_together() {
 #[test]
 fn a_batch_waits_for_others_and_not_longer_than_it_may() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_batch: 3,
-                max_wait: Duration::from_secs(20),
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_batch: 3,
+            max_wait: Duration::from_secs(20),
+            ..plain()
+        }));
         world.send(&["a", "b"]).await;
         world.clock.advance(Duration::from_secs(19));
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -54,16 +53,12 @@ fn a_batch_waits_for_others_and_not_longer_than_it_may() {
 #[test]
 fn a_batch_has_no_more_messages_and_bytes_than_it_may() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_batch: 4,
-                max_batch_bytes: 30,
-                concurrency: 1,
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_batch: 4,
+            max_batch_bytes: 30,
+            concurrency: 1,
+            ..plain()
+        }));
         let queue = world.queue("words");
         queue.pause().await.unwrap();
         let long = "x".repeat(50);
@@ -87,15 +82,11 @@ fn a_batch_has_no_more_messages_and_bytes_than_it_may() {
 #[test]
 fn several_batches_are_on_their_way_at_once_and_no_more_than_may() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_batch: 1,
-                concurrency: 3,
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_batch: 1,
+            concurrency: 3,
+            ..plain()
+        }));
         world.send(&["a", "b", "c", "d", "e", "f", "g"]).await;
         world.until_consumed(7).await;
         assert_eq!(world.script.most(), 3);
@@ -155,9 +146,7 @@ fn a_batch_that_fails_is_tried_again_but_for_what_was_acknowledged() {
         world.script.say("a", [Act::Ack]);
         world.script.say("b", [Act::Fail]);
         world.send(&["a", "b", "c"]).await;
-        world
-            .pass_until("it is over", async || world.counts().await.messages == 0)
-            .await;
+        world.pass_until_decided().await;
         assert_eq!(world.script.bodies(), ["a", "b", "c", "b", "c"]);
     });
 }
@@ -168,9 +157,7 @@ fn a_consumer_that_panics_has_its_batch_tried_again() {
         let world = World::new(words);
         world.script.say("a", [Act::Panic]);
         world.send(&["a"]).await;
-        world
-            .pass_until("it is over", async || world.counts().await.consumed == 1)
-            .await;
+        world.pass_until_consumed(1).await;
         assert_eq!(world.script.bodies(), ["a", "a"]);
     });
 }
@@ -198,14 +185,10 @@ fn a_consumer_that_hangs_loses_its_batch_and_keeps_what_it_has_marked() {
 #[test]
 fn a_consumer_that_fails_whole_batches_is_left_alone_and_no_attempts_are_used_up() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_batch: 1,
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_batch: 1,
+            ..plain()
+        }));
         for body in ["a", "b", "c", "d", "e", "f"] {
             world.script.say(body, [Act::Fail]);
         }
@@ -215,11 +198,7 @@ fn a_consumer_that_fails_whole_batches_is_left_alone_and_no_attempts_are_used_up
             .await;
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(world.script.seen().len(), 4, "it rests");
-        world
-            .pass_until("all is consumed", async || {
-                world.counts().await.consumed == 6
-            })
-            .await;
+        world.pass_until_consumed(6).await;
         let seen = world.script.seen();
         assert!(seen[4].at - seen[3].at >= 500, "{seen:?}");
     });
@@ -259,14 +238,10 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
                 world.script.times("again").len() == 1
             })
             .await;
-        world.clock.set_back(Duration::from_hours(24 * 365));
+        world.clock.set_wall(-YEAR);
         // The shard notices when somebody sends, or its alarm goes off.
         world.send(&["now"]).await;
-        world
-            .pass_until("all are consumed", async || {
-                world.counts().await.consumed == 4
-            })
-            .await;
+        world.pass_until_consumed(4).await;
         let at = world.script.times("later")[0];
         assert!((60_000..90_000).contains(&at), "{at}");
         assert!(world.script.times("again")[1] < 40_000);
@@ -282,13 +257,9 @@ fn a_consumers_rest_ends_although_the_wall_clock_was_set_back() {
         world
             .pass_until("it rests", async || world.script.seen().len() == 3)
             .await;
-        world.clock.set_back(Duration::from_hours(24 * 365));
+        world.clock.set_wall(-YEAR);
         world.send(&["good"]).await;
-        world
-            .pass_until("both are consumed", async || {
-                world.counts().await.consumed == 2
-            })
-            .await;
+        world.pass_until_consumed(2).await;
     });
 }
 

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use abide_harness::{Random, setting};
 use abide_patterns::queue::{Message, Options, Queues};
 
-use crate::support::{Act, Script, Scripted, World, message, plain, run, words};
+use crate::support::{Act, World, message, plain, run, words, words_with};
 
 #[test]
 fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
@@ -35,11 +36,7 @@ fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
                 })
                 .await;
             // What was seen before the kill is due again when its consumer's time is over.
-            world
-                .pass_until("it is consumed", async || {
-                    world.counts().await.consumed == 1
-                })
-                .await;
+            world.pass_until_consumed(1).await;
             world.check_empty().await;
         }
     });
@@ -92,30 +89,24 @@ fn a_queue_that_the_program_does_not_know_any_more_keeps_its_messages() {
     });
 }
 
-fn seeds() -> u64 {
-    let seeds = std::env::var("ABIDE_QUEUE_SEEDS").ok();
-    seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(12)
-}
-
 /// Of two shards, with small batches.
-fn small(script: &Script, life: usize) -> Queues {
-    let options = Options {
+fn small() -> Options {
+    Options {
         shards: 2,
         max_batch: 3,
         concurrency: 2,
         timeout: Duration::from_secs(2),
         ..plain()
-    };
-    Queues::new().with("words", options, Scripted(script.clone(), life))
+    }
 }
 
 #[test]
 fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
     run(async {
-        for seed in 0..seeds() {
+        for seed in 0..setting("ABIDE_QUEUE_SEEDS", 12) {
             println!("seed {seed}");
-            let mut random = abide_harness::Random::new(seed);
-            let mut world = World::new(small);
+            let mut random = Random::new(seed);
+            let mut world = World::new(words_with(small()));
             let mut acknowledged = BTreeSet::new();
             let mut sent = 0;
             for round in 0..6 {
@@ -164,11 +155,7 @@ fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
                     "seed {seed}: {body} was lost"
                 );
             }
-            world
-                .pass_until("all is decided", async || {
-                    world.counts().await.messages == 0
-                })
-                .await;
+            world.pass_until_decided().await;
             let counts = world.counts().await;
             assert_eq!(counts.consumed + counts.dead, sent, "seed {seed}");
             let seen: BTreeSet<String> = world.script.bodies().into_iter().collect();

@@ -2,7 +2,7 @@
 
 use abide_patterns::queue::{DeadLetters, Message, Options, QueueError, Queues};
 
-use crate::support::{Act, Script, Scripted, World, message, plain, run, words};
+use crate::support::{Act, Script, Scripted, World, message, plain, run, words, words_with};
 
 #[test]
 fn a_message_is_given_up_after_its_last_attempt_with_the_reason() {
@@ -53,12 +53,7 @@ fn no_message_is_given_up_for_anothers_sake() {
         // Every batch with the bad one fails as a whole.
         world.script.say("bad", vec![Act::Fail; 10]);
         world.send(&["a", "bad", "b"]).await;
-        world
-            .pass_until("it is over", async || {
-                let counts = world.counts().await;
-                counts.messages == 0
-            })
-            .await;
+        world.pass_until_decided().await;
         let counts = world.counts().await;
         assert_eq!((counts.consumed, counts.dead), (2, 1));
         let letters = world.queue("words").dead_letters(10).await.unwrap();
@@ -105,14 +100,10 @@ fn dead_letters_are_redriven_and_discarded() {
 #[test]
 fn dead_letters_count_against_what_a_shard_may_hold() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_messages: 2,
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_messages: 2,
+            ..plain()
+        }));
         world.script.say("a", [Act::Refuse]);
         world.script.say("b", [Act::Refuse]);
         world.send(&["a", "b"]).await;
@@ -208,14 +199,10 @@ impl World {
 #[test]
 fn a_queue_whose_dead_letters_go_nowhere_says_so() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                dead_letters: DeadLetters::Queue("words".to_owned()),
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            dead_letters: DeadLetters::Queue("words".to_owned()),
+            ..plain()
+        }));
         let error = abide_patterns::queue::Queue::new(world.node.env(), "words").unwrap_err();
         assert!(error.to_string().contains("no other queue"), "{error}");
     });

@@ -68,11 +68,7 @@ fn an_object_consumes_and_excepts_messages() {
         messages.push(message("c").key("y"));
         messages.push(message("homeless"));
         queue.send_batch(messages).await.unwrap();
-        world
-            .pass_until("all is decided", async || {
-                world.counts().await.messages == 0
-            })
-            .await;
+        world.pass_until_decided().await;
         let taken = async |name| {
             let ledger = world.node.env().object::<Ledger>().get_by_name(name);
             ledger.taken().await.unwrap().unwrap()
@@ -112,9 +108,7 @@ fn a_server_consumes_and_excepts_messages() {
                 world.counts().await.consumed == 1
             })
             .await;
-        world
-            .pass_until("the second", async || world.counts().await.consumed == 2)
-            .await;
+        world.pass_until_consumed(2).await;
         let requests = world.script.requests();
         assert_eq!(requests.len(), 2);
         let first: serde_json::Value = serde_json::from_str(&requests[0]).unwrap();
@@ -141,11 +135,7 @@ fn a_server_that_fails_or_cannot_be_understood_gets_the_batch_again() {
         world.script.answer(302, "elsewhere");
         world.script.answer(200, "{\"retri\":[]}");
         world.send(&["a"]).await;
-        world
-            .pass_until("it is consumed", async || {
-                world.counts().await.consumed == 1
-            })
-            .await;
+        world.pass_until_consumed(1).await;
         assert_eq!(world.script.requests().len(), 4);
     });
 }

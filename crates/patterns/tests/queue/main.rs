@@ -10,3 +10,5 @@ mod elsewhere;
 mod limits;
 mod sending;
 mod support;
+#[path = "../world/mod.rs"]
+mod world;

@@ -2,16 +2,16 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use abide_patterns::queue::{Message, Options, Queue, QueueError, Queues, limits};
+use abide_patterns::queue::{Message, Options, Queue, QueueError, limits};
 
-use crate::support::{Script, Scripted, World, message, plain, run, words};
+use crate::support::{World, message, plain, run, words, words_with};
 
-fn paused_shards(script: &Script, life: usize) -> Queues {
-    let options = Options {
+/// With a queue of four shards.
+fn sharded() -> World {
+    World::new(words_with(Options {
         shards: 4,
         ..plain()
-    };
-    Queues::new().with("words", options, Scripted(script.clone(), life))
+    }))
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_dedup_key_is_forgotten_when_its_time_is_over() {
 #[test]
 fn messages_with_one_key_go_to_one_shard_and_others_to_all() {
     run(async {
-        let world = World::new(paused_shards);
+        let world = sharded();
         let queue = world.queue("words");
         let mut shards = BTreeSet::new();
         for _ in 0..8 {
@@ -92,7 +92,7 @@ fn messages_with_one_key_go_to_one_shard_and_others_to_all() {
 #[test]
 fn a_batch_is_sent_in_its_order_over_all_shards() {
     run(async {
-        let world = World::new(paused_shards);
+        let world = sharded();
         let queue = world.queue("words");
         let messages = (0..40).map(|number| message("a").key(format!("key {number}")));
         let sent = queue.send_batch(messages.clone().collect()).await.unwrap();
@@ -108,14 +108,10 @@ fn a_batch_is_sent_in_its_order_over_all_shards() {
 #[test]
 fn a_full_shard_refuses_and_takes_again_when_there_is_room() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_messages: 3,
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_messages: 3,
+            ..plain()
+        }));
         let queue = world.queue("words");
         queue.pause().await.unwrap();
         world.send(&["a", "b"]).await;
@@ -138,14 +134,10 @@ fn a_full_shard_refuses_and_takes_again_when_there_is_room() {
 #[test]
 fn bytes_are_bounded_too() {
     run(async {
-        let make = |script: &Script, life| {
-            let options = Options {
-                max_bytes: 100,
-                ..plain()
-            };
-            Queues::new().with("words", options, Scripted(script.clone(), life))
-        };
-        let world = World::new(make);
+        let world = World::new(words_with(Options {
+            max_bytes: 100,
+            ..plain()
+        }));
         let queue = world.queue("words");
         queue.pause().await.unwrap();
         world.send(&["a"]).await;

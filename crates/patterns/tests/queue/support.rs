@@ -1,74 +1,21 @@
 //! A node on a disk in memory with queues, and a consumer that does what a test's script says.
 
+pub(crate) use abide_harness::run;
+
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    future::Future,
-    path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    rc::Rc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use abide::{
-    Fetching, Node, Outbound, SimDisk, Store, StoreOptions,
-    clock::{Clock, Sleep, TestClock},
-    prelude::*,
-};
+use abide::{Fetching, Node, Outbound, SimDisk, clock::TestClock, prelude::*};
 use abide_harness::setting;
 use abide_patterns::queue::{
     self, Batch, Consumer, Counts, Message, Options, Queue, QueueShard, Queues, RetryPolicy,
 };
 
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(10);
-
-/// Runs a test to its end.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-}
-
-/// A clock whose wall time can be set, as people do.
-#[derive(Clone, Default)]
-pub(crate) struct Wall {
-    clock: TestClock,
-    back: Arc<AtomicU64>,
-}
-
-impl Wall {
-    pub(crate) fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    /// Sets the wall time back.
-    pub(crate) fn set_back(&self, by: Duration) {
-        let millis = u64::try_from(by.as_millis()).unwrap();
-        self.back.fetch_add(millis, Ordering::SeqCst);
-    }
-}
-
-impl Clock for Wall {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    fn unix_millis(&self) -> u64 {
-        self.clock.unix_millis() - self.back.load(Ordering::SeqCst)
-    }
-
-    fn sleep_until(&self, deadline: Duration) -> Sleep {
-        self.clock.sleep_until(deadline)
-    }
-}
+use crate::world::store;
 
 /// What becomes of a message.
 #[derive(Clone, Debug)]
@@ -260,30 +207,25 @@ impl Drop for Running<'_> {
 }
 
 /// Makes the queues of a life of the process.
-pub(crate) type Make = fn(&Script, usize) -> Queues;
+type Make = Rc<dyn Fn(&Script, usize) -> Queues>;
 
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
-    pub(crate) clock: Wall,
+    pub(crate) clock: TestClock,
     pub(crate) node: Node,
     pub(crate) script: Script,
     make: Make,
 }
 
 impl World {
-    pub(crate) fn new(make: Make) -> Self {
-        Self::at(Wall::default(), SimDisk::new(), Script::default(), make)
+    pub(crate) fn new(make: impl Fn(&Script, usize) -> Queues + 'static) -> Self {
+        let (clock, disk, script) = (TestClock::new(), SimDisk::new(), Script::default());
+        Self::at(clock, disk, script, Rc::new(make))
     }
 
-    fn at(clock: Wall, disk: SimDisk, script: Script, make: Make) -> Self {
-        let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
+    fn at(clock: TestClock, disk: SimDisk, script: Script, make: Make) -> Self {
         let life = script.0.lock().unwrap().life;
-        let node = Node::builder(store)
+        let node = Node::builder(store(&disk, &clock))
             .class::<QueueShard>(queue::BINDING, queue::class_options())
             .class::<crate::elsewhere::Ledger>("LEDGER", ClassOptions::default())
             .with(make(&script, life))
@@ -316,13 +258,14 @@ impl World {
     }
 
     /// Another node, with other queues.
-    pub(crate) fn with(mut self, make: Make) -> Self {
-        self.make = make;
+    pub(crate) fn with(mut self, make: impl Fn(&Script, usize) -> Queues + 'static) -> Self {
+        self.make = Rc::new(make);
         self.killed()
     }
 
     fn next(self, disk: SimDisk) -> Self {
-        Self::at(self.clock.clone(), disk, self.script.clone(), self.make)
+        let make = Rc::clone(&self.make);
+        Self::at(self.clock.clone(), disk, self.script.clone(), make)
     }
 
     pub(crate) fn queue(&self, name: &str) -> Queue {
@@ -370,6 +313,18 @@ impl World {
         .await;
     }
 
+    /// The same, and moves the clock.
+    pub(crate) async fn pass_until_consumed(&self, count: i64) {
+        self.pass_until_decided().await;
+        assert_eq!(self.counts().await.consumed, count);
+    }
+
+    /// Moves the clock until each message was consumed or given up.
+    pub(crate) async fn pass_until_decided(&self) {
+        self.pass_until("all is decided", async || self.counts().await.messages == 0)
+            .await;
+    }
+
     /// The counts agree with what the shards hold: all that is left can be discarded, and nothing remains.
     pub(crate) async fn check_empty(&self) {
         let counts = self.counts().await;
@@ -392,5 +347,13 @@ pub(crate) fn plain() -> Options {
 }
 
 pub(crate) fn words(script: &Script, life: usize) -> Queues {
-    Queues::new().with("words", plain(), Scripted(script.clone(), life))
+    words_with(plain())(script, life)
+}
+
+/// The same with other options.
+pub(crate) fn words_with(options: Options) -> impl Fn(&Script, usize) -> Queues {
+    move |script, life| {
+        let consumer = Scripted(script.clone(), life);
+        Queues::new().with("words", options.clone(), consumer)
+    }
 }

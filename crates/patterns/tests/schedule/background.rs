@@ -2,7 +2,7 @@
 
 use abide_patterns::schedule::{Misfire, Options, Overlap, Phase, Spec};
 
-use crate::support::{Deed, NONE, World, doing, plain, run, secs};
+use crate::support::{Deed, NONE, World, at, doing, plain, run, secs};
 use std::time::Duration;
 
 fn waits(seconds: u64) -> Deed {
@@ -10,13 +10,6 @@ fn waits(seconds: u64) -> Deed {
         waits: Some(secs(seconds)),
         ..Deed::default()
     }
-}
-
-fn at(start: i64, seconds: &[i64]) -> Vec<i64> {
-    seconds
-        .iter()
-        .map(|second| start + second * 1_000)
-        .collect()
 }
 
 const STEP: Duration = Duration::from_millis(500);
@@ -107,13 +100,7 @@ fn an_attempt_that_takes_too_long_is_dropped_and_repeated() {
             .set_in_background("t", doing(Spec::once("k", start), &waits(60)))
             .await;
         world.pass(secs(60), STEP).await;
-        let timer = world
-            .background()
-            .get("t".into())
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        let timer = world.background_timer("t").await;
         assert_eq!(timer.phase, Phase::Failed);
         let run = timer.run.unwrap();
         assert_eq!(run.attempts, 4);
@@ -138,13 +125,7 @@ fn a_handler_that_panics_has_failed_and_cuts_off_no_other() {
         world.pass(secs(20), STEP).await;
         assert_eq!(world.calls.attempts("bad"), [1, 2, 3, 4]);
         assert_eq!(world.calls.attempts("good"), [1]);
-        let bad = world
-            .background()
-            .get("bad".into())
-            .await
-            .unwrap()
-            .unwrap()
-            .unwrap();
+        let bad = world.background_timer("bad").await;
         assert_eq!(bad.phase, Phase::Failed);
         assert!(
             bad.run

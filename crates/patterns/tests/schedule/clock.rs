@@ -2,7 +2,7 @@
 
 use abide_patterns::schedule::Spec;
 
-use crate::support::{Deed, NONE, World, doing, plain, run, secs};
+use crate::support::{NONE, World, doing, failing, plain, run, secs};
 
 const HOUR: i64 = 3_600_000;
 
@@ -18,7 +18,7 @@ fn a_clock_that_is_set_back_a_little_repeats_no_time_and_loses_none() {
             .set("once", Spec::once("a", start + 3 * HOUR + 1))
             .await;
         world.pass(secs(2 * 3_600), secs(600)).await;
-        world.clock.set(-HOUR - HOUR / 2);
+        world.clock.set_wall(-HOUR - HOUR / 2);
         world.pass(secs(4 * 3_600), secs(600)).await;
         let hours: Vec<i64> = (0..=4).map(|hour| start + hour * HOUR).collect();
         assert_eq!(world.dues("hourly").await, hours);
@@ -43,10 +43,10 @@ fn a_clock_that_was_far_ahead_leaves_no_timer_waiting_for_years() {
         world.set("cron", Spec::cron("a", "0 * * * *", "UTC")).await;
         world.rest().await;
         let year = 366 * 24 * HOUR;
-        world.clock.set(year);
+        world.clock.set_wall(year);
         // Alarms notice within some seconds that the clock was set.
         world.pass(secs(60), secs(5)).await;
-        world.clock.set(-year);
+        world.clock.set_wall(-year);
         // It is noticed when the object is next used.
         world.set("other", Spec::once("a", start)).await;
         world.pass(secs(3 * 3_600), secs(600)).await;
@@ -71,14 +71,11 @@ fn a_retry_does_not_wait_longer_because_the_clock_was_set_back() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
-        let fails = Deed {
-            fails: 1,
-            ..Deed::default()
-        };
+        let fails = failing(1);
         world.set("t", doing(Spec::once("a", start), &fails)).await;
         world.rest().await;
         assert_eq!(world.calls.attempts("t"), [1]);
-        world.clock.set(-2 * HOUR);
+        world.clock.set_wall(-2 * HOUR);
         world.set("other", Spec::once("a", start)).await;
         world.pass(secs(2), secs(1)).await;
         assert_eq!(world.calls.attempts("t"), [1, 2]);

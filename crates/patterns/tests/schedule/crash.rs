@@ -2,16 +2,13 @@
 
 use abide_patterns::schedule::{Misfire, Overlap, Phase, Spec};
 
-use crate::support::{Deed, World, doing, plain, run, secs};
+use crate::support::{World, doing, failing, plain, run, secs};
 use std::time::Duration;
 
 /// Sets three timers, one of which fails once and one of which repeats, and lets four seconds pass.
 async fn begin(world: &World) {
     let start = world.now();
-    let fails = Deed {
-        fails: 1,
-        ..Deed::default()
-    };
+    let fails = failing(1);
     let specs = vec![
         ("once".to_owned(), Spec::once("a", start + 1_000)),
         (

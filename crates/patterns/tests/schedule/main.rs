@@ -20,3 +20,5 @@ mod retries;
 mod setting;
 mod simulation;
 mod times;
+#[path = "../world/mod.rs"]
+mod world;

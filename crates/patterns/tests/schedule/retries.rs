@@ -2,7 +2,7 @@
 
 use abide_patterns::schedule::{Overlap, Phase, RetryPolicy, Spec};
 
-use crate::support::{Deed, NONE, World, doing, plain, run, secs};
+use crate::support::{Deed, NONE, World, at, doing, failing, plain, run, secs};
 use std::time::Duration;
 
 #[test]
@@ -10,10 +10,7 @@ fn an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_no
     run(async {
         let world = World::new(plain());
         let start = world.now();
-        let fails = Deed {
-            fails: 2,
-            ..Deed::default()
-        };
+        let fails = failing(2);
         world
             .set("t", doing(Spec::once("a", start + 1_000), &fails))
             .await;
@@ -48,10 +45,7 @@ fn a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides() {
     run(async {
         let world = World::new(plain());
         let start = world.now();
-        let fails = Deed {
-            fails: 4,
-            ..Deed::default()
-        };
+        let fails = failing(4);
         for name in ["mended", "given up", "kept"] {
             world.set(name, doing(Spec::once("a", start), &fails)).await;
         }
@@ -145,10 +139,7 @@ fn a_timer_can_have_a_policy_of_its_own_and_chance_makes_waits_longer() {
             max: secs(100),
             max_attempts: 3,
         };
-        let fails = Deed {
-            fails: 99,
-            ..Deed::default()
-        };
+        let fails = failing(99);
         for number in 0..20 {
             let spec = doing(Spec::once("a", start), &fails).retry(policy.clone());
             world.set(&number.to_string(), spec).await;
@@ -177,21 +168,16 @@ fn an_occurrence_that_comes_while_the_one_before_is_retried_is_left_out_waits_or
         let world = World::new(plain());
         let start = world.now();
         // Each occurrence fails twice: it ends 3 s after its time.
-        let fails = Deed {
-            fails: 2,
-            ..Deed::default()
-        };
+        let fails = failing(2);
         let every = |overlap| doing(Spec::every("a", secs(2)), &fails).overlap(overlap);
         world.set("skip", every(Overlap::Skip)).await;
         world.set("queue", every(Overlap::Queue)).await;
         world.set("allow", every(Overlap::Allow)).await;
         world.pass(secs(10), Duration::from_millis(500)).await;
-        let dues =
-            |seconds: &[i64]| -> Vec<i64> { seconds.iter().map(|s| start + s * 1_000).collect() };
-        assert_eq!(world.dues("skip").await, dues(&[2, 6]));
+        assert_eq!(world.dues("skip").await, at(start, &[2, 6]));
         assert!(world.events("skip").await.contains(&"skipped".to_owned()));
         // Those of 4 and of 8 s waited until 5 and 8 s.
-        assert_eq!(world.dues("queue").await, dues(&[2, 4]));
-        assert_eq!(world.dues("allow").await, dues(&[2, 4, 6]));
+        assert_eq!(world.dues("queue").await, at(start, &[2, 4]));
+        assert_eq!(world.dues("allow").await, at(start, &[2, 4, 6]));
     });
 }

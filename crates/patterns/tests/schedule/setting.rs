@@ -6,7 +6,7 @@ use abide_patterns::schedule::{
 };
 use std::time::Duration;
 
-use crate::support::{Deed, World, doing, plain, run, secs};
+use crate::support::{World, doing, failing, plain, run, secs};
 
 #[test]
 fn setting_a_timer_as_it_is_changes_nothing_also_when_it_has_ended() {
@@ -132,10 +132,7 @@ fn what_is_asked_of_a_timer_that_is_not_there_or_not_so_is_refused() {
         }
         assert!(!object.cancel("t".into()).await.unwrap().unwrap());
         assert_eq!(object.get("t".into()).await.unwrap().unwrap(), None);
-        let fails = Deed {
-            fails: 1,
-            ..Deed::default()
-        };
+        let fails = failing(1);
         world
             .set("t", doing(Spec::every("a", secs(100)), &fails))
             .await;

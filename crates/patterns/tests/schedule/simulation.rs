@@ -65,7 +65,7 @@ async fn simulate(seed: u64) {
                 }
             }
             6 => world.pass(secs(6), Duration::from_millis(1_500)).await,
-            7 => world.clock.set(i64::from(random.below(8_000))),
+            7 => world.clock.set_wall(i64::from(random.below(8_000))),
             8 => world = world.killed(),
             _ => world = world.crashed(u64::from(random.below(u32::MAX))),
         }

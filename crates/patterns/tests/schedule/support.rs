@@ -1,18 +1,15 @@
 //! A node on a disk in memory whose objects hold schedules, and a handler that does what a timer's metadata say.
 
+pub(crate) use abide_harness::run;
+
 use std::{
-    future::Future,
-    path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use abide::{
-    Node, SimDisk, Store, StoreOptions,
-    clock::{Clock, Sleep, TestClock},
+    Node, SimDisk,
+    clock::{Clock as _, TestClock},
     prelude::*,
 };
 use abide_patterns::{
@@ -24,60 +21,7 @@ use abide_patterns::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(3);
-
-/// Runs a test to its end.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-}
-
-/// A clock whose wall time can be set, as people do.
-#[derive(Clone, Default)]
-pub(crate) struct Wall {
-    clock: TestClock,
-    set: Arc<AtomicI64>,
-}
-
-impl Wall {
-    pub(crate) fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-
-    /// Sets the wall time forward, or back.
-    pub(crate) fn set(&self, by_millis: i64) {
-        self.set.fetch_add(by_millis, Ordering::SeqCst);
-    }
-
-    /// Milliseconds since 1970.
-    pub(crate) fn millis(&self) -> i64 {
-        self.unix_millis().cast_signed()
-    }
-}
-
-impl Clock for Wall {
-    fn now(&self) -> Duration {
-        self.clock.now()
-    }
-
-    fn unix_millis(&self) -> u64 {
-        self.clock
-            .unix_millis()
-            .saturating_add_signed(self.set.load(Ordering::SeqCst))
-    }
-
-    fn sleep_until(&self, deadline: Duration) -> Sleep {
-        self.clock.sleep_until(deadline)
-    }
-}
+use crate::world::store;
 
 /// What a handler does, by a timer's metadata.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -308,7 +252,7 @@ object!(Background, async |parts: &Parts| {
 
 pub(crate) struct World {
     pub(crate) disk: SimDisk,
-    pub(crate) clock: Wall,
+    pub(crate) clock: TestClock,
     pub(crate) node: Node,
     pub(crate) calls: Calls,
     options: Options,
@@ -316,17 +260,11 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(options: Options) -> Self {
-        Self::at(Wall::default(), SimDisk::new(), Calls::default(), options)
+        Self::at(TestClock::new(), SimDisk::new(), Calls::default(), options)
     }
 
-    fn at(clock: Wall, disk: SimDisk, calls: Calls, options: Options) -> Self {
-        let time = clock.clone();
-        let store_options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), store_options).unwrap();
-        let node = Node::builder(store)
+    fn at(clock: TestClock, disk: SimDisk, calls: Calls, options: Options) -> Self {
+        let node = Node::builder(store(&disk, &clock))
             .class::<Sync>("SYNC", schedule::class_options())
             .class::<Background>("BACKGROUND", schedule::class_options())
             .with(calls.clone())
@@ -369,7 +307,7 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> i64 {
-        self.clock.millis()
+        self.clock.unix_millis().cast_signed()
     }
 
     pub(crate) async fn set(&self, name: &str, spec: Spec) -> Upserted {
@@ -387,18 +325,19 @@ impl World {
         timer.unwrap().unwrap().unwrap()
     }
 
+    pub(crate) async fn background_timer(&self, name: &str) -> Timer {
+        let timer = self.background().get(name.to_owned()).await;
+        timer.unwrap().unwrap().unwrap()
+    }
+
     /// For when the occurrences were planned that went off, of one timer.
     pub(crate) async fn dues(&self, name: &str) -> Vec<i64> {
-        let effects = self.object().effects().await.unwrap().unwrap();
-        let of = effects.into_iter().filter(|(timer, ..)| timer == name);
-        of.map(|(_, due_at, _)| due_at).collect()
+        dues_of(name, self.object().effects().await)
     }
 
     /// The same in the background.
     pub(crate) async fn background_dues(&self, name: &str) -> Vec<i64> {
-        let effects = self.background().effects().await.unwrap().unwrap();
-        let of = effects.into_iter().filter(|(timer, ..)| timer == name);
-        of.map(|(_, due_at, _)| due_at).collect()
+        dues_of(name, self.background().effects().await)
     }
 
     /// The events of a timer, oldest first.
@@ -460,6 +399,12 @@ impl World {
     }
 }
 
+fn dues_of(name: &str, effects: Result<Result<Vec<Effect>>>) -> Vec<i64> {
+    let effects = effects.unwrap().unwrap().into_iter();
+    let of = effects.filter(|(timer, ..)| timer == name);
+    of.map(|(_, due_at, _)| due_at).collect()
+}
+
 /// Retries after 1 s, 2 s, 4 s exactly: four attempts.
 pub(crate) fn plain() -> Options {
     let waits = [1, 2, 4].map(Duration::from_secs).to_vec();
@@ -472,6 +417,20 @@ pub(crate) fn plain() -> Options {
 
 pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
+}
+
+/// So many attempts fail.
+pub(crate) fn failing(attempts: u32) -> Deed {
+    Deed {
+        fails: attempts,
+        ..Deed::default()
+    }
+}
+
+/// So many seconds after a time.
+pub(crate) fn at(start: i64, seconds: &[i64]) -> Vec<i64> {
+    let times = seconds.iter().map(|second| start + second * 1_000);
+    times.collect()
 }
 
 /// A timer that does something.

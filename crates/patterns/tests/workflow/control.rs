@@ -28,9 +28,7 @@ fn order() -> Programs {
 fn a_running_step_sees_the_cancellation_and_what_must_be_done_still_is() {
     run(async {
         let world = World::new(order());
-        world.script.say("send", [Act::UntilCanceled]);
-        world.start("order").await;
-        world.until_called("send", 1).await;
+        world.start_in("order", "send", Act::UntilCanceled).await;
         world.workflows().cancel("a", "out of stock").await.unwrap();
         // The first reason counts, if it has not ended already.
         let again = world.workflows().cancel("a", "again").await;
@@ -65,10 +63,8 @@ fn a_running_step_sees_the_cancellation_and_what_must_be_done_still_is() {
 fn a_cancellation_survives_a_kill_in_the_middle_of_what_must_still_be_done() {
     run(async {
         let world = World::new(order());
-        world.script.say("send", [Act::UntilCanceled]);
         world.script.say("refund", [Act::Hang]);
-        world.start("order").await;
-        world.until_called("send", 1).await;
+        world.start_in("order", "send", Act::UntilCanceled).await;
         world.workflows().cancel("a", "out of stock").await.unwrap();
         world.until_called("refund", 1).await;
         let world = world.killed();
@@ -81,9 +77,7 @@ fn a_cancellation_survives_a_kill_in_the_middle_of_what_must_still_be_done() {
 fn a_step_that_succeeds_although_its_instance_is_to_be_canceled_keeps_its_result() {
     run(async {
         let world = World::new(order());
-        world.script.say("send", [Act::Hold]);
-        world.start("order").await;
-        world.until_called("send", 1).await;
+        world.start_in("order", "send", Act::Hold).await;
         world.workflows().cancel("a", "too late").await.unwrap();
         world.pass(Duration::from_secs(1)).await;
         world.script.release();
@@ -99,11 +93,7 @@ fn a_sleeper_is_canceled_at_once() {
     run(async {
         let world = World::new(order());
         world.start("order").await;
-        world
-            .until(Some(StepState::Waiting), async || {
-                world.history().await.get(2).map(|step| step.state)
-            })
-            .await;
+        world.until_step(2, StepState::Waiting).await;
         world.pass(Duration::from_secs(15)).await;
         world.until(0, async || world.node.stats().resident).await;
         world.workflows().cancel("a", "why not").await.unwrap();
@@ -115,16 +105,12 @@ fn a_sleeper_is_canceled_at_once() {
 fn nothing_begins_in_an_instance_that_is_paused() {
     run(async {
         let world = World::new(order());
-        world.script.say("pay", [Act::Hold]);
-        world.start("order").await;
-        world.until_called("pay", 1).await;
+        world.start_in("order", "pay", Act::Hold).await;
         let workflows = world.workflows();
         workflows.pause("a").await.unwrap();
         world.script.release();
         // The attempt ends, and its result is kept.
-        world
-            .until(StepState::Done, async || world.history().await[0].state)
-            .await;
+        world.until_step(0, StepState::Done).await;
         world.pass(Duration::from_secs(30)).await;
         assert_eq!(world.script.names(), ["pay"]);
         let world = world.killed();
@@ -142,11 +128,7 @@ fn a_time_that_passes_during_a_pause_has_passed() {
     run(async {
         let world = World::new(order());
         world.start("order").await;
-        world
-            .until(Some(StepState::Waiting), async || {
-                world.history().await.get(2).map(|step| step.state)
-            })
-            .await;
+        world.until_step(2, StepState::Waiting).await;
         world.workflows().pause("a").await.unwrap();
         world.pass(Duration::from_secs(3)).await;
         world.clock.advance(Duration::from_hours(2));
@@ -267,9 +249,7 @@ fn a_restart_keeps_what_does_not_follow_from_the_step_and_gives_events_back() {
 fn an_instance_that_was_canceled_can_be_restarted() {
     run(async {
         let world = World::new(order());
-        world.script.say("send", [Act::UntilCanceled]);
-        world.start("order").await;
-        world.until_called("send", 1).await;
+        world.start_in("order", "send", Act::UntilCanceled).await;
         world.workflows().cancel("a", "out of stock").await.unwrap();
         world.ended().await.unwrap_err();
         world.workflows().restart_from("a", "send").await.unwrap();
@@ -282,9 +262,7 @@ fn an_instance_that_was_canceled_can_be_restarted() {
 fn a_restart_ends_the_attempt_that_is_on_its_way() {
     run(async {
         let world = World::new(order());
-        world.script.say("send", [Act::Hang]);
-        world.start("order").await;
-        world.until_called("send", 1).await;
+        world.start_in("order", "send", Act::Hang).await;
         world.workflows().restart_from("a", "pay").await.unwrap();
         world.ended().await.unwrap();
         assert_eq!(world.script.names(), ["pay", "send", "pay", "send", "tell"]);
@@ -297,9 +275,7 @@ fn a_restart_ends_the_attempt_that_is_on_its_way() {
 fn a_node_that_stops_waits_for_attempts_and_begins_none() {
     run(async {
         let world = World::new(order());
-        world.script.say("pay", [Act::Hold]);
-        world.start("order").await;
-        world.until_called("pay", 1).await;
+        world.start_in("order", "pay", Act::Hold).await;
         let script = world.script.clone();
         let releasing = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -115,7 +115,7 @@ async fn cut(change: u64) -> bool {
     let (clock, script) = (world.clock.clone(), world.script.next_life());
     let disk = world.disk.crash(change);
     drop(world);
-    let world = World::at(clock, disk, script, everything()).unwrap();
+    let world = World::at(clock, disk, script, everything());
     ask(&world).await.unwrap();
     let output = end(&world).await.unwrap();
     check(&world, output).await;
@@ -146,7 +146,7 @@ fn troubled(random: &mut Random) -> World {
         });
         script.say(step, acts.collect::<Vec<_>>());
     }
-    World::at(TestClock::new(), SimDisk::new(), script, everything()).unwrap()
+    World::at(TestClock::new(), SimDisk::new(), script, everything())
 }
 
 /// Lets some time pass, unless the power is cut.
@@ -170,7 +170,7 @@ fn cut_off(world: World, random: &mut Random, seed: u64) -> World {
         world.disk.after_kill()
     };
     drop(world);
-    World::at(clock, disk, script, everything()).unwrap()
+    World::at(clock, disk, script, everything())
 }
 
 /// Starts it, if it was not, and sends what it waits for.

@@ -22,17 +22,11 @@ fn events_before_and_after_the_wait_are_taken_in_the_order_in_which_they_came() 
     run(async {
         let world = World::new(two_events());
         let workflows = world.workflows();
-        world.script.say("before", [Act::Hold]);
-        world.start("two").await;
-        world.until_called("before", 1).await;
+        world.start_in("two", "before", Act::Hold).await;
         workflows.send_event("a", "number", &4).await.unwrap();
         workflows.send_event("a", "other", &9).await.unwrap();
         world.script.release();
-        world
-            .until(Some(StepState::Waiting), async || {
-                world.history().await.get(2).map(|step| step.state)
-            })
-            .await;
+        world.until_step(2, StepState::Waiting).await;
         // It waits without being in memory, and across a kill.
         world.pass(Duration::from_secs(15)).await;
         world.until(0, async || world.node.stats().resident).await;
@@ -53,9 +47,7 @@ fn events_that_wait_are_taken_one_by_one() {
     run(async {
         let world = World::new(two_events());
         let workflows = world.workflows();
-        world.script.say("before", [Act::Hold]);
-        world.start("two").await;
-        world.until_called("before", 1).await;
+        world.start_in("two", "before", Act::Hold).await;
         workflows.send_event("a", "number", &4).await.unwrap();
         workflows.send_event("a", "number", &2).await.unwrap();
         world.script.release();

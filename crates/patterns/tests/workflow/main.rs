@@ -13,3 +13,5 @@ mod host;
 mod parallel;
 mod steps;
 mod support;
+#[path = "../world/mod.rs"]
+mod world;

@@ -20,14 +20,8 @@ fn steps_that_are_joined_run_at_a_time_and_each_is_stored_alone() {
             let (a, b) = tokio::join!(script.step(&ctx, "a"), script.step(&ctx, "b"));
             Ok(a? + b? + script.step(&ctx, "c").await?)
         }));
-        world.script.say("a", [Act::Hang]);
-        world.start("join").await;
-        world.until_called("a", 1).await;
-        world
-            .until(Some(StepState::Done), async || {
-                world.history().await.get(1).map(|step| step.state)
-            })
-            .await;
+        world.start_in("join", "a", Act::Hang).await;
+        world.until_step(1, StepState::Done).await;
         let world = world.killed();
         world.ended().await.unwrap();
         assert_eq!(world.script.of("a").len(), 2);
@@ -160,9 +154,7 @@ fn futures_that_are_polled_only_when_they_are_woken_are_woken() {
             script.step(&ctx, "last").await?;
             Ok(seen.len().cast_signed() as i64)
         }));
-        world.script.say("last", [Act::Hang]);
-        world.start("unordered").await;
-        world.until_called("last", 1).await;
+        world.start_in("unordered", "last", Act::Hang).await;
         let world = world.killed();
         assert_eq!(world.ended().await, Ok(40));
         assert_eq!(world.script.calls().len(), 42);

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use abide::clock::Clock;
 use abide_patterns::workflow::{
     Ended, Failure, Filter, Listed, RetryPolicy, Status, StepKind, StepState, Workflow,
     WorkflowDirectory, WorkflowError, limits,
@@ -100,12 +99,10 @@ fn a_failed_step_is_tried_again_with_the_same_key_and_pauses_that_grow() {
         world.script.say("first", [busy(), Act::Panic, busy()]);
         world.start("two").await;
         world.until_called("first", 1).await;
-        world
-            .until(StepState::Waiting, async || world.history().await[0].state)
-            .await;
+        world.until_step(0, StepState::Waiting).await;
         let step = world.history().await.remove(0);
         assert!(step.error.unwrap().contains("busy"));
-        let wait = step.due.unwrap() - world.clock.unix_millis().cast_signed();
+        let wait = step.due.unwrap() - world.now();
         assert!((1_000..=1_250).contains(&wait), "{wait}");
         world.clock.advance(Duration::from_millis(999));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -160,9 +157,7 @@ fn a_step_fails_with_its_last_attempt_or_at_once_if_it_cannot_succeed() {
 fn an_attempt_that_hangs_ends_with_its_time() {
     run(async {
         let world = World::new(two_steps());
-        world.script.say("first", [Act::Hang]);
-        world.start("two").await;
-        world.until_called("first", 1).await;
+        world.start_in("two", "first", Act::Hang).await;
         world.pass(Duration::from_secs(9)).await;
         assert_eq!(world.history().await[0].state, StepState::Running);
         assert_eq!(world.ended().await, Ok(203));
@@ -176,9 +171,7 @@ fn an_attempt_that_takes_minutes_is_one_attempt() {
             let policy = policy().timeout(Duration::from_mins(10));
             script.step_with(&ctx, "first", policy).await
         }));
-        world.script.say("first", [Act::Hold]);
-        world.start("slow").await;
-        world.until_called("first", 1).await;
+        world.start_in("slow", "first", Act::Hold).await;
         world.pass(Duration::from_mins(4)).await;
         world.script.release();
         assert_eq!(world.ended().await, Ok(1));
@@ -193,9 +186,7 @@ fn an_attempt_counts_although_the_process_dies_in_it() {
             script.step_with(&ctx, "first", RetryPolicy::once()).await
         };
         let world = World::new(Programs::default().with("once", once));
-        world.script.say("first", [Act::Hang]);
-        world.start("once").await;
-        world.until_called("first", 1).await;
+        world.start_in("once", "first", Act::Hang).await;
         let world = world.killed();
         let failure = world.ended().await.unwrap_err();
         assert!(
@@ -211,9 +202,7 @@ fn an_attempt_counts_although_the_process_dies_in_it() {
 fn a_function_is_not_called_before_its_attempt_is_on_disk() {
     run(async {
         let world = World::new(two_steps());
-        world.script.say("first", [Act::Hold]);
-        world.start("two").await;
-        world.until_called("first", 1).await;
+        world.start_in("two", "first", Act::Hold).await;
         world.disk.hold_syncs();
         world.script.release();
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -227,9 +216,7 @@ fn a_function_is_not_called_before_its_attempt_is_on_disk() {
 fn a_result_that_is_stored_is_given_again_after_a_kill_and_its_step_is_not_called() {
     run(async {
         let world = World::new(two_steps());
-        world.script.say("second", [Act::Hang]);
-        world.start("two").await;
-        world.until_called("second", 1).await;
+        world.start_in("two", "second", Act::Hang).await;
         let world = world.killed();
         assert_eq!(world.ended().await, Ok(103));
         assert_eq!(world.script.names(), ["first", "second", "second"]);
@@ -288,15 +275,7 @@ fn an_instance_that_sleeps_needs_no_memory_and_wakes_at_its_time() {
             Ok(ctx.now() - begun)
         }));
         world.start("sleeper").await;
-        world
-            .until(StepState::Waiting, async || {
-                world
-                    .history()
-                    .await
-                    .last()
-                    .map_or(StepState::New, |step| step.state)
-            })
-            .await;
+        world.until_step(1, StepState::Waiting).await;
         world.pass(Duration::from_secs(15)).await;
         world.until(0, async || world.node.stats().resident).await;
         // Nobody calls the object.
@@ -325,7 +304,7 @@ fn a_sleep_does_not_end_before_its_time_whoever_looks() {
         let naps = async || world.history().await.first().and_then(|step| step.due);
         world.until(true, async || naps().await.is_some()).await;
         let due = naps().await.unwrap();
-        let left = due - world.clock.unix_millis().cast_signed();
+        let left = due - world.now();
         let left = Duration::from_millis(left.cast_unsigned());
         let moment = Duration::from_millis(500);
         world.clock.advance(left.checked_sub(moment).unwrap());

@@ -1,10 +1,11 @@
 //! A node on a disk in memory that runs workflows which are written in the tests, and steps that do what a script says.
 
+pub(crate) use abide_harness::run;
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt::Debug,
     future::{Future, pending},
-    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -14,8 +15,8 @@ use std::{
 };
 
 use abide::{
-    Node, SimDisk, Store, StoreOptions,
-    clock::{Clock, TestClock},
+    Node, SimDisk,
+    clock::{Clock as _, TestClock},
     prelude::*,
 };
 use abide_harness::setting;
@@ -26,21 +27,7 @@ use abide_patterns::workflow::{
 };
 use tokio::sync::Notify;
 
-/// A test that hangs fails instead, after far longer than any of them takes.
-const PATIENCE: Duration = Duration::from_mins(2);
-
-/// Runs a test to its end.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime
-        .block_on(async { tokio::time::timeout(PATIENCE, test).await })
-        .expect("the test hangs");
-    runtime.shutdown_background();
-}
+use crate::world::store;
 
 type Program =
     dyn Fn(Context, Script) -> Pin<Box<dyn Future<Output = Result<i64, Failure>>>> + Send + Sync;
@@ -229,23 +216,11 @@ impl World {
             Script::default(),
             programs,
         )
-        .unwrap()
     }
 
-    pub(crate) fn at(
-        clock: TestClock,
-        disk: SimDisk,
-        script: Script,
-        programs: Programs,
-    ) -> Result<Self> {
-        let time = clock.clone();
-        let store_options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
-        };
-        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), store_options)?;
+    pub(crate) fn at(clock: TestClock, disk: SimDisk, script: Script, programs: Programs) -> Self {
         let registry = Registry::new().with(Test(programs.clone(), script.clone()));
-        let node = Node::builder(store)
+        let node = Node::builder(store(&disk, &clock))
             .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
             .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
             .with(registry)
@@ -255,14 +230,15 @@ impl World {
             })
             .clock(Arc::new(clock.clone()))
             .workers(1)
-            .start()?;
-        Ok(Self {
+            .start()
+            .unwrap();
+        Self {
             disk,
             clock,
             node,
             script,
             programs,
-        })
+        }
     }
 
     /// Another node, on what a kill of this one leaves.
@@ -275,7 +251,11 @@ impl World {
     pub(crate) fn killed_with(self, programs: Programs) -> Self {
         let script = self.script.next_life();
         let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, script, programs).unwrap()
+        Self::at(self.clock.clone(), disk, script, programs)
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.unix_millis().cast_signed()
     }
 
     pub(crate) fn workflows(&self) -> Workflows<Test> {
@@ -322,6 +302,21 @@ impl World {
         self.until(times, async || self.script.of(step).len()).await;
     }
 
+    /// Starts instance `a`, and waits until it is in this step, which does so.
+    pub(crate) async fn start_in(&self, program: &str, step: &str, act: Act) {
+        self.script.say(step, [act]);
+        self.start(program).await;
+        self.until_called(step, 1).await;
+    }
+
+    /// Waits until the step that was asked for as this one, counted from 0, is in this state.
+    pub(crate) async fn until_step(&self, index: usize, wanted: StepState) {
+        self.until(Some(wanted), async || {
+            self.history().await.get(index).map(|step| step.state)
+        })
+        .await;
+    }
+
     /// Lets time pass until instance `a` has ended; how.
     pub(crate) async fn ended(&self) -> Result<i64, Failure> {
         self.ended_of("a").await
@@ -352,7 +347,7 @@ impl World {
 
     /// Lets a little time pass while an attempt is on its way, and otherwise all until something is due.
     async fn tick(&self) -> Result<(), WorkflowError> {
-        let now = self.clock.unix_millis().cast_signed();
+        let now = self.now();
         let workflows = self.workflows();
         let (mut busy, mut due) = (false, None);
         let filter = Filter {
