@@ -169,7 +169,7 @@ fn what_was_on_its_way_when_the_process_died_is_repeated_as_another_attempt() {
         let mut world = world.killed();
         // Nobody calls the object: its alarm does.
         world.clock.advance(secs(40));
-        world.pass(secs(30), secs(1)).await;
+        world.pass(secs(30), secs(5)).await;
         assert_eq!(world.background_dues("t").await, at(start, &[0]));
         assert_eq!(world.calls.attempts("t"), [2]);
         world = world.killed();
