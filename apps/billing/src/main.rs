@@ -14,6 +14,7 @@ use abide_patterns::{
     deliver::Secret,
     outcomes::Until,
     projection::{PostgresModel, ReadModel, SqliteModel},
+    service::Hosts,
 };
 use anyhow::Context;
 use axum::Router;
@@ -107,6 +108,10 @@ struct Options {
     /// The file of the read model
     #[arg(long, value_name = "FILE", default_value = "read-model.db")]
     read_model: PathBuf,
+
+    /// A name with a dot under which the server is asked, such as `billing.example.com`; may be given several times
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
 }
 
 #[derive(Args)]
@@ -144,6 +149,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         Some(server) => Arc::new(PostgresModel::new(server, tables)?),
         None => Arc::new(SqliteModel::open(&options.read_model, tables)?),
     };
+    let hosts = Hosts(options.hosts);
     if let Some(url) = &options.gateway {
         let given = |variable| std::env::var(variable).ok();
         let key = options.gateway_key.or_else(|| given(KEY_VARIABLE));
@@ -155,7 +161,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
                 .transpose()?,
         };
         let gateway = AnyGateway::new(HttpGateway::new(url, &key));
-        let mut host = host::install(Host::from_config(config), gateway, model);
+        let mut host = host::install(Host::from_config(config), gateway, model).with(hosts);
         if let Some(secret) = secret {
             host = host.with(EventSecrets::new([secret]));
         }
@@ -176,6 +182,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let secret = fresh_secret()?;
     host::install(Host::from_config(config), gateway, model)
         .with(EventSecrets::new([secret.clone()]))
+        .with(hosts)
         .router(move |env| {
             let edge = router(env.clone());
             if !options.quiet_gateway {

@@ -40,7 +40,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{events, hooks, id, upkeep};
+use super::{hooks, id, upkeep};
 use crate::{
     BillingError, Time,
     read::{PAGE, Reader},
@@ -92,7 +92,6 @@ pub(super) fn router() -> Router<Env> {
             "/webhook-endpoints/{id}",
             get(hooks::show).delete(hooks::remove),
         )
-        .route("/gateway/events", post(events::hear))
         .route("/check", post(upkeep::check_all))
         .route("/read-model", get(upkeep::read_model))
         .route("/read-model/rebuild", post(upkeep::rebuild))

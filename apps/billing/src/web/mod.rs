@@ -7,6 +7,9 @@
 //! | `/v1/…` | the resources in JSON |
 //! | `/outbox/{endpoint}/…` | the [outbox](abide_patterns::service) of a webhook endpoint |
 //! | anything else | a page that says what is wrong |
+//!
+//! There is no login. What a web page of another origin asks for is refused with 403, and so is what is asked under a name with a
+//! dot that is not one of the [`Hosts`](abide_patterns::service::Hosts); the gateway's webhooks are signed, and come under any.
 
 mod api;
 mod events;
@@ -16,13 +19,13 @@ mod site;
 mod upkeep;
 
 use abide::{Env, server::ApiError};
-use abide_patterns::service;
+use abide_patterns::service::{self, own_origin};
 use axum::{
     Router,
     http::{HeaderValue, header},
     middleware,
     response::{Html, IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use maud::Markup;
 
@@ -43,9 +46,10 @@ pub fn router(env: Env) -> Router {
         .route("/subscriptions/{id}", get(site::subscription))
         .fallback(site::nowhere)
         .layer(middleware::map_response(with_policy));
-    Router::new()
-        .merge(pages)
-        .nest("/v1", api::router())
+    let own = Router::new().merge(pages).nest("/v1", api::router());
+    own_origin(own, env.clone())
+        // Whoever sends these has signed them, and knows the server by whatever name.
+        .route("/v1/gateway/events", post(events::hear))
         .route("/assets/{name}", get(assets::asset))
         .with_state(env.clone())
         .merge(service::router(env))

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "broken")]
 mod broken;
+mod strangers;
 mod world;
 
 use abide_patterns::deliver::Secret;

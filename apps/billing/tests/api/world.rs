@@ -79,7 +79,10 @@ impl World {
         } else {
             body.to_string()
         };
-        let request = request.body(Body::from(body)).unwrap();
+        self.send(request.body(Body::from(body)).unwrap()).await
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -101,13 +104,13 @@ impl World {
     pub(crate) async fn event(&self, event: &GatewayEvent, secret: &Secret, ago: i64) -> u16 {
         let body = serde_json::to_vec(event).unwrap();
         let now = Time::now(&**self.host.env().clock()).seconds();
-        let mut request = Request::post("/v1/gateway/events");
+        let mut request = Request::post("/v1/gateway/events").header("host", "billing.example");
         for (name, value) in secret.headers(&event.id, now - ago, &body) {
             request = request.header(name, value);
         }
-        let request = request.body(Body::from(body)).unwrap();
-        let response = self.router.clone().oneshot(request).await.unwrap();
-        response.status().as_u16()
+        self.send(request.body(Body::from(body)).unwrap())
+            .await
+            .status
     }
 
     pub(crate) async fn create(&self, path: &str, body: Value) -> String {

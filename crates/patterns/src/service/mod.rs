@@ -34,6 +34,7 @@
 
 mod error;
 mod object;
+mod origin;
 mod request;
 mod router;
 
@@ -42,8 +43,9 @@ use abide::server::HostBuilder;
 use crate::outbox::{self, Options, Registry};
 
 pub use object::{Outbox, OutboxStub};
+pub use origin::{Hosts, own_origin};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
-pub use router::{Hosts, OPENAPI, router};
+pub use router::{OPENAPI, router};
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "OUTBOX";

@@ -1,7 +1,5 @@
 //! The HTTP form of the objects.
 
-use std::net::Ipv4Addr;
-
 use abide::{
     Env, Stub,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
@@ -9,8 +7,7 @@ use abide::{
 use axum::{
     Json, Router,
     extract::{Request, State as Shared},
-    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
-    middleware::{self, Next},
+    http::{HeaderValue, StatusCode, header},
     response::{Html, IntoResponse, Response},
     routing::{MethodRouter, get, post, put},
 };
@@ -21,6 +18,7 @@ use serde_json::value::RawValue;
 use super::{
     Outbox, Shown,
     error::{refused, refused_message, unanswered},
+    origin::own_origin,
     request::Messages,
 };
 use crate::outbox::{
@@ -68,20 +66,13 @@ fn routes() -> Vec<(&'static str, MethodRouter<Env>)> {
     ]
 }
 
-/// Names with a dot under which clients ask for the outboxes, without ports. A host that is asked under one shares it with
-/// [`HostBuilder::with`](abide::server::HostBuilder::with).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts(pub Vec<String>);
-
 /// The HTTP API of the outboxes of a host.
 pub fn router(env: Env) -> Router {
     let mut router = Router::new();
     for (path, methods) in routes() {
         router = router.route(path, methods);
     }
-    router
-        .layer(middleware::from_fn_with_state(env.clone(), same_origin))
-        .with_state(env)
+    own_origin(router, env.clone()).with_state(env)
 }
 
 #[derive(Deserialize)]
@@ -403,64 +394,6 @@ fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
     ))
 }
 
-/// Refuses what a web page of another origin makes a browser send: there is no login that it would lack.
-async fn same_origin(
-    Shared(env): Shared<Env>,
-    request: Request,
-    next: Next,
-) -> Result<Response, ApiError> {
-    let (headers, uri) = (request.headers(), request.uri());
-    let host = host_of(headers, uri);
-    let hosts = env.get::<Hosts>();
-    if !host.is_none_or(|host| is_own(host, hosts.as_deref().map_or(&[], |hosts| &hosts.0))) {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "unknown_host",
-            "A name with a dot under which this server is asked must be one of its own: set `outbox.hosts`.",
-        ));
-    }
-    if is_foreign(headers, host) {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "cross_origin",
-            "A web page of another origin made this request.",
-        ));
-    }
-    Ok(next.run(request).await)
-}
-
-/// Under which name and port the server was asked.
-fn host_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
-    match headers.get(header::HOST) {
-        // What is no text is no name.
-        Some(host) => Some(host.to_str().unwrap_or("?.")),
-        None => uri.authority().map(axum::http::uri::Authority::as_str),
-    }
-}
-
-/// False for a name that a stranger could have: who owns a domain can have it lead to a private address, and browsers then
-/// take this server for the stranger's own. Addresses, and names without a dot, are nobody's domain.
-fn is_own(host: &str, hosts: &[String]) -> bool {
-    if host.starts_with('[') {
-        return true;
-    }
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    !name.contains('.')
-        || name.parse::<Ipv4Addr>().is_ok()
-        || hosts.iter().any(|own| own.eq_ignore_ascii_case(name))
-}
-
-fn is_foreign(headers: &HeaderMap, host: Option<&str>) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return false;
-    };
-    let own = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.split_once("://"));
-    own.is_none_or(|(_, origin)| host != Some(origin))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -476,49 +409,5 @@ mod tests {
         let documented: BTreeSet<&str> = documented.keys().map(String::as_str).collect();
         let served: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
         assert_eq!(documented, served);
-    }
-
-    #[test]
-    fn only_a_name_that_no_stranger_can_have_is_an_own_one() {
-        let own = ["Outbox.example.com".to_owned()];
-        for host in [
-            "127.0.0.1:8080",
-            "10.0.0.1",
-            "[::1]:8080",
-            "localhost:8080",
-            "abide",
-            "outbox.example.com:80",
-        ] {
-            assert!(is_own(host, &own), "{host}");
-        }
-        for host in [
-            "evil.example:8080",
-            "127.0.0.1.evil.example",
-            "example.com",
-            "localhost.",
-            "?.",
-        ] {
-            assert!(!is_own(host, &own), "{host}");
-        }
-    }
-
-    #[test]
-    fn only_the_own_origin_is_not_foreign() {
-        let foreign = |origin: Option<&str>, host: Option<&str>, uri: &str| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in [(header::ORIGIN, origin), (header::HOST, host)] {
-                if let Some(value) = value {
-                    headers.insert(name, value.parse().unwrap());
-                }
-            }
-            is_foreign(&headers, host_of(&headers, &uri.parse().unwrap()))
-        };
-        assert!(!foreign(None, Some("a:1"), "/"), "no web page");
-        assert!(!foreign(Some("http://a:1"), Some("a:1"), "/"));
-        assert!(!foreign(Some("http://a:1"), None, "http://a:1/"), "HTTP/2");
-        assert!(foreign(Some("http://a:2"), Some("a:1"), "/"));
-        assert!(foreign(Some("http://b:1"), Some("a:1"), "/"));
-        assert!(foreign(Some("null"), Some("a:1"), "/"));
-        assert!(foreign(Some("http://a:1"), None, "/"));
     }
 }
