@@ -16,6 +16,9 @@ use crate::{
 /// Height and width of a bar's drawing.
 const BAR: (i64, i64) = (100, 20);
 
+/// What is said of a sum that no amount can be.
+const TOO_MUCH: &str = "more than can be added";
+
 /// The first page.
 pub(crate) fn overview(view: &Overview, lag: Lag) -> Markup {
     let body = html! {
@@ -63,26 +66,35 @@ fn seconds(lag: Lag) -> String {
 }
 
 fn revenue(view: &Overview) -> Markup {
-    let most = view.months.iter().map(|month| month.paid.amount()).max();
+    let most = view.months.iter().map(amount).max();
     let most = most.unwrap_or(0).max(1);
-    let total = view.months.iter().map(|month| month.paid);
-    let total = Money::sum(view.currency, total).ok();
+    let paid: Option<Vec<Money>> = view.months.iter().map(|month| month.paid).collect();
+    let total = paid.and_then(|paid| Money::sum(view.currency, paid).ok());
     html! {
         h2 { "Revenue" }
         p.soft.small { "Paid invoices of twelve months in " (view.currency) }
-        @if let Some(total) = total { p.figure { (money(total)) } }
+        @match total {
+            Some(total) => p.figure { (money(total)) },
+            None => p.figure { (TOO_MUCH) },
+        }
         div.chart {
-            @for Month { name, paid, invoices } in &view.months {
-                @let height = paid.amount().clamp(0, most) * BAR.0 / most;
-                div title={ (name) ": " (paid) ", " (invoices) " invoices" } {
-                    svg viewBox={ "0 0 " (BAR.1) " " (BAR.0) } preserveAspectRatio="none" role="img" aria-label={ (name) ": " (paid) } {
+            @for month in &view.months {
+                @let height = BAR.0 * amount(month).max(0) / most;
+                @let paid = month.paid.map_or_else(|| TOO_MUCH.to_owned(), |paid| paid.to_string());
+                div title={ (month.name) ": " (paid) ", " (month.invoices) " invoices" } {
+                    svg viewBox={ "0 0 " (BAR.1) " " (BAR.0) } preserveAspectRatio="none" role="img" aria-label={ (month.name) ": " (paid) } {
                         rect x="0" y=(BAR.0 - height) width=(BAR.1) height=(height) rx="2" {}
                     }
-                    small { (name.get(2..).unwrap_or(name)) }
+                    small { (month.name.get(2..).unwrap_or(&month.name)) }
                 }
             }
         }
     }
+}
+
+/// How high a month's bar is: all of it for a sum that is no amount.
+fn amount(month: &Month) -> i64 {
+    month.paid.map_or(Money::MAX_AMOUNT, Money::amount)
 }
 
 fn dunning(cohorts: &[Cohort]) -> Markup {

@@ -26,7 +26,8 @@ pub(crate) struct Overview {
 pub(crate) struct Month {
     /// As `2026-01`.
     pub(crate) name: String,
-    pub(crate) paid: Money,
+    /// `None` if it is more than an amount can be.
+    pub(crate) paid: Option<Money>,
     pub(crate) invoices: u64,
 }
 

@@ -135,13 +135,16 @@ impl Reader {
         #[derive(Deserialize)]
         struct Sum {
             changed_month: String,
-            total: i64,
+            thousands: i64,
+            rest: i64,
             many: u64,
         }
         let names = months_before(now)?;
         let first = names.first().cloned().unwrap_or_default();
+        // In two parts, because a sum may be beyond what an integer of a database holds, which is an error there.
         let sums = format!(
-            "SELECT changed_month, CAST(sum(amount) AS BIGINT) AS total, count(*) AS many FROM {TABLE}
+            "SELECT changed_month, CAST(sum(amount / 1000) AS BIGINT) AS thousands,
+                 CAST(sum(amount % 1000) AS BIGINT) AS rest, count(*) AS many FROM {TABLE}
              WHERE kind = $1 AND state = $2 AND currency = $3 AND changed_month >= $4 GROUP BY changed_month"
         );
         let given = ["invoice", "paid", currency.code(), &first];
@@ -150,18 +153,19 @@ impl Reader {
             .into_iter()
             .map(|sum| (sum.changed_month.clone(), sum))
             .collect();
-        names
-            .into_iter()
-            .map(|name| {
-                let sum = sums.remove(&name);
-                let (paid, invoices) = sum.map_or((0, 0), |sum| (sum.total, sum.many));
-                Ok(Month {
-                    paid: Money::new(paid, currency).map_err(Error::from_std)?,
-                    invoices,
-                    name,
-                })
-            })
-            .collect()
+        let month = |name| {
+            let (paid, invoices) = sums.remove(&name).map_or((Some(0), 0), |sum| {
+                let thousands = sum.thousands.checked_mul(1000);
+                let paid = thousands.and_then(|thousands| thousands.checked_add(sum.rest));
+                (paid, sum.many)
+            });
+            Month {
+                paid: paid.and_then(|paid| Money::new(paid, currency).ok()),
+                invoices,
+                name,
+            }
+        };
+        Ok(names.into_iter().map(month).collect())
     }
 
     async fn cohorts(&self) -> Result<Vec<Cohort>> {

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "broken")]
 mod broken;
+mod figures;
 mod strangers;
 mod world;
 
