@@ -43,6 +43,7 @@ use serde_json::{Value, json};
 use super::{hooks, id, upkeep};
 use crate::{
     BillingError, Time,
+    machines::{SUBSCRIPTION, states},
     read::{PAGE, Reader},
     resource::{Event, View},
     resources::{
@@ -527,10 +528,26 @@ struct Listed {
     updated_at: Time,
 }
 
+/// Refuses what is no state of a subscription.
+pub(super) fn must_be_a_state(state: &str) -> Result<(), ApiError> {
+    if states(&SUBSCRIPTION).any(|known| known == state) {
+        return Ok(());
+    }
+    let known: Vec<&str> = states(&SUBSCRIPTION).collect();
+    let text = format!(
+        "A subscription is never “{state}”: it is one of {}.",
+        known.join(", ")
+    );
+    Err(ApiError::bad_request("no_such_state", text))
+}
+
 async fn list(
     State(env): State<Env>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Value>, ApiError> {
+    if let Some(state) = &wanted.state {
+        must_be_a_state(state)?;
+    }
     let reader = env.require::<Reader>()?;
     let rows = reader
         .subscriptions(wanted.state.as_deref(), &wanted.after)

@@ -8,10 +8,13 @@ use axum::{extract::State, response::Html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Failed, api::told, html, id, upkeep};
+use super::{
+    Failed,
+    api::{must_be_a_state, told},
+    html, id, upkeep,
+};
 use crate::{
     Time,
-    machines::{SUBSCRIPTION, states},
     pages::{
         self,
         view::{Step, Subscription},
@@ -46,14 +49,8 @@ pub(super) async fn subscriptions(
 ) -> Result<Html<String>, Failed> {
     let UrlQuery(wanted) = wanted?;
     let state = wanted.state.as_deref().filter(|state| !state.is_empty());
-    if let Some(state) = state
-        && !states(&SUBSCRIPTION).any(|known| known == state)
-    {
-        return Err(ApiError::bad_request(
-            "no_such_state",
-            format!("A subscription is never “{state}”."),
-        )
-        .into());
+    if let Some(state) = state {
+        must_be_a_state(state)?;
     }
     let reader = env.require::<Reader>()?;
     let after = wanted.after.unwrap_or_default();

@@ -313,6 +313,24 @@ async fn what_makes_no_sense_or_is_not_allowed_is_refused_with_a_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_state_that_no_subscription_has_is_refused_with_those_that_there_are() {
+    let world = World::new().await;
+    for path in ["/v1/subscriptions", "/subscriptions"] {
+        let refused = world.get(&format!("{path}?state=bogus")).await;
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text);
+        for named in ["bogus", "incomplete_expired", "trialing", "past_due"] {
+            assert!(refused.text.contains(named), "{path}: {}", refused.text);
+        }
+        assert!(!refused.text.contains("absent"), "{}", refused.text);
+        let taken = world.get(&format!("{path}?state=past_due")).await;
+        assert_eq!(taken.status, 200, "{path}: {}", taken.text);
+    }
+    assert_eq!(world.get("/v1/subscriptions?state=").await.status, 400);
+    assert_eq!(world.get("/subscriptions?state=").await.status, 200);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_document_for_programs_is_served_and_names_what_there_is() {
     let world = World::new().await;
     let served = world.get("/v1/openapi.json").await;
