@@ -1,10 +1,15 @@
 //! What the read model shows, whatever is in it.
 
-use abide_patterns::projection::Row;
-use billing::{Time, read::Reader};
+use std::time::Duration;
+
+use abide_patterns::{
+    projection::Row,
+    queue::{Message, Queue},
+};
+use billing::{Time, host::QUEUE, read::Reader};
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{Answer, World};
 
 /// What two amounts add up to that is no amount.
 const HUGE: i64 = 1 << 52;
@@ -54,5 +59,25 @@ async fn sums_beyond_what_an_amount_can_be_leave_the_first_page_as_it_is() {
         assert_eq!((says_a_sum, says_none), (count == 1, count > 1), "{count}");
         assert!(page.text.contains(&format!("{count} invoices")), "{count}");
     }
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_read_model_had_not_taken_is_forgotten_when_it_was_made_anew() {
+    let world = World::new().await;
+    world
+        .create("/v1/products", json!({ "name": "Gold" }))
+        .await;
+    let queue = Queue::new(world.host.env(), QUEUE).unwrap();
+    let odd = Message::new(&json!({ "no": "row" })).unwrap();
+    queue.send(odd).await.unwrap();
+    let says = |lag: &Answer, dead: i64| lag.json()["dead"] == dead;
+    world.until("/v1/read-model", |lag| says(lag, 1)).await;
+    // What died in the millisecond in which a rebuild begins may be the rebuild's.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let rebuilt = world.post("/v1/read-model/rebuild", None).await;
+    assert_eq!(rebuilt.status, 200, "{}", rebuilt.text);
+    let lag = world.get("/v1/read-model").await;
+    assert!(says(&lag, 0), "{}", lag.text);
     world.host.shutdown().await.unwrap();
 }

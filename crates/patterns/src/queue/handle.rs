@@ -130,21 +130,29 @@ impl Queue {
 
     /// Has every message consumed that is a dead letter now; returns how many.
     pub async fn redrive_all(&self) -> Result<u64, QueueError> {
-        self.sweep(true).await
+        // What dies meanwhile is left: else a redrive need not end.
+        self.sweep(true, self.now()).await
     }
 
     /// Removes every message that is a dead letter now; returns how many.
     pub async fn discard_all(&self) -> Result<u64, QueueError> {
-        self.sweep(false).await
+        self.sweep(false, self.now()).await
     }
 
-    async fn sweep(&self, redrive: bool) -> Result<u64, QueueError> {
-        // What dies meanwhile is left: else a redrive need not end.
-        let now = i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX);
+    /// Removes every message that became a dead letter before a time, in milliseconds since 1970; returns how many.
+    pub async fn discard_before(&self, time: i64) -> Result<u64, QueueError> {
+        self.sweep(false, time.saturating_sub(1)).await
+    }
+
+    fn now(&self) -> i64 {
+        i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+
+    async fn sweep(&self, redrive: bool, died_until: i64) -> Result<u64, QueueError> {
         let mut total = 0;
         for shard in self.all() {
             loop {
-                let swept = shard.sweep(redrive, now).await??;
+                let swept = shard.sweep(redrive, died_until).await??;
                 total += swept;
                 if swept < limits::MAX_SWEPT as u64 {
                     break;

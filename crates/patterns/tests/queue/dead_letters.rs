@@ -1,5 +1,7 @@
 //! Messages that are given up.
 
+use std::time::Duration;
+
 use abide_patterns::queue::{DeadLetters, Message, Options, QueueError, Queues};
 
 use crate::support::{Act, Script, Scripted, World, message, plain, run, words, words_with};
@@ -94,6 +96,29 @@ fn dead_letters_are_redriven_and_discarded() {
             .await;
         assert_eq!(queue.discard_all().await.unwrap(), 1);
         world.check_empty().await;
+    });
+}
+
+#[test]
+fn dead_letters_of_before_a_time_are_discarded_and_later_ones_are_kept() {
+    run(async {
+        let world = World::new(words);
+        let queue = world.queue("words");
+        for (word, dead) in [("a", 1), ("b", 2), ("c", 3)] {
+            world.script.say(word, [Act::Refuse]);
+            world.send(&[word]).await;
+            world
+                .until("it is dead", async || world.counts().await.dead == dead)
+                .await;
+            world.clock.advance(Duration::from_millis(1));
+        }
+        let letters = queue.dead_letters(10).await.unwrap();
+        let second = letters.iter().find(|letter| letter.body == "\"b\"");
+        let second = second.unwrap().died_at;
+        assert_eq!(queue.discard_before(second).await.unwrap(), 1);
+        let kept = queue.dead_letters(10).await.unwrap();
+        let kept: Vec<&str> = kept.iter().map(|letter| letter.body.as_str()).collect();
+        assert_eq!(kept, ["\"c\"", "\"b\""]);
     });
 }
 
