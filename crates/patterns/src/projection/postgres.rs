@@ -48,8 +48,13 @@ impl PostgresModel {
     /// # Errors
     /// If the text says no server.
     pub fn new(server: &str, tables: Tables) -> Result<Self, ProjectionError> {
-        let mut config = Config::from_str(server).map_err(|error| {
-            ProjectionError::Invalid(format!("`{server}` says no server: {error}"))
+        // The text may have a password, and what the parser says of it may quote that.
+        let mut config = Config::from_str(server).map_err(|_| {
+            ProjectionError::Invalid(
+                "the text says no server: one looks like `host=127.0.0.1 user=abide dbname=billing`, \
+                 where a password with spaces or quotes stands in '…'"
+                    .to_owned(),
+            )
         })?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(limits::CONNECT_TIMEOUT);

@@ -227,7 +227,17 @@ fn a_server_that_is_not_there_is_unavailable_and_a_text_that_says_none_is_refuse
         let nowhere = PostgresModel::new("host=/nowhere user=x", tables()).unwrap();
         let error = nowhere.apply(vec![row("a", 1, 1)]).await.unwrap_err();
         assert!(matches!(error, ProjectionError::Unavailable(_)), "{error}");
-        let error = PostgresModel::new("nonsense", tables()).unwrap_err();
-        assert!(matches!(error, ProjectionError::Invalid(_)), "{error}");
+        for wrong in [
+            "nonsense",
+            "host=a password=s3cret port=x",
+            "host=a password=a s3cret=b",
+            "host=a password=a s3cret",
+            "postgresql://x:s3cret@a:port/b",
+        ] {
+            let error = PostgresModel::new(wrong, tables()).unwrap_err();
+            assert!(matches!(error, ProjectionError::Invalid(_)), "{error}");
+            let told = format!("{error} {error:?}");
+            assert!(!told.contains("s3cret") && !told.contains(wrong), "{told}");
+        }
     });
 }
