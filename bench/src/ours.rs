@@ -9,3 +9,4 @@ pub(crate) mod node;
 pub(crate) mod objects;
 pub(crate) mod outbox;
 pub(crate) mod outcomes;
+pub(crate) mod subscription;

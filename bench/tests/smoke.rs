@@ -146,6 +146,8 @@ fn an_outbox_is_measured_beside_many_rows() {
 fn chains_of_outcomes_are_measured_short_and_long() {
     let lines = without_peers(&[
         "outcomes",
+        "--subscriptions",
+        "3",
         "--outcomes",
         "5",
         "--objects",
@@ -158,6 +160,7 @@ fn chains_of_outcomes_are_measured_short_and_long() {
     for name in [
         "cold-start/outcomes=5/p50",
         "replay/outcomes=5/p99",
+        "cold-start/subscription/outcomes=5/p50",
         "cold-start/outcomes=200",
         "transitions/objects=1",
         "transitions/objects=3",

@@ -1,4 +1,5 @@
-//! (p) Chains of outcomes: the cold start of an object that has some, the replay of very many, and how fast they grow.
+//! (p) Chains of outcomes: the cold start of an object that has some, and of a subscription of the billing engine, the replay of
+//! very many, and how fast they grow.
 
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use clap::Args;
 use crate::{
     context::Context,
     figures::Latencies,
-    ours::{node::Local, outcomes::Payer},
+    ours::{node::Local, outcomes::Payer, subscription},
     process,
     report::{Measurement, Unit},
 };
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// How many objects are started cold, and how many are written to at a time.
     #[arg(long, default_value_t = 1_000)]
     objects: usize,
+    /// How many subscriptions are started cold.
+    #[arg(long, default_value_t = 100)]
+    subscriptions: usize,
     /// Outcomes of the long chain.
     #[arg(long, default_value_t = 1_000_000)]
     long: u32,
@@ -44,10 +48,17 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
         fill(&local, &name(object), options.outcomes)?;
     }
     fill(&local, LONG, options.long)?;
+    for object in 0..options.subscriptions {
+        let env = local.host.env();
+        let name = subscription_name(object);
+        let filled = subscription::fill(env, &name, options.outcomes);
+        local.runtime.block_on(filled)?;
+    }
     local.shutdown()?;
 
     let local = Local::start(&dir)?;
     cold_start(context, &local, options)?;
+    subscriptions(context, &local, options)?;
     for objects in [1, options.objects] {
         growth(context, &local, objects, options.callers)?;
     }
@@ -58,6 +69,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
 
 fn name(object: usize) -> String {
     format!("payer-{object}")
+}
+
+fn subscription_name(object: usize) -> String {
+    format!("sub_{object}")
 }
 
 fn fill(local: &Local, name: &str, outcomes: u32) -> Result<()> {
@@ -95,6 +110,29 @@ fn cold_start(context: &Context, local: &Local, options: &Options) -> Result<()>
             let name = format!("outcomes/{what}/outcomes={}/{figure}", options.outcomes);
             context.print(&Measurement::new(name, Unit::Microseconds, disk).ours(value));
         }
+    }
+    Ok(())
+}
+
+/// The first call of a subscription, which opens its object with its timers and replays its chain.
+fn subscriptions(context: &Context, local: &Local, options: &Options) -> Result<()> {
+    let disk = context.probe()?;
+    let mut calls = Latencies::default();
+    for object in 0..options.subscriptions {
+        let name = subscription_name(object);
+        let begun = Instant::now();
+        let outcomes = subscription::outcomes(local.host.env(), &name);
+        let outcomes = local.runtime.block_on(outcomes)?;
+        calls.push(begun.elapsed());
+        ensure!(outcomes == i64::from(options.outcomes), "{outcomes}");
+    }
+    let [p50, p99] = calls.percentiles_us([50.0, 99.0]);
+    for (figure, value) in [("p50", p50), ("p99", p99)] {
+        let name = format!(
+            "outcomes/cold-start/subscription/outcomes={}/{figure}",
+            options.outcomes
+        );
+        context.print(&Measurement::new(name, Unit::Microseconds, disk).ours(value));
     }
     Ok(())
 }

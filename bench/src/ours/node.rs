@@ -19,6 +19,7 @@ use crate::{
     ours::bank::Bank,
     ours::objects::{Busy, Counter, Family, Room, Table},
     ours::outcomes::Payer,
+    ours::subscription,
     process::{self, Half},
 };
 
@@ -30,7 +31,7 @@ fn builder(dir: &Path) -> HostBuilder {
         idle_timeout: NO_EVICTION,
         ..ClassOptions::default()
     };
-    Host::builder(dir)
+    subscription::install(Host::builder(dir))
         .object_with::<Bank>("BANK", options())
         .object_with::<Counter>("COUNTER", options())
         .object_with::<Table>("TABLE", options())
