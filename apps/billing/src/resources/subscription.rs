@@ -202,6 +202,10 @@ calls! {
 
         /// Takes a scheduled end back.
         pub async fn keep(&self) -> Result<View, BillingError> {
+            self.resource.view()?;
+            if self.resource.read(|live| live.machine.cancel_at.is_none())? {
+                return Err(BillingError::invalid("No end of the subscription is scheduled."));
+            }
             self.resource
                 .transition("cancel", "unscheduled", &Value::Null)
         }
@@ -222,10 +226,13 @@ calls! {
         /// Whether it gives its customer what they pay for: from the chain, never from the read model.
         pub async fn entitlement(&self) -> Result<Entitlement, BillingError> {
             self.resource.view()?;
-            self.resource.read(|live| Entitlement {
-                entitled: states::Subscription::is_entitled(live.state),
-                state: live.state.to_owned(),
-                until: live.machine.paid_until(),
+            self.resource.read(|live| {
+                let entitled = states::Subscription::is_entitled(live.state);
+                Entitlement {
+                    entitled,
+                    state: live.state.to_owned(),
+                    until: live.machine.paid_until().filter(|_| entitled),
+                }
             })
         }
 

@@ -129,10 +129,12 @@ async fn a_trial_entitles_until_it_ends() {
     let cancelled = world.subscription().cancel(true).await.unwrap().unwrap();
     assert_eq!(cancelled.data["cancel_at"], json!(end));
     world.subscription().keep().await.unwrap().unwrap();
+    let refused = world.subscription().keep().await.unwrap().unwrap_err();
+    assert!(refused.to_string().contains("No end"), "{refused}");
     let ended = world.subscription().cancel(false).await.unwrap().unwrap();
     assert_eq!(ended.state, "canceled");
     let entitlement = world.subscription().entitlement().await.unwrap().unwrap();
-    assert!(!entitlement.entitled);
+    assert!(!entitlement.entitled && entitlement.until.is_none());
 }
 
 #[tokio::test]
