@@ -11,6 +11,7 @@ use crate::{
     Money,
     machines::{SUBSCRIPTION, states},
     read::Lag,
+    web::Troubles,
 };
 
 /// Height and width of a bar's drawing.
@@ -20,8 +21,11 @@ const BAR: (i64, i64) = (100, 20);
 const TOO_MUCH: &str = "more than can be added";
 
 /// The first page.
-pub(crate) fn overview(view: &Overview, lag: Lag) -> Markup {
+pub(crate) fn overview(view: &Overview, lag: Lag, troubles: &Troubles) -> Markup {
     let body = html! {
+        @if let Some(text) = stopped(troubles) {
+            p.card.troubles { (text) " " a href="/v1/troubles" { "Which, and why" } }
+        }
         nav.tiles aria-label="Subscriptions by state" {
             @for state in states(&SUBSCRIPTION) {
                 @let count = view.states.get(state).copied().unwrap_or(0);
@@ -43,6 +47,16 @@ pub(crate) fn overview(view: &Overview, lag: Lag) -> Markup {
         p.soft.small.lag { (behind(lag)) }
     };
     frame("Overview", Tab::Overview, &body)
+}
+
+/// What is said of payments that do not go on, if there are any.
+fn stopped(troubles: &Troubles) -> Option<String> {
+    let more = if troubles.more { "More than " } else { "" };
+    match troubles.payments.len() {
+        0 => None,
+        1 => Some("1 payment does not go on by itself.".to_owned()),
+        many => Some(format!("{more}{many} payments do not go on by themselves.")),
+    }
 }
 
 /// How far these figures are behind.

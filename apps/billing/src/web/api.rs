@@ -10,9 +10,12 @@
 //! | `POST /v1/customers/{id}/payment-method` | 200 and the customer |
 //! | `POST /v1/subscriptions/{id}/change`, `…/cancel`, `…/keep`, `…/pause`, `…/resume` | 200 and the subscription |
 //! | `GET /v1/subscriptions/{id}/entitlement` | 200: whether it gives its customer what they pay for, from its object |
+//! | `GET /v1/subscriptions/{id}/timers` | 200: what happens to it by itself, and what of that has failed |
 //! | `GET /v1/subscriptions?state=&after=` | 200 and a page of the read model |
 //! | `POST /v1/invoices/{id}/pay` | 200 and the invoice, which one more payment is to collect |
 //! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
+//! | `GET /v1/troubles` | 200: payments that have failed, and changes that the read model has not taken |
+//! | `POST /v1/payment-intents/{id}/resume` | 200: a failed payment goes on from the step that failed |
 //! | `POST /v1/webhook-endpoints` | 201, the endpoint and, this once, its secret |
 //! | `GET /v1/webhook-endpoints`, `GET` and `DELETE /v1/webhook-endpoints/{id}` | 200 and the endpoint, or all |
 //! | `POST /v1/gateway/events` | 204: the gateway's webhook was heard. 401 if it is not signed |
@@ -40,7 +43,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{hooks, id, upkeep};
+use super::{hooks, id, troubles, upkeep};
 use crate::{
     BillingError, Time,
     machines::{SUBSCRIPTION, states},
@@ -93,6 +96,9 @@ pub(super) fn router() -> Router<Env> {
             "/webhook-endpoints/{id}",
             get(hooks::show).delete(hooks::remove),
         )
+        .route("/subscriptions/{id}/timers", get(troubles::timers))
+        .route("/payment-intents/{id}/resume", post(troubles::resume))
+        .route("/troubles", get(troubles::show))
         .route("/check", post(upkeep::check_all))
         .route("/read-model", get(upkeep::read_model))
         .route("/read-model/rebuild", post(upkeep::rebuild))

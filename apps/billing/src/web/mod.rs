@@ -16,6 +16,7 @@ mod events;
 mod hooks;
 mod id;
 mod site;
+mod troubles;
 mod upkeep;
 
 use abide::{Env, server::ApiError};
@@ -32,6 +33,7 @@ use maud::Markup;
 use crate::{assets, pages};
 
 pub use api::OPENAPI;
+pub(crate) use troubles::Troubles;
 pub(crate) use upkeep::Upkeep;
 
 /// The pages load their own style and nothing else.

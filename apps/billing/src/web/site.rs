@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{
     Failed,
     api::{must_be_a_state, told},
-    html, id, upkeep,
+    html, id, troubles, upkeep,
 };
 use crate::{
     Time,
@@ -40,7 +40,8 @@ pub(super) async fn overview(State(env): State<Env>) -> Result<Html<String>, Fai
     let reader = env.require::<Reader>()?;
     let view = reader.overview(Time::now(&**env.clock())).await?;
     let lag = upkeep::lag(&env).await?;
-    Ok(html(pages::overview(&view, lag)))
+    let troubles = troubles::all(&env).await?;
+    Ok(html(pages::overview(&view, lag, &troubles)))
 }
 
 pub(super) async fn subscriptions(

@@ -5,6 +5,7 @@
 mod broken;
 mod figures;
 mod strangers;
+mod troubles;
 mod world;
 
 use abide_patterns::deliver::Secret;
