@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use abide::{
     Env, Host,
     clock::SystemClock,
-    server::{AllowPrivate, ServeArgs},
+    server::{AllowPrivate, Config, ServeArgs},
 };
 use abide_patterns::{
     deliver::Secret,
@@ -31,6 +31,9 @@ const KEY_VARIABLE: &str = "BILLING_GATEWAY_KEY";
 
 /// The same for `--gateway-events-secret`.
 const SECRET_VARIABLE: &str = "BILLING_GATEWAY_EVENTS_SECRET";
+
+/// The read model in the data directory.
+const READ_MODEL: &str = "read-model.db";
 
 /// Between two looks at what the local gateway has to tell.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -105,9 +108,9 @@ struct Options {
     #[arg(long, value_name = "CONNECTION")]
     postgres: Option<String>,
 
-    /// The file of the read model
-    #[arg(long, value_name = "FILE", default_value = "read-model.db")]
-    read_model: PathBuf,
+    /// The file of the read model [default: `read-model.db` in the data directory]
+    #[arg(long, value_name = "FILE", conflicts_with = "postgres")]
+    read_model: Option<PathBuf>,
 
     /// A name with a dot under which the server is asked, such as `billing.example.com`; may be given several times
     #[arg(long = "host", value_name = "NAME")]
@@ -147,7 +150,13 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let tables = read::tables()?;
     let model: Arc<dyn ReadModel> = match &options.postgres {
         Some(server) => Arc::new(PostgresModel::new(server, tables)?),
-        None => Arc::new(SqliteModel::open(&options.read_model, tables)?),
+        None => {
+            let file = match options.read_model {
+                Some(file) => file,
+                None => in_data(&config)?,
+            };
+            Arc::new(SqliteModel::open(file, tables)?)
+        }
     };
     let hosts = Hosts(options.hosts);
     if let Some(url) = &options.gateway {
@@ -193,6 +202,13 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         .serve()
         .await?;
     Ok(())
+}
+
+/// The read model's file if none is named. The directory may not be there yet.
+fn in_data(config: &Config) -> anyhow::Result<PathBuf> {
+    let dir = &config.data.dir;
+    std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+    Ok(dir.join(READ_MODEL))
 }
 
 fn fresh_secret() -> anyhow::Result<Secret> {

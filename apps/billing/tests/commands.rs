@@ -44,6 +44,8 @@ async fn commands_replay_and_check_chains_and_make_the_read_model_anew() {
         done && text.starts_with("1 resources, 1 outcomes"),
         "{text}"
     );
+    let model = dir.path().join("data/read-model.db");
+    assert!(model.exists(), "the read model is in the data directory");
     let (done, text) = run(&["rebuild"]).await;
     assert!(
         done && text.starts_with("1 resources are in the read model, 0 failed"),
