@@ -123,7 +123,9 @@ fn dunning(cohorts: &[Cohort]) -> Markup {
                     thead {
                         tr {
                             th { "Month" } th.num { "Failed" }
-                            @for day in crate::DUNNING_DAYS { th.num { "Day " (day) } }
+                            @for (retry, day) in (1..).zip(crate::DUNNING_DAYS) {
+                                th.num title={ "On day " (day) ", or by hand before" } { "Retry " (retry) }
+                            }
                             th.num { "Later" } th.num { "Open" } th.num { "Lost" }
                         }
                     }
