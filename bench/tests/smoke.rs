@@ -160,7 +160,7 @@ fn chains_of_outcomes_are_measured_short_and_long() {
     for name in [
         "cold-start/outcomes=5/p50",
         "replay/outcomes=5/p99",
-        "cold-start/subscription/outcomes=5/p50",
+        "subscription-start/outcomes=5/p50",
         "cold-start/outcomes=200",
         "transitions/objects=1",
         "transitions/objects=3",

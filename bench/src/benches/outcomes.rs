@@ -129,7 +129,7 @@ fn subscriptions(context: &Context, local: &Local, options: &Options) -> Result<
     let [p50, p99] = calls.percentiles_us([50.0, 99.0]);
     for (figure, value) in [("p50", p50), ("p99", p99)] {
         let name = format!(
-            "outcomes/cold-start/subscription/outcomes={}/{figure}",
+            "outcomes/subscription-start/outcomes={}/{figure}",
             options.outcomes
         );
         context.print(&Measurement::new(name, Unit::Microseconds, disk).ours(value));
