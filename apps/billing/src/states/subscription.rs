@@ -511,6 +511,15 @@ impl Subscription {
         }])
     }
 
+    /// The same for the end of a debt: service begins again if it had ended for that.
+    fn lines_of_end(&self, state: &str, is_last: bool, at: Time) -> Result<Vec<Line>, Refusal> {
+        if is_last && state == "unpaid" {
+            self.rest_of_skipped(at)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
     /// What service that goes on after a pause comes to: an outcome of `resume`. Who owes after a payment that has failed is
     /// dunned.
     pub fn resumed(&self, at: Time) -> Result<(&'static str, Resumed), Refusal> {
@@ -539,11 +548,7 @@ impl Subscription {
             attempt: owed.attempts,
             amount: owed.amount,
             reason: None,
-            lines: if is_last && state == "unpaid" {
-                self.rest_of_skipped(at)?
-            } else {
-                Vec::new()
-            },
+            lines: self.lines_of_end(state, is_last, at)?,
         };
         Ok((if is_last { "cleared" } else { "voided" }, cleared))
     }
@@ -630,11 +635,7 @@ impl Subscription {
             attempt: result.attempt,
             amount: result.amount,
             reason: result.reason.clone(),
-            lines: if outcome == "settled" && state == "unpaid" {
-                self.rest_of_skipped(at)?
-            } else {
-                Vec::new()
-            },
+            lines: self.lines_of_end(state, outcome == "settled", at)?,
         };
         Ok(Report::News(outcome, collected))
     }

@@ -11,7 +11,7 @@ use abide_patterns::outcomes::Until;
 use billing::{
     BillingError,
     resources::{Customer, Invoice, PaymentIntent, Price, Product, Subscription},
-    states::{Draft, Moment, NewIntent, PaymentResult, Verdict},
+    states::{Moment, NewIntent, PaymentResult, Verdict},
 };
 use serde_json::{Value, json};
 
@@ -346,27 +346,7 @@ async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
 async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time() {
     let world = World::new();
     world.billed().await;
-    let report = async |invoice: u32, attempt, verdict| {
-        let id = Draft::id_of("sub_1", invoice);
-        let told = PaymentResult {
-            intent: format!("pi_{id}_{attempt}"),
-            invoice: id,
-            ..result(attempt, verdict)
-        };
-        let invoice = world.invoice(invoice);
-        invoice
-            .report_payment_result(told.clone())
-            .await
-            .unwrap()
-            .unwrap();
-        let subscription = world.subscription();
-        subscription
-            .report_payment_result(told)
-            .await
-            .unwrap()
-            .unwrap();
-    };
-    report(0, 1, Verdict::Paid).await;
+    world.report(0, 1, Verdict::Paid).await;
     world.clock.advance(Duration::from_hours(31 * 24));
     world.begun(1, 1).await;
     // One that has not ended is the one that is asked for.
@@ -376,20 +356,20 @@ async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time(
         view.data["owed"]["in_sub_1_1"][what].clone()
     };
     assert_eq!(owed("attempts").await, 1);
-    report(1, 1, Verdict::Failed).await;
+    world.report(1, 1, Verdict::Failed).await;
     assert_eq!(world.state("sub_1").await, "past_due");
     for _ in 0..3 {
         world.invoice(1).pay().await.unwrap().unwrap();
     }
     assert_eq!(owed("attempts").await, 2);
     world.begun(1, 2).await;
-    report(1, 2, Verdict::Failed).await;
+    world.report(1, 2, Verdict::Failed).await;
     world
         .write("in_sub_1_1", "give_up", "marked", Value::Null)
         .await;
     world.invoice(1).pay().await.unwrap().unwrap();
     world.begun(1, 3).await;
-    report(1, 3, Verdict::Paid).await;
+    world.report(1, 3, Verdict::Paid).await;
     assert_eq!(world.state("in_sub_1_1").await, "paid");
     assert_eq!(world.state("sub_1").await, "active");
     let refused = world.invoice(1).pay().await.unwrap().unwrap_err();
@@ -403,24 +383,12 @@ async fn what_is_past_due_or_given_up_is_paid_by_hand_and_one_attempt_at_a_time(
 async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it_is_paid() {
     let world = World::new();
     world.billed().await;
-    let report = async |invoice: u32, attempt, verdict| {
-        let id = Draft::id_of("sub_1", invoice);
-        let told = PaymentResult {
-            intent: format!("pi_{id}_{attempt}"),
-            invoice: id,
-            ..result(attempt, verdict)
-        };
-        let heard = world.invoice(invoice).report_payment_result(told.clone());
-        heard.await.unwrap().unwrap();
-        let decided = world.subscription().report_payment_result(told);
-        decided.await.unwrap().unwrap();
-    };
     let refused = async |invoice: u32| {
         let voided = world.invoice(invoice).void().await.unwrap();
         voided.unwrap_err().to_string()
     };
     assert!(refused(0).await.contains("is on its way"));
-    report(0, 1, Verdict::Failed).await;
+    world.report(0, 1, Verdict::Failed).await;
     assert!(refused(0).await.contains("end the subscription instead"));
     world
         .write(
@@ -431,13 +399,13 @@ async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it
         )
         .await;
     world.begun(0, 2).await;
-    report(0, 2, Verdict::Paid).await;
+    world.report(0, 2, Verdict::Paid).await;
     assert!(refused(0).await.contains("the invoice is `paid`"));
 
     world.clock.advance(Duration::from_hours(31 * 24));
     world.begun(1, 1).await;
     assert!(refused(1).await.contains("is on its way"));
-    report(1, 1, Verdict::Failed).await;
+    world.report(1, 1, Verdict::Failed).await;
     assert_eq!(world.state("sub_1").await, "past_due");
     for _ in 0..2 {
         let voided = world.invoice(1).void().await.unwrap().unwrap();

@@ -151,6 +151,20 @@ impl World {
         panic!("the engine begins what is to be paid");
     }
 
+    /// What came of an attempt is told to the invoice and to the subscription.
+    pub(crate) async fn report(&self, invoice: u32, attempt: u32, verdict: Verdict) {
+        let id = Draft::id_of("sub_1", invoice);
+        let told = PaymentResult {
+            intent: format!("pi_{id}_{attempt}"),
+            invoice: id,
+            ..result(attempt, verdict)
+        };
+        let heard = self.invoice(invoice).report_payment_result(told.clone());
+        heard.await.unwrap().unwrap();
+        let decided = self.subscription().report_payment_result(told);
+        decided.await.unwrap().unwrap();
+    }
+
     pub(crate) fn draft(&self, number: u32, amount: i64) -> Draft {
         let month = 31 * 24 * 60 * 60 * 1_000;
         let start = self.now();
