@@ -69,3 +69,14 @@ pub(crate) async fn rests(node: &Node) {
         before = now;
     }
 }
+
+/// Lets so much time pass, a step of it at a time, with what each makes due.
+pub(crate) async fn passes(node: &Node, clock: &TestClock, time: Duration, step: Duration) {
+    let mut left = time;
+    while !left.is_zero() {
+        let now = left.min(step);
+        left -= now;
+        clock.advance(now);
+        rests(node).await;
+    }
+}

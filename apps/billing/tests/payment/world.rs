@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{
     gateway::{Adapter, Luck},
-    node::{engine, rests},
+    node::{engine, passes, rests},
 };
 
 pub(crate) const SUBSCRIPTION: &str = "sub_1";
@@ -139,13 +139,7 @@ impl World {
 
     /// Lets so much time pass, with what it makes due.
     pub(crate) async fn passes(&self, time: Duration) {
-        let mut left = time;
-        while !left.is_zero() {
-            let step = left.min(STEP);
-            left -= step;
-            self.clock.advance(step);
-            rests(&self.node).await;
-        }
+        passes(&self.node, &self.clock, time, STEP).await;
     }
 
     /// Lets time pass until a resource is in a state.

@@ -23,7 +23,7 @@ use billing::{
 };
 
 use crate::{
-    node::{engine, rests},
+    node::{engine, passes},
     receiver::{self, Receiver},
 };
 
@@ -156,13 +156,7 @@ impl World {
 
     /// Lets so much time pass, with what it makes due.
     pub(crate) async fn passes(&self, time: Duration) {
-        let mut left = time;
-        while !left.is_zero() {
-            let step = left.min(STEP);
-            left -= step;
-            self.clock.advance(step);
-            rests(&self.node).await;
-        }
+        passes(&self.node, &self.clock, time, STEP).await;
     }
 
     /// Waits, a little of the clock's time at each look, until something is so.
