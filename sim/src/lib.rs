@@ -16,6 +16,7 @@ mod client;
 mod executor;
 pub mod history;
 mod life;
+mod machine;
 mod meanwhile;
 mod network;
 pub mod plan;
@@ -27,9 +28,10 @@ mod world;
 
 pub use crate::{
     checkers::Violation,
+    machine::{HonestMachine, Machine},
     plan::{Focus, Plan},
     random::Random,
-    world::run,
+    world::{run, run_on},
 };
 
 /// What objects that panic on purpose say.

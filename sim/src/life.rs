@@ -14,6 +14,7 @@ use crate::{
     classes::{Circular, Ledger, Sender},
     executor::Executor,
     history::{History, Pen},
+    machine::Machine,
     meanwhile,
     network::Network,
     plan::Plan,
@@ -42,6 +43,7 @@ impl Life {
     /// Opens the data directory and starts a node on it.
     pub(crate) fn begin(
         plan: &Plan,
+        machine: &dyn Machine,
         disk: &SimDisk,
         clock: &TestClock,
         history: &History,
@@ -58,7 +60,7 @@ impl Life {
             unix_millis: Arc::new(move || wall.unix_millis()),
             ..StoreOptions::small()
         };
-        let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
+        let store = Store::open(machine.disk(disk), Path::new(DIR), options)
             .map_err(|error| error.to_string())?;
         let life = u64::from(history.life());
         let options = || ClassOptions {
@@ -74,7 +76,8 @@ impl Life {
             .class::<Sender>("SENDER", options())
             .with(Registry::new().with(courier).with_fan_out(Circular))
             .with(plan.manner)
-            .clock(Arc::new(clock.clone()))
+            .with(clock.clone())
+            .clock(machine.clock(clock))
             .randomness(Arc::new(SeededRandomness::new(
                 plan.seed.wrapping_add(life << 32),
             )))

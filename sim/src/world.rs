@@ -11,6 +11,7 @@ use crate::{
     client,
     history::{Death, Event, History, ObjectNo, Op, OpId, SocketNo},
     life::Life,
+    machine::{HonestMachine, Machine},
     meanwhile,
     plan::{Plan, Step},
     receiver::Receiver,
@@ -28,9 +29,15 @@ const LAST_OPS: OpId = 1 << 24;
 
 /// Does what a plan says. What was seen is in the history.
 pub fn run(plan: &Plan) -> History {
+    run_on(plan, &HonestMachine)
+}
+
+/// Does what a plan says, on a machine that need not be honest.
+pub fn run_on(plan: &Plan, machine: &dyn Machine) -> History {
     let history = History::default();
     let mut world = World {
         plan,
+        machine,
         history: history.clone(),
         clock: TestClock::new(),
         disk: SimDisk::new(),
@@ -55,6 +62,7 @@ pub fn run(plan: &Plan) -> History {
 
 struct World<'a> {
     plan: &'a Plan,
+    machine: &'a dyn Machine,
     history: History,
     clock: TestClock,
     disk: SimDisk,
@@ -82,6 +90,7 @@ impl World<'_> {
             self.disk.set_capacity(self.capacity);
             match Life::begin(
                 self.plan,
+                self.machine,
                 &self.disk,
                 &self.clock,
                 &self.history,

@@ -6,7 +6,7 @@
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "BILLING_BROKEN";
 
-abide_patterns::broken_variants! {
+abide::broken_variants! {
     VARIABLE;
     states {
         /// A part of a period is rounded by itself. The parts of a period add up to its price.

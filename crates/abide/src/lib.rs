@@ -196,8 +196,14 @@ pub use abide_storage::{
     OpenMode, Params, RealDisk, SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
 };
 
+/// Deliberately broken variants, by crate, for the tests that must catch them.
 #[doc(hidden)]
-pub use abide_storage::broken;
+pub mod broken {
+    pub use abide_runtime::broken as runtime;
+    pub use abide_storage::broken as storage;
+}
+#[doc(hidden)]
+pub use abide_storage::broken_variants;
 
 pub use http;
 

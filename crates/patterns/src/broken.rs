@@ -1,62 +1,39 @@
 //! Deliberately broken variants of the parts, which test their tests: a test that has never caught anything proves nothing.
 //! Each promise has variants that break it in the one place where it is kept, and a test of the part must catch each.
 //!
-//! Contract: without the feature `broken`, which nothing but tests turns on, `broken` is the constant false and not one
-//! instruction of the parts is different. With it nothing is broken either unless the environment says what, in
-//! [`VARIABLE`]: then it is for the whole process, because a node has threads of its own. The variants of the outbox are
-//! among those of [`abide::broken`].
+//! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction of the parts is
+//! different. The outbox is broken for a thread, in the simulation; the other parts for a whole process, in which a test of the
+//! part must fail.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_PART";
 
-/// Declares the broken variants of a crate, by part: an enum `Variant` and a function `broken`. The crate has a feature `broken`;
-/// the first argument is the environment variable that names what is broken, for programs that are built on the parts and
-/// test their own promises as these do.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! broken_variants {
-    ($variable:expr; $($part:ident { $($(#[$doc:meta])+ $name:ident,)+ })+) => {
-        /// What is broken. The first sentence says how, the second which promise is not kept.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Variant {
-            $($($(#[$doc])+ $name,)+)+
-        }
-
-        impl Variant {
-            /// All of them.
-            pub const ALL: &[Self] = &[$($(Self::$name,)+)+];
-
-            /// Those of a part, by its name.
-            pub fn of(part: &str) -> &'static [Self] {
-                match part {
-                    $(stringify!($part) => &[$(Self::$name,)+],)+
-                    _ => &[],
-                }
-            }
-        }
-
-        /// True if this is to be broken.
-        #[cfg(not(feature = "broken"))]
-        pub(crate) const fn broken(_: Variant) -> bool {
-            false
-        }
-
-        /// True if this is to be broken.
-        #[cfg(feature = "broken")]
-        pub(crate) fn broken(variant: Variant) -> bool {
-            static CHOSEN: std::sync::OnceLock<Option<Variant>> = std::sync::OnceLock::new();
-            let chosen = CHOSEN.get_or_init(|| {
-                let name = std::env::var($variable).ok()?;
-                let named = |variant: &&Variant| format!("{variant:?}") == name;
-                Variant::ALL.iter().find(named).copied()
-            });
-            *chosen == Some(variant)
-        }
-    };
-}
-
-broken_variants! {
+abide::broken_variants! {
     VARIABLE;
+    outbox {
+        /// Messages are sent before it is durable that they are on their way. Nothing leaves before it is durable.
+        SendBeforeDurable,
+        /// A message that was refused counts as sent. An outbox loses no message.
+        RefusedMeansSent,
+        /// What was on its way when the process ended is left so. An outbox loses no message.
+        ClaimForgotten,
+        /// A message that is given up is removed. An outbox loses no message.
+        DeadLetterLost,
+        /// Messages do not wait for those before them with their ordering key. An outbox keeps the order.
+        OrderIgnored,
+        /// Messages do not wait for a dead letter with their ordering key. An outbox keeps the order.
+        DeadLetterPassed,
+        /// A retry has an idempotency key of its own. An outbox repeats an effect only when an answer was lost.
+        NewKeyOnRetry,
+        /// A message that was sent is sent again. An outbox repeats an effect only when an answer was lost.
+        SentTwice,
+        /// A retry does not wait. An outbox retries in its time.
+        RetryAtOnce,
+        /// A fan-out leaves out the last message of each batch. A fan-out makes each message once.
+        FanOutSkips,
+        /// A fan-out makes its messages twice. A fan-out makes each message once.
+        FanOutRepeats,
+    }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.
         SchemaIgnored,

@@ -34,6 +34,8 @@
 mod alarms;
 mod backlog;
 mod body;
+#[doc(hidden)]
+pub mod broken;
 mod call;
 mod chain;
 mod class;

@@ -13,16 +13,14 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{
-    Lsn, ObjectKey, Store,
-    broken::{self, Variant, broken},
-};
+use abide_storage::{Lsn, ObjectKey, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Env, Error, ErrorKind, Event, ObjectId,
     alarms::Ring,
+    broken::{Variant, broken},
     clock::{Clock, Sleep},
     envelope::{Envelope, Mailbox, Message, Rework},
     gate::{Token, refuse},
@@ -369,7 +367,7 @@ impl Worker {
 
     /// Wall-clock time in milliseconds since 1970, as alarms have it.
     pub(crate) fn unix_millis(&self) -> i64 {
-        broken::wall_clock(self.clock.unix_millis()).cast_signed()
+        self.clock.unix_millis().cast_signed()
     }
 }
 

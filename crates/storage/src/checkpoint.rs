@@ -115,9 +115,7 @@ impl Engine {
             self.shelf.trim(redo).map_err(failed)?;
             self.shelf.prepare()?;
         }
-        if !broken(Variant::FilesUnsynced) {
-            sync_files(self, &written, &*barrier)?;
-        }
+        sync_files(self, &written, &*barrier)?;
         let saved_runs = self.manifest.lock().alarms.clone();
         let mut unsaved = self.alarms.unsaved();
         let runs = alarms::write(
@@ -350,9 +348,7 @@ fn sync_each(engine: &Engine, written: &[Written]) -> Result<()> {
             file.sync().map_err(|error| failed(path, error))?;
         }
         // The directory of the file, and that of its directory, which may be as new.
-        if !broken(Variant::NamesUnsynced) {
-            dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
-        }
+        dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
     }
     dirs.iter().try_for_each(|dir| {
         engine

@@ -155,7 +155,7 @@ impl Engine {
             if !known {
                 continue;
             }
-            let shared = broken(Variant::InstanceEach) || broken(Variant::ResetLeavesOld);
+            let shared = broken(Variant::OpenedTwice);
             if pages.open && !shared {
                 return Err(Error::new(
                     ErrorKind::Refused,

@@ -5,7 +5,6 @@
 
 use crate::alarms::Runs;
 use crate::archive::ArchiveState;
-use crate::broken::{Variant, broken};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Epoch, Lsn, NamespaceNo};
@@ -187,9 +186,7 @@ impl Manifest {
             io::Result::Ok(file)
         };
         let file = write().map_err(failed)?;
-        if !broken(Variant::ManifestUnsynced) {
-            file.sync().map_err(lost)?;
-        }
+        file.sync().map_err(lost)?;
         disk.rename(&new, &path).map_err(failed)?;
         disk.sync_dir(dir).map_err(lost)
     }

@@ -86,7 +86,7 @@ pub(crate) fn open(
         );
     }
     let accepted = segments.iter().filter(|s| s.first().is_some());
-    for segment in accepted.filter(|_| !broken(Variant::RecoveredUnsynced)) {
+    for segment in accepted {
         segment.rewrite(proven, end).map_err(failed)?;
         segment.sync().map_err(failed)?;
     }

@@ -221,7 +221,7 @@ fn s15_every_acknowledged_commit_of_the_retention_can_be_restored_after_a_crash_
     let (seeds, stride) = seeds.map_or((1, 3), |seeds| (seeds, 1));
     let mut counts = Seen::default();
     for seed in 0..seeds {
-        every_commit_can_be_restored(seed, stride, &mut counts);
+        every_commit_can_be_restored(SimDisk::new, seed, stride, &mut counts);
     }
     assert!(
         counts.crashes > 100 && counts.merges > 0 && counts.folds > 0,
@@ -238,8 +238,13 @@ struct Seen {
 }
 
 /// Runs the workload of a seed whole, and with the power cut at every `stride`th change of the disk.
-fn every_commit_can_be_restored(seed: u64, stride: usize, counts: &mut Seen) {
-    let disk = SimDisk::new();
+fn every_commit_can_be_restored(
+    new_disk: fn() -> SimDisk,
+    seed: u64,
+    stride: usize,
+    counts: &mut Seen,
+) {
+    let disk = new_disk();
     let mut whole = Model::default();
     run(&disk, seed, &mut whole);
     check(
@@ -253,7 +258,7 @@ fn every_commit_can_be_restored(seed: u64, stride: usize, counts: &mut Seen) {
     counts.merges += manifest.matches("\"level\": 1").count();
     counts.folds += manifest.matches("\"base\": true").count();
     for stop in (0..disk.changes()).step_by(stride) {
-        let disk = SimDisk::new();
+        let disk = new_disk();
         disk.stop_at(stop);
         let mut model = Model::default();
         run(&disk, seed, &mut model);
@@ -363,13 +368,12 @@ fn every_broken_variant_of_the_archive_is_caught() {
     type Test = fn();
     let any_commit: Test = || {
         for seed in 0..3 {
-            every_commit_can_be_restored(seed, 3, &mut Seen::default());
+            every_commit_can_be_restored(SimDisk::new, seed, 3, &mut Seen::default());
         }
     };
     let whole: Test = a_restore_is_wholly_there_or_absent;
     for (variant, test) in [
         (Variant::HistorySkipped, any_commit),
-        (Variant::RunUnsynced, any_commit),
         (Variant::MergeDropsNewest, any_commit),
         (Variant::RunsRemovedEarly, any_commit),
         (Variant::FoldEarly, any_commit),
@@ -382,6 +386,20 @@ fn every_broken_variant_of_the_archive_is_caught() {
             test();
         });
         assert!(caught.is_err(), "{variant:?} was not caught");
+    }
+}
+
+/// The checks see what a disk loses that does not sync runs of the archive.
+#[test]
+#[should_panic(expected = "seed")]
+fn runs_that_are_not_synced_are_noticed() {
+    let lying = || {
+        let disk = SimDisk::new();
+        disk.ignore_syncs(|path| path.extension().is_some_and(|kind| kind == "run"));
+        disk
+    };
+    for seed in 0..3 {
+        every_commit_can_be_restored(lying, seed, 3, &mut Seen::default());
     }
 }
 

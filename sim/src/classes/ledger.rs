@@ -2,7 +2,10 @@
 //!
 //! Whatever leaves it carries its version, the length of the list, so that whoever gets it can tell what was promised.
 
-use abide::prelude::*;
+use abide::{
+    clock::{Clock as _, TestClock},
+    prelude::*,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::history::{Carrier, Event, ObjectNo, Pen, Value};
@@ -100,7 +103,7 @@ impl DurableObject for Ledger {
             object: self.number,
             value: plan.value,
             at,
-            now: self.state.env().clock().unix_millis().cast_signed(),
+            now: self.wall_clock()?,
         });
         if info.retry_count < plan.fails {
             assert!(!plan.value.is_multiple_of(32), "{}", crate::ON_PURPOSE);
@@ -184,8 +187,7 @@ impl Ledger {
         let storage = self.state.storage();
         let list = storage.transaction_sync(|| {
             let list = self.write(&values[..1], 10)?;
-            let now = self.state.env().clock().unix_millis().cast_signed();
-            let at = now + i64::from(after);
+            let at = self.wall_clock()? + i64::from(after);
             storage.set_alarm(AlarmTime::from_unix_millis(at))?;
             let [value, effect] = values;
             let plan = AlarmPlan {
@@ -348,6 +350,12 @@ impl Ledger {
             ));
         }
         Ok(rows.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// The true time, whatever the machine's clock says.
+    fn wall_clock(&self) -> Result<i64> {
+        let clock = self.state.env().require::<TestClock>()?;
+        Ok(clock.unix_millis().cast_signed())
     }
 
     fn runs(&self) {

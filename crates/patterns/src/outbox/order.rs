@@ -1,9 +1,7 @@
 //! Order: of the messages with one ordering key only the first may go; the others are blocked.
 
-use abide::{
-    Result,
-    broken::{Variant, broken},
-};
+use crate::broken::{Variant, broken};
+use abide::Result;
 
 use super::{BehindDeadLetter, destination, rows::Rows};
 

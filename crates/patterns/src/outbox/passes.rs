@@ -8,10 +8,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use abide::{
-    Error, Result,
-    broken::{Variant, broken},
-};
+use crate::broken::{Variant, broken};
+use abide::{Error, Result};
 use serde::Deserialize;
 
 use super::{

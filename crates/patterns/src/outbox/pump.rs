@@ -13,10 +13,8 @@
 
 use std::{collections::BTreeMap, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
-use abide::{
-    Result,
-    broken::{Variant, broken},
-};
+use crate::broken::{Variant, broken};
+use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{

@@ -5,10 +5,8 @@
 
 use std::rc::Rc;
 
-use abide::{
-    Result, Storage,
-    broken::{Variant, broken},
-};
+use crate::broken::{Variant, broken};
+use abide::{Result, Storage};
 
 use super::{
     Change, Options, OutboxError, Record, Status, changes::Changes, claims::Claim, destination,

@@ -5,10 +5,8 @@
 
 use std::{collections::BTreeSet, slice::from_ref, time::Duration};
 
-use abide::{
-    Result,
-    broken::{Variant, broken},
-};
+use crate::broken::{Variant, broken};
+use abide::Result;
 
 use super::{
     Failure, Polled, Polling, Status, Submitted, claims::Claim, deliver::Fate, destination,

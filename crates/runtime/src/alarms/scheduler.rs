@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
-use abide_storage::{AlarmIndex, DueAlarm, broken};
+use abide_storage::{AlarmIndex, DueAlarm};
 use tokio::sync::{Notify, oneshot};
 
 use super::{Cause, Ring};
@@ -89,7 +89,7 @@ impl Scheduler {
         if !self.is_running() || self.router.store.no_space() {
             return;
         }
-        let now = broken::wall_clock(self.router.clock.unix_millis()).cast_signed();
+        let now = self.router.clock.unix_millis().cast_signed();
         for part in self.with_room() {
             while self.ringing[part].get() < MAX_ALARMS_PER_WORKER
                 && let Some(due) = self.index().take_due(part, now)
@@ -175,7 +175,7 @@ impl Scheduler {
         let clock = &self.router.clock;
         // In this order: if the clock moves in between, the sleep is too short, not too long.
         let now = clock.now();
-        let wait = due.saturating_sub(broken::wall_clock(clock.unix_millis()).cast_signed());
+        let wait = due.saturating_sub(clock.unix_millis().cast_signed());
         let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
         clock.sleep_until(now + wait.min(ALARM_RECHECK))
     }

@@ -9,9 +9,8 @@
 //!
 //! This type decides and never acts: [`open`](InputGate::open) returns the wakers for the caller to wake.
 
+use crate::broken::{Variant, broken};
 use std::{collections::VecDeque, task::Waker};
-
-use abide_storage::broken::{Variant, broken};
 
 /// A task of an object. Numbers rise, so they also order tasks by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,16 +21,14 @@ use std::{
     },
 };
 
-use abide_storage::{
-    Lsn, Store,
-    broken::{Variant, broken},
-};
+use abide_storage::{Lsn, Store};
 use tokio::sync::oneshot;
 
 use super::Passage;
 use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
+    broken::{Variant, broken},
     envelope::{Envelope, Replier},
     outbound::OutgoingRequest,
     socket::{AutoResponses, Outgoing, WebSocket},

@@ -4,15 +4,13 @@
 
 use std::{rc::Rc, task::Poll};
 
-use abide_storage::{
-    AlarmRow, ObjectDb,
-    broken::{Variant, broken},
-};
+use abide_storage::{AlarmRow, ObjectDb};
 
 use super::{Confirmation, Object, Turn};
 use crate::{
     AlarmInfo, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
     alarms::{Cause, Ring},
+    broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
     gate::Departure,
     limits::MAX_ALARM_ERROR_BYTES,
@@ -113,8 +111,7 @@ impl Object {
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarm)?;
             return Ok(Rung::Over(Ok(Reply::Done)));
         }
-        let early = broken(Variant::AlarmEarly);
-        let Some(row) = row.filter(|row| !row.failed && (row.entry().due <= now || early)) else {
+        let Some(row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
             return Ok(Rung::Over(Ok(Reply::Done)));
         };
         let mut row = row.to_attempt();

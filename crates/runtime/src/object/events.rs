@@ -6,11 +6,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use abide_storage::broken::{Variant, broken};
-
 use super::{Arrival, Object, Turn};
 use crate::{
     Error, ErrorKind, Event, Reply, Result, State, body,
+    broken::{Variant, broken},
     envelope::Replier,
     gate::{Departure, refuse},
     task::Work,

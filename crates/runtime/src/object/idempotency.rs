@@ -6,14 +6,14 @@
 
 use std::{cell::Cell, future::poll_fn, rc::Rc};
 
-use abide_storage::{
-    KeyedCall, Remembered,
-    broken::{Variant, broken},
-};
+use abide_storage::{KeyedCall, Remembered};
 use sha2::{Digest, Sha256};
 
 use super::{Confirmation, Object};
-use crate::{Encoding, Error, ErrorKind, Event, Instance, LocalFuture, Reply, Result};
+use crate::{
+    Encoding, Error, ErrorKind, Event, Instance, LocalFuture, Reply, Result,
+    broken::{Variant, broken},
+};
 
 impl Object {
     /// Hands an event to the instance, unless it is a call that has been made before.

@@ -36,14 +36,12 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{
-    Lsn, ObjectDb, ObjectKey,
-    broken::{Variant, broken},
-};
+use abide_storage::{Lsn, ObjectDb, ObjectKey};
 
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
     alarms::Cause,
+    broken::{Variant, broken},
     chain::Link,
     context,
     envelope::{Envelope, Replier},

@@ -10,11 +10,11 @@ use std::{
     task::{Poll, Waker},
 };
 
-use abide_storage::broken::{Variant, broken};
-
 use super::{Kind, Object, Running, Turn};
 use crate::{
-    Error, ErrorKind, LocalFuture, Result, context,
+    Error, ErrorKind, LocalFuture, Result,
+    broken::{Variant, broken},
+    context,
     envelope::Ticket,
     gate::{Departure, Token},
     limits::MAX_BACKGROUND_PER_OBJECT,

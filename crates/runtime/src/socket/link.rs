@@ -10,16 +10,14 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{
-    ObjectKey,
-    broken::{Variant, broken},
-};
+use abide_storage::ObjectKey;
 
 use super::{
     AutoResponses, Close, Message, ReadyState, SlowReader, WebSocket, WebSocketOptions, code,
 };
 use crate::{
     Error, ErrorKind, ObjectId,
+    broken::{Variant, broken},
     envelope::Mailbox,
     gate::{Doorway, Released},
     limits::{WEBSOCKET_BURST, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD},

@@ -2,14 +2,16 @@
 
 use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
 
-use abide_storage::{
-    ObjectKey,
-    broken::{Variant, broken},
-};
+use abide_storage::ObjectKey;
 use rustc_hash::FxHashMap;
 
 use super::{AutoResponses, WebSocket};
-use crate::{Error, ErrorKind, Result, gate::Doorway, limits::MAX_WEBSOCKETS_PER_OBJECT};
+use crate::{
+    Error, ErrorKind, Result,
+    broken::{Variant, broken},
+    gate::Doorway,
+    limits::MAX_WEBSOCKETS_PER_OBJECT,
+};
 
 #[derive(Default)]
 pub(crate) struct Registry(RefCell<FxHashMap<ObjectKey, OfObject>>);

@@ -127,12 +127,7 @@ impl AlarmIndex {
     pub fn take_due(&self, part: usize, now: i64) -> Option<DueAlarm> {
         let mut state = self.state.lock();
         let queue = state.queues.get_mut(part)?;
-        let early = if broken(Variant::AlarmEarly) {
-            1_000
-        } else {
-            0
-        };
-        if queue.first()?.0 > now + early {
+        if queue.first()?.0 > now {
             return None;
         }
         let (_, key) = queue.pop_first()?;

@@ -14,7 +14,6 @@ use super::entry::{Entry, Fields};
 use super::index::{
     INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, decode_block, encode_block,
 };
-use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, ObjectKey};
@@ -200,14 +199,10 @@ impl RunWriter {
         self.out.extend_from_slice(&footer);
         self.flush()?;
         self.finished = true;
-        let synced = if broken(Variant::RunUnsynced) {
-            Ok(())
-        } else {
-            self.file.sync().and_then(|()| {
-                let dir = self.path.parent().unwrap_or(Path::new("."));
-                self.disk.sync_dir(dir)
-            })
-        };
+        let synced = self.file.sync().and_then(|()| {
+            let dir = self.path.parent().unwrap_or(Path::new("."));
+            self.disk.sync_dir(dir)
+        });
         // An error of a sync is final, whatever it says.
         synced.map_err(|error| {
             Error::new(

@@ -44,6 +44,7 @@ struct State {
     syncs_held: Option<u64>,
     events: Option<Vec<DiskEvent>>,
     meanwhile: Option<fn(&Path)>,
+    unsynced: Option<fn(&Path) -> bool>,
 }
 
 /// Which syncs fail.
@@ -142,6 +143,11 @@ impl SimDisk {
     pub fn syncs_fail(&self) -> bool {
         let state = self.state();
         state.syncs_fail != Failing::None || state.sync_has_failed
+    }
+
+    /// Syncs of these files do nothing and say that they did: a disk that lies.
+    pub fn ignore_syncs(&self, of: fn(&Path) -> bool) {
+        self.state().unsynced = Some(of);
     }
 
     /// Calls a function at the beginning of every sync of a file: what happens meanwhile. It may use the disk.
@@ -581,6 +587,9 @@ impl DiskFile for SimFile {
             *allowed -= 1;
         }
         let path = state.files[self.inode].path.clone();
+        if state.unsynced.is_some_and(|ignored| ignored(&path)) {
+            return state.alive();
+        }
         state.change(|| DiskEvent::Sync(path))?;
         let synced = state.sync_succeeds();
         let file = &mut state.files[self.inode];

@@ -6,7 +6,6 @@
 
 use super::provider::{Durability, Group, NotDurable};
 use super::segment::{HEADER_BLOCK, Segment, SegmentHeader};
-use crate::broken::{Variant, broken};
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::ident::{Epoch, Lsn};
@@ -165,9 +164,7 @@ impl LocalSegments {
             bytes: self.shelf.segment_bytes,
         };
         segment.file.write_at(&header.encode(), 0)?;
-        if !broken(Variant::HeaderUnsynced) {
-            segment.file.sync()?;
-        }
+        segment.file.sync()?;
         self.shelf.begun(&segment, first);
         self.current = Some(Current {
             segment,
@@ -192,12 +189,6 @@ impl LocalSegments {
         }
         self.put(&group.bytes[start..end])?;
         match &self.current {
-            Some(_) if broken(Variant::GroupUnsynced) => Ok(()),
-            Some(current) if broken(Variant::FailedSyncRetried) => current
-                .segment
-                .file
-                .sync()
-                .or_else(|_| current.segment.file.sync()),
             Some(current) => current.segment.file.sync(),
             None => Ok(()),
         }

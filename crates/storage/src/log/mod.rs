@@ -286,12 +286,7 @@ impl Log {
             lengths: &batch.lengths,
         };
         let durable = batch.first.advance(batch.bytes.len());
-        if broken(Variant::AckBeforeSync) {
-            self.reached(durable);
-        }
-        if let Err(reason) = provider.append(&group)
-            && !broken(Variant::FailedSyncIgnored)
-        {
+        if let Err(reason) = provider.append(&group) {
             self.poison(&match reason {
                 NotDurable::Fenced => "another owner has taken over".to_owned(),
                 NotDurable::Unknown(error) => format!("a write or sync of the log failed: {error}"),

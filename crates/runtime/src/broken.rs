@@ -1,0 +1,56 @@
+//! Deliberately broken variants of the runtime, which test its tests: each promise has variants that break it in the one place
+//! where it is kept, and a test must catch each.
+//!
+//! Contract: as of [those of the storage engine](abide_storage::broken). Without the feature `broken` not one instruction is
+//! different.
+
+/// The environment variable that names a variant.
+pub const VARIABLE: &str = "ABIDE_BROKEN_RUNTIME";
+
+abide_storage::broken_variants! {
+    VARIABLE;
+    gates {
+        /// Answers do not wait at the output gate. Nothing leaves before it is durable.
+        AnswersNotHeld,
+        /// Calls of other objects do not wait at the output gate. Nothing leaves before it is durable.
+        CallsNotHeld,
+        /// WebSocket frames do not wait at the output gate. Nothing leaves before it is durable.
+        FramesNotHeld,
+        /// Requests to other servers do not wait at the output gate. Nothing leaves before it is durable.
+        RequestsNotHeld,
+        /// An object that was reset forgets that its newest writes are not durable. Nothing leaves before it is durable.
+        UnconfirmedForgotten,
+        /// The input gate is always open. A history is linearizable.
+        InputGateOpen,
+    }
+    objects {
+        /// What a poll wrote before it panicked is kept. Unacknowledged writes are whole or absent.
+        PanicCommits,
+        /// Each event gets an instance of its own. One instance at a time.
+        InstanceEach,
+        /// An object that was reset goes on beside its successor. One instance at a time.
+        ResetLeavesOld,
+        /// A call that may have run is said not to have. Unacknowledged writes are whole or absent.
+        MaybeRanSaysNever,
+        /// The results of calls are not remembered under their idempotency keys. A call is applied once.
+        KeyForgotten,
+    }
+    sockets {
+        /// A frame overtakes the one before it. Sockets keep their order.
+        FrameOvertakes,
+        /// A frame is sent twice. Sockets keep their order.
+        FrameDoubled,
+        /// An object that leaves memory forgets its sockets. Sockets keep their order.
+        SocketsForgotten,
+        /// A message that waits for its object overtakes those before it. Sockets keep their order.
+        MessageOvertakes,
+        /// Messages that wait for an object that is reset are dropped. Sockets keep their order.
+        MessagesDropped,
+    }
+    alarms {
+        /// The alarm's row is removed when its handler begins. Alarms go off.
+        AlarmDeletedFirst,
+        /// An alarm whose handler failed is not tried again. Alarms go off.
+        AlarmDeletedOnError,
+    }
+}
