@@ -27,7 +27,7 @@ impl Sql {
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         self.object
             .write(Confirmation::Confirmed, |db| db.exec(sql, params))
-            .map(Rows)
+            .map(abide_storage::Rows::with_errors)
     }
 
     /// Runs one statement and hands over row after row, without gathering them. An error of `row` ends it.
@@ -35,11 +35,10 @@ impl Sql {
         &self,
         sql: &str,
         params: impl Params,
-        mut row: impl FnMut(Row<'_>) -> Result<()>,
+        row: impl FnMut(Row<'_>) -> Result<()>,
     ) -> Result<()> {
-        self.object.with_db(Confirmation::Confirmed, |db| {
-            db.for_each(sql, params, |next| row(Row(next)))
-        })?
+        self.object
+            .with_db(Confirmation::Confirmed, |db| db.for_each(sql, params, row))?
     }
 
     /// The size of the database in bytes.

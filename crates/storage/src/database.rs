@@ -15,7 +15,7 @@ use crate::limits::{
     MAX_VALUE_BYTES, PAGE_BYTES, STATEMENT_CACHE,
 };
 use crate::pagefile::PageFile;
-use crate::rows::{Cells, Row, Rows, Source};
+use crate::rows::{Cells, Gathered, Row, Rows, Source};
 use crate::vfs::{self, Control};
 use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator;
@@ -123,11 +123,11 @@ impl ObjectDb {
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         check_text(sql)?;
         match self.connection.prepare_cached(sql) {
-            Ok(mut statement) => self.run(&mut statement, params),
+            Ok(mut statement) => self.run(&mut statement, params).map(Rows::from),
             // A later statement may need what an earlier one makes, so each is prepared when its turn comes.
             Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
                 self.guard.take_refusal();
-                self.run_batch(sql, params)
+                self.run_batch(sql, params).map(Rows::from)
             }
             Err(error) => Err(self.sql_error(&error)),
         }
@@ -139,7 +139,7 @@ impl ObjectDb {
         &self,
         sql: &str,
         params: impl Params,
-        mut row: impl FnMut(Row<'_>) -> Result<(), E>,
+        mut row: impl FnMut(Row<'_, E>) -> Result<(), E>,
     ) -> Result<(), E> {
         check_text(sql)?;
         let prepared = self.connection.prepare_cached(sql);
@@ -147,16 +147,13 @@ impl ObjectDb {
         self.begin_for(&statement)?;
         let columns = column_names(&statement);
         self.step(&mut statement, params, |values| {
-            row(Row {
-                columns: &columns,
-                source: Source::Live(values),
-            })
+            row(Row::new(&columns, Source::Live(values)))
         })
     }
 
-    fn run_batch(&self, sql: &str, params: impl Params) -> Result<Rows> {
+    fn run_batch(&self, sql: &str, params: impl Params) -> Result<Gathered> {
         let mut params = Some(params);
-        let mut rows = Rows::default();
+        let mut rows = Gathered::default();
         let mut written = 0;
         let mut batch = Batch::new(&self.connection, sql);
         loop {
@@ -179,7 +176,7 @@ impl ObjectDb {
         Ok(rows)
     }
 
-    fn run(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Rows> {
+    fn run(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Gathered> {
         self.begin_for(statement)?;
         let columns: Arc<[String]> = match statement.column_count() {
             0 => Arc::default(),
@@ -201,7 +198,7 @@ impl ObjectDb {
             }
             Ok(())
         })?;
-        Ok(Rows {
+        Ok(Gathered {
             columns,
             cells,
             count,

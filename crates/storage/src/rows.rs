@@ -5,34 +5,69 @@ use rusqlite::types::{Value, ValueRef};
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// The rows of a statement, all in memory.
 ///
 /// A row becomes a struct by its columns' names, a tuple by their places, and a scalar if it has one column.
 /// Integers are exact 64-bit integers, blobs are bytes (`serde_bytes`), NULL is `None`.
+///
+/// `E` is the error that a caller meets: this crate's, or one that is made of it.
+pub struct Rows<E = Error> {
+    gathered: Gathered,
+    errors: PhantomData<fn() -> E>,
+}
+
+/// What a statement has come to.
 #[derive(Clone, Debug, Default)]
-pub struct Rows {
+pub(crate) struct Gathered {
     pub(crate) columns: Arc<[String]>,
     pub(crate) cells: Cells,
     pub(crate) count: usize,
     pub(crate) written: u64,
 }
 
-impl Rows {
+impl<E> From<Gathered> for Rows<E> {
+    fn from(gathered: Gathered) -> Self {
+        Self {
+            gathered,
+            errors: PhantomData,
+        }
+    }
+}
+
+impl<E> Clone for Rows<E> {
+    fn clone(&self) -> Self {
+        self.gathered.clone().into()
+    }
+}
+
+impl<E> std::fmt::Debug for Rows<E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.gathered.fmt(f)
+    }
+}
+
+impl<E: From<Error>> Rows<E> {
+    /// The same rows, whose errors are of another type.
+    pub fn with_errors<F>(self) -> Rows<F> {
+        self.gathered.into()
+    }
+
     /// The only row. An error if there is none, or more than one.
-    pub fn one<T: DeserializeOwned>(&self) -> Result<T> {
-        match self.count {
+    pub fn one<T: DeserializeOwned>(&self) -> Result<T, E> {
+        match self.gathered.count {
             1 => self.row(0).get(),
-            count => Err(Error::input(format!(
-                "one row was expected, the statement gave {count}"
-            ))),
+            count => Err(
+                Error::input(format!("one row was expected, the statement gave {count}")).into(),
+            ),
         }
     }
 
     /// The only row, or `None` if there is none. An error if there are more.
-    pub fn optional<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        if self.count == 0 {
+    pub fn optional<T: DeserializeOwned>(&self) -> Result<Option<T>, E> {
+        if self.gathered.count == 0 {
             Ok(None)
         } else {
             self.one().map(Some)
@@ -40,45 +75,45 @@ impl Rows {
     }
 
     /// All rows.
-    pub fn to_array<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+    pub fn to_array<T: DeserializeOwned>(&self) -> Result<Vec<T>, E> {
         self.iter().collect()
     }
 
     /// One row after the other.
-    pub fn iter<'a, T: DeserializeOwned + 'a>(&'a self) -> impl Iterator<Item = Result<T>> + 'a {
-        (0..self.count).map(|at| self.row(at).get())
+    pub fn iter<'a, T: DeserializeOwned + 'a>(&'a self) -> impl Iterator<Item = Result<T, E>> + 'a {
+        (0..self.gathered.count).map(|at| self.row(at).get())
     }
 
     /// The number of rows.
     pub fn len(&self) -> usize {
-        self.count
+        self.gathered.count
     }
 
     /// True if there are no rows.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.gathered.count == 0
     }
 
     /// The values as SQLite has them.
     pub fn raw(&self) -> Vec<Vec<Value>> {
-        (0..self.count).map(|at| self.row(at).raw()).collect()
+        (0..self.gathered.count)
+            .map(|at| self.row(at).raw())
+            .collect()
     }
 
     /// The names of the columns.
     pub fn columns(&self) -> &[String] {
-        &self.columns
+        &self.gathered.columns
     }
 
     /// Rows that the statements inserted, changed or deleted, those by triggers and foreign keys included.
     pub fn rows_written(&self) -> u64 {
-        self.written
+        self.gathered.written
     }
 
-    fn row(&self, at: usize) -> Row<'_> {
-        Row {
-            columns: &self.columns,
-            source: Source::Gathered(&self.cells, at * self.columns.len()),
-        }
+    fn row(&self, at: usize) -> Row<'_, E> {
+        let Gathered { columns, cells, .. } = &self.gathered;
+        Row::new(columns, Source::Gathered(cells, at * columns.len()))
     }
 }
 
@@ -139,9 +174,10 @@ impl Cells {
 }
 
 /// One row, as [`crate::ObjectDb::for_each`] hands it over.
-pub struct Row<'a> {
-    pub(crate) columns: &'a [String],
-    pub(crate) source: Source<'a>,
+pub struct Row<'a, E = Error> {
+    columns: &'a [String],
+    source: Source<'a>,
+    errors: PhantomData<fn() -> E>,
 }
 
 /// Where a row's values are.
@@ -163,9 +199,20 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Row<'_> {
+impl<'a, E> Row<'a, E> {
+    pub(crate) fn new(columns: &'a [String], source: Source<'a>) -> Self {
+        Self {
+            columns,
+            source,
+            errors: PhantomData,
+        }
+    }
+
     /// The row as a struct, tuple or scalar; see [`Rows`].
-    pub fn get<T: DeserializeOwned>(&self) -> Result<T> {
+    pub fn get<T: DeserializeOwned>(&self) -> Result<T, E>
+    where
+        E: From<Error>,
+    {
         let row = RowDe {
             columns: self.columns,
             source: self.source,
@@ -177,6 +224,7 @@ impl Row<'_> {
                 ErrorKind::Decode,
                 format!("the row ({columns}) is not a {name}: {error}"),
             )
+            .into()
         })
     }
 
@@ -198,7 +246,7 @@ impl Row<'_> {
     }
 }
 
-impl std::fmt::Debug for Row<'_> {
+impl<E> std::fmt::Debug for Row<'_, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_map()
             .entries(self.columns.iter().zip(self.raw()))
