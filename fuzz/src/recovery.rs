@@ -205,7 +205,7 @@ fn killed(with_past: bool) -> SimDisk {
         }
         if round + 1 < rounds {
             store.checkpoint().expect("a checkpoint");
-            store.keep_house().expect("housekeeping");
+            store.run_maintenance().expect("maintenance");
         }
     }
     disk.after_kill()

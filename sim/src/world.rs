@@ -151,7 +151,7 @@ impl World<'_> {
             }
             // What they come to is seen in what they leave.
             Step::House => meanwhile::beside(&life.executor, || {
-                drop(life.node.store().keep_house());
+                drop(life.node.store().run_maintenance());
             }),
             Step::Checkpoint => meanwhile::beside(&life.executor, || {
                 drop(life.node.store().checkpoint());
@@ -309,7 +309,7 @@ impl World<'_> {
             if pass >= LAST_PASSES && !life.alarm_within(SOON) {
                 break;
             }
-            drop(life.node.store().keep_house());
+            drop(life.node.store().run_maintenance());
             self.clock.advance(LAST_PASS);
             if !self.look() {
                 return false;

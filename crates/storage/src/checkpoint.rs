@@ -15,20 +15,23 @@
 //! part, because replay rewrites every page that was written since. Commits go on all the time; an object is locked
 //! only while its pages are listed.
 
-use crate::alarms;
-use crate::archive;
+use crate::alarms::{self, AlarmIndex};
+use crate::archive::archiver::{self, Archiver};
 use crate::broken::{Variant, broken};
-use crate::disk::{Barrier, DiskFile, OpenMode};
-use crate::engine::Engine;
+use crate::disk::{Barrier, Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
-use crate::limits::{PAGE_BYTES, PREPARED_SEGMENTS, SYNC_ONE_BY_ONE};
+use crate::limits::{PAGE_BYTES, SYNC_ONE_BY_ONE};
+use crate::log::segment_pool::SegmentPool;
+use crate::objects::ObjectTable;
 use crate::overlay::{FileState, Object, Pages, header};
+use crate::shared::Shared;
+use crate::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 /// The versions of an object's pages that a checkpoint writes.
 struct Snapshot {
@@ -40,8 +43,8 @@ struct Snapshot {
 }
 
 impl Snapshot {
-    fn written(&self) -> (ObjectKey, archive::step::Written) {
-        let written = archive::step::Written {
+    fn written(&self) -> (ObjectKey, archiver::Written) {
+        let written = archiver::Written {
             commit: self.commit,
             newest: self.newest,
         };
@@ -56,53 +59,106 @@ struct Written {
     file: Option<Arc<dyn DiskFile>>,
 }
 
-impl Engine {
+/// Takes checkpoints, one at a time.
+pub(crate) struct Checkpointer {
+    shared: Arc<Shared>,
+    objects: Arc<ObjectTable>,
+    alarms: Arc<AlarmIndex>,
+    segments: Arc<SegmentPool>,
+    archiver: Arc<Archiver>,
+    running: Mutex<()>,
+    taken: AtomicU64,
+}
+
+impl Checkpointer {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        objects: Arc<ObjectTable>,
+        alarms: Arc<AlarmIndex>,
+        segments: Arc<SegmentPool>,
+        archiver: Arc<Archiver>,
+    ) -> Self {
+        Self {
+            shared,
+            objects,
+            alarms,
+            segments,
+            archiver,
+            running: Mutex::default(),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// How many were taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// True if so much has gathered that one should be taken.
+    pub(crate) fn is_due(&self) -> bool {
+        let bytes = self.shared.options.checkpoint_bytes;
+        let log = &self.shared.log;
+        let since = log.durable().get().saturating_sub(log.floor().get());
+        since >= bytes || self.objects.overlay_bytes() >= bytes
+    }
+
+    /// While the guard lives there is no checkpoint, and every object file stays as it is.
+    pub(crate) fn pause(&self) -> MutexGuard<'_, ()> {
+        self.running.lock()
+    }
+
     /// Brings every object file up to date with what is durable now.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let _one = if self.threads {
-            self.checkpointing.lock()
+        let Shared { log, threads, .. } = &*self.shared;
+        let _one = if *threads {
+            self.running.lock()
         } else {
             // A commit that is made meanwhile, by the same thread, may need room.
-            let free = self.checkpointing.try_lock();
+            let free = self.running.try_lock();
             free.ok_or_else(Error::no_space)?
         };
-        let redo = self.log.raise_floor();
+        let redo = log.raise_floor();
         if !broken(Variant::FileBeforeLog) {
-            self.log.wait_durable(redo, !self.threads)?;
+            log.wait_durable(redo, !threads)?;
         }
         let result = self.write_files(redo);
         match &result {
             Ok(()) => {
-                self.checkpoints.fetch_add(1, Ordering::Relaxed);
-                if !self.log.wants_segment(1) {
-                    self.set_no_space(false);
+                self.taken.fetch_add(1, Ordering::Relaxed);
+                if !log.wants_segment(1) {
+                    self.shared.set_no_space(false);
                 }
             }
-            Err(error) => self.judge(error),
+            Err(error) => self.shared.judge(error),
         }
-        self.log.notify_progress();
+        log.notify_progress();
         result
     }
 
     fn write_files(&self, redo: Lsn) -> Result<()> {
+        let Shared {
+            disk,
+            dir,
+            log,
+            catalog,
+            threads,
+            ..
+        } = &*self.shared;
         let failed = |error| {
             Error::io(
-                format_args!("syncing the object files in {}", self.dir.display()),
+                format_args!("syncing the object files in {}", dir.display()),
                 &error,
             )
         };
         // Opened before the writes, so that it reports the errors of all of them.
-        let barrier = self
-            .disk
-            .barrier(&self.dir.join("objects"))
-            .map_err(failed)?;
+        let barrier = disk.barrier(&dir.join("objects")).map_err(failed)?;
         let mut written = Vec::new();
         let mut quarantined = Vec::new();
-        for object in self.live_objects() {
+        for object in self.objects.all() {
             match self.snapshot(&object)? {
                 Some(Ok(snapshot)) => {
                     if !broken(Variant::FileBeforeLog) {
-                        self.log.wait_durable(snapshot.newest, !self.threads)?;
+                        log.wait_durable(snapshot.newest, !threads)?;
                     }
                     written.push(self.write(snapshot)?);
                     give_back_descriptors(&mut written);
@@ -112,35 +168,26 @@ impl Engine {
             }
         }
         if broken(Variant::SegmentsFreedEarly) {
-            self.shelf.trim(redo).map_err(failed)?;
-            self.shelf.prepare()?;
+            self.segments.trim(redo).map_err(failed)?;
+            self.segments.prepare()?;
         }
-        sync_files(self, &written, &*barrier)?;
-        let saved_runs = self.manifest.lock().alarms.clone();
+        sync_files(&**disk, &written, &*barrier)?;
+        let saved_runs = catalog.current().alarms.clone();
         let mut unsaved = self.alarms.unsaved();
-        let runs = alarms::write(
-            &*self.disk,
-            &self.dir,
-            &saved_runs,
-            redo,
-            &mut unsaved,
-            |lsn| self.log.wait_durable(lsn, !self.threads),
-        )?;
-        {
-            let mut manifest = self.manifest.lock();
-            let mut changed = manifest.clone();
-            changed.redo = redo.get();
-            changed.alarms = runs.clone();
+        let runs = alarms::write(&**disk, dir, &saved_runs, redo, &mut unsaved, |lsn| {
+            log.wait_durable(lsn, !threads)
+        })?;
+        self.shared.publish(|manifest| {
+            manifest.redo = redo.get();
+            manifest.alarms = runs.clone();
             let named = quarantined
                 .iter()
                 .map(|(object, why)| (object.key.to_string(), why.clone()));
-            changed.quarantined.extend(named);
-            self.store_manifest(&changed)?;
-            *manifest = changed;
-        }
+            manifest.quarantined.extend(named);
+        })?;
         unsaved.saved();
         if runs != saved_runs {
-            alarms::remove_others(&*self.disk, &self.dir, &runs).map_err(failed)?;
+            alarms::remove_others(&**disk, dir, &runs).map_err(failed)?;
         }
         let files = written.iter().map(|file| file.snapshot.written()).collect();
         for file in written {
@@ -149,19 +196,19 @@ impl Engine {
         for (object, _) in quarantined {
             // The manifest refuses the object from now on; its pages would only count against the others.
             let mut pages = object.pages();
-            self.count_overlay(pages.overlay.len(), 0);
+            self.objects.count_overlay(pages.overlay.len(), 0);
             pages.overlay = FxHashMap::default();
         }
-        self.archive_log(redo, &files)?;
-        let archived = self.manifest.lock().archived();
-        self.shelf.trim(archived).map_err(failed)
+        self.archiver.archive(redo, &files)?;
+        let archived = catalog.current().archived();
+        self.segments.trim(archived).map_err(failed)
     }
 
     /// The committed pages that the file lacks. `Some(Err)`: the object is quarantined.
     fn snapshot(&self, object: &Arc<Object>) -> Result<Option<Result<Snapshot, String>>> {
         let mut pages = object.pages();
         if pages.tail.is_some() {
-            self.look_at_file(object, &mut pages)?;
+            self.objects.look_at_file(object, &mut pages)?;
         }
         if let Some(why) = &pages.quarantined {
             return Ok(Some(Err(why.clone())));
@@ -189,7 +236,7 @@ impl Engine {
         let failed = |error| Error::io(format_args!("writing {}", path.display()), &error);
         let file = {
             let mut pages = snapshot.object.pages();
-            match self.file(&snapshot.object, &mut pages)? {
+            match self.objects.file(&snapshot.object, &mut pages)? {
                 Some(file) => file,
                 None => {
                     let file = self.create(path).map_err(failed)?;
@@ -225,9 +272,9 @@ impl Engine {
 
     fn create(&self, path: &Path) -> std::io::Result<Arc<dyn DiskFile>> {
         if let Some(dir) = path.parent() {
-            self.disk.create_dir_all(dir)?;
+            self.shared.disk.create_dir_all(dir)?;
         }
-        self.disk.open(path, OpenMode::Create)
+        self.shared.disk.open(path, OpenMode::Create)
     }
 
     /// Forgets the versions that the file has now.
@@ -248,37 +295,9 @@ impl Engine {
             if pages.overlay.is_empty() {
                 release(&mut pages);
             }
-            self.count_overlay(before, pages.overlay.len());
+            self.objects.count_overlay(before, pages.overlay.len());
         }
-        self.forget_if_idle(object);
-    }
-
-    /// What has to be done from time to time: prepare segments, checkpoint when it is due.
-    pub(crate) fn keep_house(&self) -> Result<()> {
-        while self.log.wants_segment(PREPARED_SEGMENTS) && !self.log_is_full() {
-            match self.shelf.prepare() {
-                Ok(()) => {
-                    self.log.add_segment();
-                    self.set_no_space(false);
-                }
-                Err(error) => {
-                    self.judge(&error);
-                    // One segment is enough to go on with, and a checkpoint may free others.
-                    if self.log.segments_ready() > 0 || self.log_tail() > 0 {
-                        self.log.notify_progress();
-                        break;
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        if !self.threads {
-            while self.keep_archive()? {}
-        }
-        if self.wants_checkpoint() || self.log_is_full() || self.no_space() {
-            self.checkpoint()?;
-        }
-        Ok(())
+        self.objects.forget_if_idle(object);
     }
 }
 
@@ -323,16 +342,16 @@ fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> std::io::Res
     Ok(())
 }
 
-fn sync_files(engine: &Engine, written: &[Written], barrier: &dyn Barrier) -> Result<()> {
+fn sync_files(disk: &dyn Disk, written: &[Written], barrier: &dyn Barrier) -> Result<()> {
     if written.len() <= SYNC_ONE_BY_ONE {
-        return sync_each(engine, written);
+        return sync_each(disk, written);
     }
     barrier
         .wait()
         .map_err(|error| Error::new(ErrorKind::Io, format!("syncing the object files: {error}")))
 }
 
-fn sync_each(engine: &Engine, written: &[Written]) -> Result<()> {
+fn sync_each(disk: &dyn Disk, written: &[Written]) -> Result<()> {
     // An error of a sync says nothing about space: it is final.
     let failed = |path: &Path, error: std::io::Error| {
         Error::new(
@@ -350,10 +369,6 @@ fn sync_each(engine: &Engine, written: &[Written]) -> Result<()> {
         // The directory of the file, and that of its directory, which may be as new.
         dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
     }
-    dirs.iter().try_for_each(|dir| {
-        engine
-            .disk
-            .sync_dir(dir)
-            .map_err(|error| failed(dir, error))
-    })
+    dirs.iter()
+        .try_for_each(|dir| disk.sync_dir(dir).map_err(|error| failed(dir, error)))
 }

@@ -278,7 +278,7 @@ impl ObjectDb {
             self.file.set_alarm(change);
             self.control(&self.commit)?;
             // A bookmark was taken in the transaction, and SQLite had no page to write.
-            if self.file.owes_commit() {
+            if self.file.needs_commit() {
                 self.file.commit()?;
             }
             Ok(())
@@ -309,7 +309,7 @@ impl ObjectDb {
     /// is then made even if nothing has changed; it is of no use if the transaction is rolled back.
     pub fn bookmark(&self) -> Bookmark {
         match self.state.get() {
-            State::Transaction => self.file.bookmark_of_next(),
+            State::Transaction => self.file.next_bookmark(),
             State::Idle | State::Lost => self.file.bookmark(),
         }
     }
@@ -386,7 +386,7 @@ impl ObjectDb {
 
     fn commit_staged(&self) -> Result<()> {
         // Even a restore to the present state is a commit: it has a bookmark of its own.
-        self.file.bookmark_of_next();
+        self.file.next_bookmark();
         self.commit().map(drop)
     }
 

@@ -31,6 +31,13 @@ impl fmt::Display for Lsn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub(crate) u32);
 
+impl Epoch {
+    /// The number.
+    pub fn get(self) -> u32 {
+        self.0
+    }
+}
+
 /// An object's commits, counted from 1 and wrapping at 2³²; compared as serial numbers (RFC 1982), because a hot
 /// object passes 2³² commits within days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

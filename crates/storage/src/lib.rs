@@ -64,6 +64,7 @@ mod alarms;
 mod archive;
 #[doc(hidden)]
 pub mod broken;
+mod catalog;
 mod checkpoint;
 mod database;
 mod delta;
@@ -75,14 +76,18 @@ mod idempotency;
 mod ident;
 mod kv;
 mod log;
+mod maintenance;
 mod manifest;
+mod objects;
 mod overlay;
 mod pagefile;
 mod recovery;
 mod rows;
+mod shared;
 mod store;
 mod sync;
 mod template;
+mod threads;
 mod vfs;
 
 #[cfg(feature = "fuzzing")]

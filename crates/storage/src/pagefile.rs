@@ -35,7 +35,7 @@ pub(crate) struct PageFile {
     /// The position of the newest commit through this connection.
     committed: Cell<Option<Lsn>>,
     /// A bookmark of the next commit was given out, so there must be one.
-    owes_commit: Cell<bool>,
+    needs_commit: Cell<bool>,
     /// Why the last commit or write was refused: SQLite itself passes on only a number.
     error: RefCell<Option<Error>>,
     encoding: RefCell<Encoding>,
@@ -59,7 +59,7 @@ impl PageFile {
             staged_size: Cell::new(None),
             alarm: Cell::new(None),
             committed: Cell::new(None),
-            owes_commit: Cell::new(false),
+            needs_commit: Cell::new(false),
             error: RefCell::default(),
             encoding: RefCell::default(),
         }
@@ -87,8 +87,8 @@ impl PageFile {
     }
 
     /// The bookmark of the commit that is to come. It will be made even if nothing has changed.
-    pub(crate) fn bookmark_of_next(&self) -> Bookmark {
-        self.owes_commit.set(true);
+    pub(crate) fn next_bookmark(&self) -> Bookmark {
+        self.needs_commit.set(true);
         let newest = self.bookmark();
         Bookmark {
             commit: newest.commit.next(),
@@ -102,8 +102,8 @@ impl PageFile {
     }
 
     /// True if a bookmark of the next commit was given out.
-    pub(crate) fn owes_commit(&self) -> bool {
-        self.owes_commit.get()
+    pub(crate) fn needs_commit(&self) -> bool {
+        self.needs_commit.get()
     }
 
     /// The position of the newest commit since the last call.
@@ -167,7 +167,7 @@ impl PageFile {
             out.copy_from_slice(&page.map_or(&ZERO_PAGE, |page| &**page)[range]);
             return Ok(());
         }
-        let read = match self.engine.file(&self.object, &mut pages)? {
+        let read = match self.engine.objects.file(&self.object, &mut pages)? {
             Some(file) => {
                 let offset = (u64::from(page_no) - 1) * PAGE_BYTES as u64 + within as u64;
                 let read = file.read_at(out, offset);
@@ -234,12 +234,12 @@ impl PageFile {
         self.staged.borrow_mut().clear();
         self.staged_size.set(None);
         self.alarm.set(None);
-        self.owes_commit.set(false);
+        self.needs_commit.set(false);
     }
 
     /// The commit point: appends what is staged to the log and moves it to the overlay.
     pub(crate) fn commit(&self) -> Result<()> {
-        if self.owes_commit.get() {
+        if self.needs_commit.get() {
             self.stage_first_page()?;
         }
         loop {
@@ -247,11 +247,11 @@ impl PageFile {
                 Ok(()) => return Ok(()),
                 Err(Refused::Stale) => {}
                 Err(Refused::NoRoom) => self.engine.make_room().inspect_err(|error| {
-                    self.engine.log.forget_wanted();
+                    self.engine.shared.log.forget_wanted();
                     self.fail(error.clone());
                 })?,
                 Err(Refused::Failed(error)) => {
-                    self.engine.log.forget_wanted();
+                    self.engine.shared.log.forget_wanted();
                     self.fail(error.clone());
                     return Err(error);
                 }
@@ -269,7 +269,7 @@ impl PageFile {
     }
 
     fn try_commit(&self) -> Result<(), Refused> {
-        if self.engine.overlay_is_full() {
+        if self.engine.objects.overlay_is_full() {
             return Err(Refused::NoRoom);
         }
         let mut staged = self.staged.borrow_mut();
@@ -293,7 +293,7 @@ impl PageFile {
             self.staged_size.set(None);
             return Ok(());
         }
-        let end = self.engine.log.append(&mut encoding.transaction)?;
+        let end = self.engine.shared.log.append(&mut encoding.transaction)?;
         let start = Lsn(end.0 - encoding.transaction.bytes.len() as u64);
         let before = pages.overlay.len();
         for &(page_no, full) in &encoding.written {
@@ -335,7 +335,7 @@ impl PageFile {
         encoding.numbers.clear();
         encoding.numbers.shrink_to(MAX_KEPT_PAGES);
         self.staged_size.set(None);
-        self.owes_commit.set(false);
+        self.needs_commit.set(false);
         self.committed.set(Some(end));
         Ok(())
     }
@@ -348,7 +348,7 @@ impl PageFile {
         pages: &Pages,
         size: u32,
     ) {
-        let floor = self.engine.log.floor();
+        let floor = self.engine.shared.log.floor();
         let Encoding {
             transaction,
             written,
@@ -389,7 +389,7 @@ impl PageFile {
             }
         }
         if written.is_empty() && size == pages.size {
-            if !self.owes_commit.get() {
+            if !self.needs_commit.get() {
                 transaction.bytes.clear();
                 return;
             }
@@ -416,7 +416,7 @@ impl PageFile {
             length,
             lsn: Lsn::ZERO,
             durable: Lsn::ZERO,
-            epoch: self.engine.log.epoch,
+            epoch: self.engine.shared.log.epoch,
             key: self.object.key,
             commit: if broken(Variant::PollSplit) {
                 CommitNo(pages.commit.0 + transaction.lengths.len() as u32 + 1)
@@ -427,7 +427,7 @@ impl PageFile {
             last_part: last_part || broken(Variant::PollSplit),
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
-            unix_millis: self.engine.unix_millis(),
+            unix_millis: self.engine.shared.unix_millis(),
             payload_crc,
         };
         header.write(&mut bytes[part.start..]);
@@ -451,7 +451,7 @@ impl Part {
 
 impl Drop for PageFile {
     fn drop(&mut self) {
-        self.engine.close_object(&self.object);
+        self.engine.objects.close(&self.object);
     }
 }
 

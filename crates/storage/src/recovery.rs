@@ -9,17 +9,20 @@
 //!    where the old epoch ended.
 
 use crate::alarms::{self, AlarmIndex, Runs};
-use crate::archive::{Archive, ArchiveState};
+use crate::archive::{self, ArchiveState};
 use crate::broken::{Variant, broken};
+use crate::catalog::object_path;
 use crate::disk::Disk;
-use crate::engine::{Engine, Parts};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::log::Log;
-use crate::log::local::{LocalSegments, Shelf};
+use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
+use crate::log::segment_pool::SegmentPool;
 use crate::manifest::Manifest;
 use crate::overlay::Object;
+use crate::shared::Shared;
 use crate::store::StoreOptions;
 use crate::template;
 use rustc_hash::FxHashMap;
@@ -93,31 +96,21 @@ pub(crate) fn open(
     disk.sync_dir(&log_dir).map_err(failed)?;
 
     manifest.epoch += 1;
-    let archive = Archive::open(disk.clone(), dir, options.archive, &mut manifest)?;
+    archive::prepare(&*disk, dir, options.archive, &mut manifest)?;
     manifest.store(&*disk, dir)?;
     remove_unused(&*disk, &segments).map_err(failed)?;
     alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
-    let shelf = Arc::new(shelve(&segments, disk.clone(), log_dir, &manifest));
-    let writer = LocalSegments::new(shelf.clone(), manifest.epoch());
+    let pool = Arc::new(segment_pool(&segments, disk.clone(), log_dir, &manifest));
+    let writer = LocalSegments::new(pool.clone(), manifest.epoch());
     let log = Log::new(
         Box::new(writer),
         manifest.epoch(),
         end,
         manifest.redo(),
-        shelf.capacity(),
+        pool.capacity(),
     );
-    let engine = Engine::new(Parts {
-        disk,
-        dir: dir.to_owned(),
-        options,
-        log,
-        shelf,
-        template: template::build()?,
-        manifest,
-        archive,
-        objects,
-        alarms,
-    });
+    let shared = Shared::new(disk, dir.to_owned(), options, log, manifest);
+    let engine = Engine::new(shared, pool, objects, alarms, template::build()?);
     Ok((engine, lock))
 }
 
@@ -167,7 +160,7 @@ fn take(
     let object = match objects.get(&key) {
         Some(object) => object,
         None => {
-            let path = Engine::object_path(dir, manifest, key)
+            let path = object_path(dir, manifest, key)
                 .ok_or_else(|| unknown_namespace(key.namespace, header.lsn))?;
             objects
                 .entry(key)
@@ -228,14 +221,19 @@ fn remove_unused(disk: &dyn Disk, segments: &[Found]) -> std::io::Result<()> {
 }
 
 /// Sorts the used segments that were found: those that recovery or the archive needs again, and the others.
-fn shelve(segments: &[Found], disk: Arc<dyn Disk>, log_dir: PathBuf, manifest: &Manifest) -> Shelf {
+fn segment_pool(
+    segments: &[Found],
+    disk: Arc<dyn Disk>,
+    log_dir: PathBuf,
+    manifest: &Manifest,
+) -> SegmentPool {
     let next_number = segments.last().map_or(1, |s| s.number + 1);
     let firsts: Vec<Lsn> = segments.iter().filter_map(Found::first).collect();
     let needed = manifest.archived();
     let redo_segment = firsts.iter().rev().find(|first| **first <= needed).copied();
     let headed = segments.iter().filter(|s| s.first().is_some());
     let (used, spare): (Vec<_>, Vec<_>) = headed.partition(|s| s.first() >= redo_segment);
-    Shelf::new(
+    SegmentPool::new(
         disk,
         log_dir,
         manifest.segment_bytes,
@@ -245,11 +243,4 @@ fn shelve(segments: &[Found], disk: Arc<dyn Disk>, log_dir: PathBuf, manifest: &
             .collect(),
         spare.into_iter().map(|s| s.path.clone()).collect(),
     )
-}
-
-impl Epoch {
-    /// The number.
-    pub fn get(self) -> u32 {
-        self.0
-    }
 }

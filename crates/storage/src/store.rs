@@ -5,18 +5,19 @@ use crate::archive::ArchiveOptions;
 use crate::archive::bookmark::Bookmark;
 use crate::database::ObjectDb;
 use crate::disk::Disk;
-use crate::engine::{Engine, directory_name};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::log::Progress;
 use crate::log::segment::HEADER_BLOCK;
 use crate::recovery::{self, DirLock};
 use crate::sync::Mutex;
+use crate::threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// How a store is opened. [`StoreOptions::default`] suits a server; tests make everything smaller.
 #[derive(Clone)]
@@ -33,7 +34,7 @@ pub struct StoreOptions {
     pub unix_millis: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// What is kept of the past.
     pub archive: ArchiveOptions,
-    /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::keep_house`]. For tests and
+    /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::run_maintenance`]. For tests and
     /// simulations that decide themselves when what happens. Default false.
     pub manual: bool,
 }
@@ -144,7 +145,7 @@ struct Inner {
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store")
-            .field("dir", &self.0.engine.dir)
+            .field("dir", &self.0.engine.shared.dir)
             .finish_non_exhaustive()
     }
 }
@@ -167,15 +168,15 @@ impl Store {
         let (engine, lock) = recovery::open(disk, dir, options)?;
         let engine = Arc::new(engine);
         // One segment must be there before the first commit; the others can come meanwhile.
-        match engine.keep_house() {
+        match engine.run_maintenance() {
             // Reads can be served; commits are refused until space is freed.
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 tracing::warn!(%error, "starting on a full disk");
             }
-            kept => kept?,
+            done => done?,
         }
-        let threads = if engine.threads {
-            start(&engine)?
+        let threads = if engine.shared.threads {
+            threads::start(&engine)?
         } else {
             Vec::new()
         };
@@ -194,7 +195,7 @@ impl Store {
 
     /// The namespaces of this data directory, by number, with their unique keys.
     pub fn namespaces(&self) -> Vec<(NamespaceNo, String)> {
-        let manifest = self.0.engine.manifest.lock();
+        let manifest = self.0.engine.shared.catalog.current();
         (1..)
             .map(NamespaceNo)
             .zip(manifest.namespaces.iter().cloned())
@@ -259,30 +260,24 @@ impl Store {
     /// Where the object's file is, or will be. It is a plain SQLite database; after [`Store::checkpoint`] or
     /// [`Store::close`] it holds everything.
     pub fn object_path(&self, key: ObjectKey) -> Option<PathBuf> {
-        Engine::object_path(&self.0.engine.dir, &self.0.engine.manifest.lock(), key)
+        self.0.engine.shared.catalog.object_path(key)
     }
 
     /// The objects that have been written, in the order of their ids. Reads directories: not for hot paths.
     pub fn objects(&self, namespace: NamespaceNo) -> Result<Vec<ObjectKey>> {
         let engine = &self.0.engine;
-        let unique_key = engine
-            .manifest
-            .lock()
-            .unique_key(namespace)
-            .map(directory_name);
-        let Some(name) = unique_key else {
+        let Some(dir) = engine.shared.catalog.namespace_dir(namespace) else {
             return Ok(Vec::new());
         };
-        let dir = engine.dir.join("objects").join(name);
         let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
         let mut found = std::collections::BTreeSet::new();
-        for part in engine.disk.list(&dir).map_err(failed)? {
-            for file in engine.disk.list(&dir.join(part)).map_err(failed)? {
+        for part in engine.shared.disk.list(&dir).map_err(failed)? {
+            for file in engine.shared.disk.list(&dir.join(part)).map_err(failed)? {
                 let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
                 found.extend(id.map(|id| ObjectKey { namespace, id }));
             }
         }
-        let live = engine.live_objects();
+        let live = engine.objects.all();
         let written = live
             .iter()
             .filter(|o| o.key.namespace == namespace && o.pages().size > 0);
@@ -297,23 +292,23 @@ impl Store {
 
     /// Everything before this position is durable.
     pub fn durable(&self) -> Lsn {
-        self.0.engine.log.durable()
+        self.0.engine.shared.log.durable()
     }
 
     /// True once the log has failed: the process must restart.
     pub fn failed(&self) -> bool {
-        self.0.engine.log.failed()
+        self.0.engine.shared.log.failed()
     }
 
     /// Tells `listener`, from the thread that writes the log, of each durable group and once of a failure. It must be
     /// quick and must not call the store.
     pub fn subscribe(&self, listener: Box<dyn Fn(Progress) + Send + Sync>) {
-        self.0.engine.log.subscribe(listener);
+        self.0.engine.shared.log.subscribe(listener);
     }
 
     /// Brings every object file up to date with what has been committed.
     pub fn checkpoint(&self) -> Result<()> {
-        self.0.engine.checkpoint()
+        self.0.engine.checkpointer.checkpoint()
     }
 
     /// Clean shutdown: every commit durable, every object file up to date, threads ended, the lock released. Drop all
@@ -322,7 +317,7 @@ impl Store {
         let result = if self.0.closed.swap(true, Ordering::AcqRel) {
             Ok(())
         } else {
-            self.0.engine.checkpoint()
+            self.0.engine.checkpointer.checkpoint()
         };
         self.0.stop();
         result
@@ -330,7 +325,7 @@ impl Store {
 
     /// Writes one group to the log; true if there was one. For `manual` stores.
     pub fn write_group(&self) -> bool {
-        self.0.engine.log.write_group()
+        self.0.engine.shared.log.write_group()
     }
 
     /// Reads the whole archive, checks every checksum, and returns the number of its entries.
@@ -338,25 +333,27 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::Damaged`] with the name of the file.
     pub fn verify_archive(&self) -> Result<u64> {
-        self.0.engine.verify_archive()
+        self.0.engine.archive.verify()
     }
 
     /// Prepares segments, merges runs of the archive, and takes a checkpoint if one is due. For `manual` stores.
-    pub fn keep_house(&self) -> Result<()> {
-        self.0.engine.keep_house()
+    pub fn run_maintenance(&self) -> Result<()> {
+        self.0.engine.run_maintenance()
     }
 
     /// True while there is no space for new segments of the log or for checkpoints.
     pub fn no_space(&self) -> bool {
-        self.0.engine.no_space()
+        self.0.engine.shared.no_space()
     }
 
     /// Figures for metrics.
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;
-        let stats = &engine.log.stats;
-        let archive = engine.manifest.lock().archive.clone();
-        let durable = engine.log.durable().get();
+        let log = &engine.shared.log;
+        let stats = &log.stats;
+        let manifest = engine.shared.catalog.current();
+        let archive = &manifest.archive;
+        let durable = log.durable().get();
         StoreStats {
             commits: stats.commits.load(Ordering::Relaxed),
             groups: stats.groups.load(Ordering::Relaxed),
@@ -365,13 +362,13 @@ impl Store {
                 .as_secs_f64(),
             last_sync_us: stats.last_sync_nanos.load(Ordering::Relaxed) / 1000,
             durable_lsn: durable,
-            appended_lsn: engine.log.appended().get(),
-            unsynced_bytes: engine.log.unsynced_bytes(),
-            overlay_bytes: engine.overlay_bytes(),
-            log_tail_bytes: engine.log_tail(),
-            checkpoints: engine.checkpoints.load(Ordering::Relaxed),
-            live_objects: engine.open_objects() as u64,
-            no_space: engine.no_space(),
+            appended_lsn: log.appended().get(),
+            unsynced_bytes: log.unsynced_bytes(),
+            overlay_bytes: engine.objects.overlay_bytes(),
+            log_tail_bytes: engine.shared.log_tail(),
+            checkpoints: engine.checkpointer.taken(),
+            live_objects: engine.objects.len() as u64,
+            no_space: engine.shared.no_space(),
             archive_bytes: archive.bytes(),
             archive_runs: archive.runs.len() as u64,
             archive_lag_bytes: archive
@@ -385,8 +382,7 @@ impl Store {
 
 impl Inner {
     fn stop(&self) {
-        self.engine.log.close();
-        self.engine.stop_housekeeping();
+        self.engine.stop();
         for thread in self.threads.lock().drain(..) {
             // The last handle may be dropped by a listener, on the writer's own thread.
             if thread.thread().id() != std::thread::current().id() {
@@ -400,59 +396,5 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &str, run: fn(&Engine)| {
-        let engine = engine.clone();
-        let builder = std::thread::Builder::new().name(name.to_owned());
-        builder
-            .spawn(move || run(&engine))
-            .map_err(|error| Error::io(format_args!("starting the thread {name}"), &error))
-    };
-    Ok(vec![
-        spawn("abide-log", |engine| engine.log.run_writer())?,
-        spawn("abide-house", keep_house)?,
-        spawn("abide-archive", keep_archive)?,
-    ])
-}
-
-/// The housekeeping thread.
-fn keep_house(engine: &Engine) {
-    const RETRY: Duration = Duration::from_secs(1);
-    let interval = engine.options.checkpoint_interval;
-    let mut last = Instant::now();
-    while engine.await_housekeeping(RETRY.min(interval)) {
-        if engine.log.failed() {
-            return;
-        }
-        if let Err(error) = engine.keep_house() {
-            tracing::warn!(%error, "housekeeping goes on later");
-        }
-        if last.elapsed() >= interval {
-            if engine.log_tail() > 0
-                && let Err(error) = engine.checkpoint()
-            {
-                tracing::warn!(%error, "the checkpoint goes on later");
-            }
-            last = Instant::now();
-        }
-    }
-}
-
-/// The archive's thread: merges and folds beside everything else.
-fn keep_archive(engine: &Engine) {
-    while engine.await_archive_work() {
-        loop {
-            match engine.keep_archive() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "the archive is tidied later");
-                    break;
-                }
-            }
-        }
     }
 }

@@ -97,7 +97,7 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
             store.write_group();
         }
         model.durable = model.durable.max(store.durable());
-        if done.is_err() || store.failed() || store.keep_house().is_err() {
+        if done.is_err() || store.failed() || store.run_maintenance().is_err() {
             break;
         }
     }
@@ -486,7 +486,7 @@ proptest! {
                     store = common::manual(&disk);
                 }
             }
-            store.keep_house().unwrap();
+            store.run_maintenance().unwrap();
         }
         drop(db);
         for (at, (bookmark, expected)) in history.iter().enumerate() {

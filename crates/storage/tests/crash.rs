@@ -138,7 +138,7 @@ fn run(disk: &SimDisk, seed: u64, model: &mut Model) {
             }
         }
         model.acknowledge(store.durable());
-        if store.failed() || store.keep_house().is_err() {
+        if store.failed() || store.run_maintenance().is_err() {
             break;
         }
     }

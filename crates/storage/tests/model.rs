@@ -137,7 +137,7 @@ impl Pair {
                 self.store = common::manual(&self.disk);
             }
         }
-        self.store.keep_house().unwrap();
+        self.store.run_maintenance().unwrap();
     }
 
     fn compare(&mut self) {

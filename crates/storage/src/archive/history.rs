@@ -3,18 +3,18 @@
 //! A bookmark's commit is found by its position in the log and proved by its number and epoch: a bookmark of another
 //! object, or of a commit that a crash has taken back before it was durable, names no commit of the history.
 
+use super::Archive;
 use super::bookmark::{self, Bookmark};
 use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};
 use super::image::Image;
 use super::index::IndexEntry;
 use super::lookup::Lookup;
-use super::run::{RunMeta, RunReader};
+use super::run::RunReader;
 use super::stream::Stream;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
-use crate::limits::RESTORE_PAGES_IN_MEMORY;
 
 /// What the archive has of one object: a section for each run that knows it, oldest first.
 struct History {
@@ -225,26 +225,7 @@ fn time(unix_millis: u64) -> String {
         .map_or_else(|_| format!("{unix_millis} ms"), |time| time.to_string())
 }
 
-impl Engine {
-    /// Takes a checkpoint if anything is not archived yet. An error if something is not afterwards.
-    fn archive_everything(&self) -> Result<()> {
-        let end = self.log.appended().0;
-        let behind = || {
-            let archived = self.manifest.lock().archive.archived;
-            archived.is_some_and(|archived| archived < end)
-        };
-        if behind() {
-            self.checkpoint()?;
-        }
-        if behind() {
-            let why = self.archive.failing.lock().clone();
-            return Err(why.unwrap_or_else(|| {
-                Error::refused("the log is not archived yet: try again in a moment")
-            }));
-        }
-        Ok(())
-    }
-
+impl Archive {
     fn history(&self, key: ObjectKey) -> History {
         let mut lookup = Lookup::new(self);
         History {
@@ -256,8 +237,28 @@ impl Engine {
 
     /// True if the archive has the whole state of an object at a bookmark.
     pub(crate) fn can_restore(&self, key: ObjectKey, at: &Bookmark) -> bool {
-        let history = self.history(key);
-        history.has(at).unwrap_or(false)
+        self.history(key).has(at).unwrap_or(false)
+    }
+}
+
+impl Engine {
+    /// Takes a checkpoint if anything is not archived yet. An error if something is not afterwards.
+    fn archive_everything(&self) -> Result<()> {
+        let end = self.shared.log.appended().0;
+        let behind = || {
+            let archived = self.archive.state().archived;
+            archived.is_some_and(|archived| archived < end)
+        };
+        if behind() {
+            self.checkpointer.checkpoint()?;
+        }
+        if behind() {
+            let why = self.archive.failing.lock().clone();
+            return Err(why.unwrap_or_else(|| {
+                Error::refused("the log is not archived yet: try again in a moment")
+            }));
+        }
+        Ok(())
     }
 
     /// The bookmark of an object's newest commit at or before a time. Should clocks have gone backwards, it is the last
@@ -265,7 +266,7 @@ impl Engine {
     pub(crate) fn bookmark_for_time(&self, key: ObjectKey, unix_millis: u64) -> Result<Bookmark> {
         let present = self.present_commit(key)?;
         let behind = self.archive_everything();
-        let history = self.history(key);
+        let history = self.archive.history(key);
         let Some((found, next)) = history.around(unix_millis)? else {
             return Err(history.too_early()?);
         };
@@ -296,38 +297,12 @@ impl Engine {
         Ok(bookmark)
     }
 
-    /// Reads the whole archive and returns how many entries it has. Damage is an error that names the file.
-    pub(crate) fn verify_archive(&self) -> Result<u64> {
-        let runs = self.manifest.lock().archive.runs.clone();
-        let mut entries = 0;
-        for run in &runs {
-            match self.verify_run(run) {
-                // A merge has replaced it meanwhile: what was read counts for nothing.
-                Err(_) if !self.archive_has(run.number) => return self.verify_archive(),
-                verified => entries += verified?,
-            }
-        }
-        Ok(entries)
-    }
-
-    /// Reads a run and returns how many entries it has.
-    pub(crate) fn verify_run(&self, run: &RunMeta) -> Result<u64> {
-        let mut stream = Stream::run(self.archive.reader(run)?)?;
-        let mut entries = 0;
-        while stream.current().is_some() {
-            entries += 1;
-            stream.advance()?;
-        }
-        Ok(entries)
-    }
-
     /// The pages of an object at a bookmark.
     pub(crate) fn image_at(&self, key: ObjectKey, target: &Bookmark) -> Result<Image> {
         target.must_be_of(key)?;
         let behind = self.archive_everything();
-        let history = self.history(key);
-        let disk = self.disk.clone();
-        let mut image = Image::new(disk, self.archive.scratch(), RESTORE_PAGES_IN_MEMORY);
+        let history = self.archive.history(key);
+        let mut image = self.archive.new_image();
         let reached = history.replay(target, |entry| {
             image.apply(entry)?;
             Ok(image.chain())

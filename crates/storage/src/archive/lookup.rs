@@ -1,9 +1,9 @@
 //! Looking objects up in the runs. Runs are opened when they are asked, the newest first, and only so many are kept
 //! open: a step of the archive mostly needs the newest few.
 
+use super::Archive;
 use super::index::IndexEntry;
 use super::run::{RunMeta, RunReader};
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
 use crate::limits::OPEN_RUNS;
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// The runs of an archive. One that cannot be read is left out: what was in it is missing, and commit numbers show that.
 pub(crate) struct Lookup<'a> {
-    engine: &'a Engine,
+    archive: &'a Archive,
     /// As in the manifest, oldest first.
     listed: Vec<RunMeta>,
     /// The one used last is at the end.
@@ -22,10 +22,10 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    pub(crate) fn new(engine: &'a Engine) -> Self {
-        let listed = engine.manifest.lock().archive.runs.clone();
+    pub(crate) fn new(archive: &'a Archive) -> Self {
+        let listed = archive.state().runs;
         Self {
-            engine,
+            archive,
             listed,
             open: VecDeque::new(),
             left_out: Vec::new(),
@@ -59,14 +59,14 @@ impl<'a> Lookup<'a> {
             }
             match self.find_in(&run, key) {
                 Ok(section) => found.extend(section),
-                Err(error) if self.engine.archive_has(run.number) => {
+                Err(error) if self.archive.has(run.number) => {
                     tracing::error!(%error, "a run of the archive is left out");
                     self.left_out.push(run.number);
                     self.lost = Some(error);
                 }
                 // A merge has replaced it meanwhile.
                 Err(_) => {
-                    self.listed = self.engine.manifest.lock().archive.runs.clone();
+                    self.listed = self.archive.state().runs;
                     self.open.clear();
                     found.clear();
                     at = self.listed.len();
@@ -85,7 +85,7 @@ impl<'a> Lookup<'a> {
         let place = self.open.iter().position(|r| r.meta.number == run.number);
         let mut reader = match place.and_then(|place| self.open.remove(place)) {
             Some(reader) => reader,
-            None => self.engine.archive.reader(run)?,
+            None => self.archive.reader(run)?,
         };
         let index = reader.find(key)?;
         let section = index.map(|index| (reader.clone(), index));

@@ -1,17 +1,17 @@
 //! The archive: the history of every object, so that any commit of the last days can be restored.
 //!
 //! ```text
-//! log [archived, redo) ── step ──▶ run, level 0 ── merge of 8 ──▶ run, level 1 ── … ──▶ fold ──▶ base
+//! log [archived, redo) ── archiver ──▶ run, level 0 ── merge of 8 ──▶ run, level 1 ── … ──▶ fold ──▶ base
 //!                                                                     (older than the retention: one snapshot an object)
 //! ```
 //!
-//! - After a checkpoint has published its redo position, [`step`] writes the records before it, regrouped by object and
+//! - After a checkpoint has published its redo position, the [`archiver`] writes the records before it, regrouped by object and
 //!   compressed, as a **run** ([`run`]), and publishes the run in the manifest together with the position up to which
 //!   the log is archived. Only then are the log's segments before that position recycled.
 //! - An object whose history since its last **snapshot** has grown beyond its size gets a snapshot with it, taken from
 //!   its file, which the checkpoint has just written. So has an object whose history begins in the middle: one that is
 //!   older than its archive, or was written while the archive was off.
-//! - Runs of a level are merged into one of the next ([`keep`]), so that there are tens of them. History that is older
+//! - Runs of a level are merged into one of the next ([`compactor`]), so that there are tens of them. History that is older
 //!   than the retention, or that passes the size cap, is folded: one snapshot remains of it for each object.
 //! - The state at a commit is the newest snapshot before it and the commits after that, without a hole ([`history`]).
 //!
@@ -22,33 +22,37 @@
 //! what is missing. If runs cannot be written, the log is kept for the next attempt as long as commits have room; then
 //! its history is given up, loudly ([`crate::StoreStats::archive_failing`]).
 
+pub(crate) mod archiver;
 pub(crate) mod block;
 pub(crate) mod bookmark;
 pub(crate) mod chain;
+pub(crate) mod compactor;
 pub(crate) mod entry;
 pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod index;
-pub(crate) mod keep;
 pub(crate) mod lookup;
+mod plan;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod snapshot;
-pub(crate) mod step;
 pub(crate) mod stream;
 
 use crate::disk::Disk;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::limits::RESTORE_PAGES_IN_MEMORY;
 use crate::manifest::Manifest;
+use crate::shared::Shared;
 use crate::sync::{Condvar, Mutex};
-use run::{RunMeta, RunReader};
+use image::Image;
+use run::{RunMeta, RunReader, RunWriter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use stream::Stream;
 
 /// The archive's directory in the data directory.
 const DIR: &str = "archive";
@@ -113,20 +117,58 @@ impl ArchiveState {
     }
 }
 
-/// The archive of an open store.
-pub(crate) struct Archive {
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
+/// Brings the archive's directory in order when a store is opened: removes what a crash has left, and notes in
+/// `manifest`, which the caller publishes, where archiving begins or that it has ended.
+pub(crate) fn prepare(
+    disk: &dyn Disk,
+    data_dir: &Path,
     options: ArchiveOptions,
+    manifest: &mut Manifest,
+) -> Result<()> {
+    let dir = data_dir.join(DIR);
+    let failed = |error| {
+        Error::io(
+            format_args!("opening the archive {}", dir.display()),
+            &error,
+        )
+    };
+    let redo = manifest.redo;
+    let state = &mut manifest.archive;
+    state.archived = match (options.enabled, state.archived) {
+        (false, _) => None,
+        (true, archived) => Some(archived.unwrap_or(redo)),
+    };
+    if options.enabled {
+        disk.create_dir_all(&dir).map_err(failed)?;
+    }
+    let known = |name: &str| {
+        let mut runs = state.runs.iter();
+        runs.any(|run| RunMeta::file_name(run.number) == name)
+    };
+    // Nothing else is touched: the directory may be that of a volume, and somebody may keep a copy beside a run.
+    for name in disk.list(&dir).map_err(failed)? {
+        let path = dir.join(&name);
+        if is_own(&name)
+            && !known(&name)
+            && let Err(error) = disk.remove(&path)
+        {
+            tracing::warn!(%error, path = %path.display(), "a file that the archive does not need was not removed");
+        }
+    }
+    Ok(())
+}
+
+/// The archive of an open store: its directory, and what the archiver and the compactor tell each other.
+pub(crate) struct Archive {
+    pub(crate) shared: Arc<Shared>,
+    dir: PathBuf,
     next_run: AtomicU64,
     next_scratch: AtomicU64,
-    /// True if there may be work for the archive's thread.
+    /// True if there may be work for the compactor.
     work: Mutex<bool>,
     wake: Condvar,
     /// Merges end at their next object.
     stopping: AtomicBool,
-    /// One merge or fold at a time.
-    keeping: Mutex<keep::Keeper>,
     /// Why the last step did not archive everything; `None` if it did.
     failing: Mutex<Option<Error>>,
     /// A step has met a full disk: history must give way.
@@ -134,64 +176,52 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Opens the archive: removes what a crash has left, and notes in `manifest`, which the caller publishes, where
-    /// archiving begins or that it has ended.
-    pub(crate) fn open(
-        disk: Arc<dyn Disk>,
-        data_dir: &Path,
-        options: ArchiveOptions,
-        manifest: &mut Manifest,
-    ) -> Result<Self> {
-        let dir = data_dir.join(DIR);
-        let failed = |error| {
-            Error::io(
-                format_args!("opening the archive {}", dir.display()),
-                &error,
-            )
-        };
-        let redo = manifest.redo;
-        let state = &mut manifest.archive;
-        state.archived = match (options.enabled, state.archived) {
-            (false, _) => None,
-            (true, archived) => Some(archived.unwrap_or(redo)),
-        };
-        if options.enabled {
-            disk.create_dir_all(&dir).map_err(failed)?;
-        }
-        let known = |name: &str| {
-            let mut runs = state.runs.iter();
-            runs.any(|run| RunMeta::file_name(run.number) == name)
-        };
-        // Nothing else is touched: the directory may be that of a volume, and somebody may keep a copy beside a run.
-        for name in disk.list(&dir).map_err(failed)? {
-            let path = dir.join(&name);
-            if is_own(&name)
-                && !known(&name)
-                && let Err(error) = disk.remove(&path)
-            {
-                tracing::warn!(%error, path = %path.display(), "a file that the archive does not need was not removed");
-            }
-        }
-        let next_run = state.runs.iter().map(|run| run.number + 1).max();
-        Ok(Self {
-            disk,
-            dir,
-            options,
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let manifest = shared.catalog.current();
+        let next_run = manifest.archive.runs.iter().map(|run| run.number + 1).max();
+        Self {
+            dir: shared.dir.join(DIR),
+            shared,
             next_run: AtomicU64::new(next_run.unwrap_or(1)),
             next_scratch: AtomicU64::new(0),
             // A smaller size or a shorter retention may have been set.
             work: Mutex::new(true),
             wake: Condvar::default(),
             stopping: AtomicBool::new(false),
-            keeping: Mutex::default(),
             failing: Mutex::default(),
             full: AtomicBool::new(false),
-        })
+        }
+    }
+
+    fn options(&self) -> &ArchiveOptions {
+        &self.shared.options.archive
+    }
+
+    /// What the manifest says of the archive.
+    fn state(&self) -> ArchiveState {
+        self.shared.catalog.current().archive.clone()
+    }
+
+    /// Publishes a change of the archive with the manifest.
+    fn publish(&self, change: impl FnOnce(&mut ArchiveState)) -> Result<()> {
+        let change = |manifest: &mut Manifest| change(&mut manifest.archive);
+        self.shared.publish(change)
+    }
+
+    /// True if the manifest lists a run.
+    fn has(&self, number: u64) -> bool {
+        let manifest = self.shared.catalog.current();
+        manifest.archive.runs.iter().any(|run| run.number == number)
+    }
+
+    /// Begins a run.
+    fn create_run(&self, meta: RunMeta, compression: i32) -> Result<RunWriter> {
+        RunWriter::create(self.shared.disk.clone(), &self.dir, meta, compression)
     }
 
     /// Opens a run.
     fn reader(&self, run: &RunMeta) -> Result<RunReader> {
-        RunReader::open(&*self.disk, &self.dir, run)
+        RunReader::open(&*self.shared.disk, &self.dir, run)
     }
 
     /// A number for a new run. It is not used again, even if the run is given up.
@@ -199,17 +229,31 @@ impl Archive {
         self.next_run.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Ends the archive's thread.
+    /// Ends the compactor's thread.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         drop(self.work.lock());
         self.wake.notify_all();
     }
 
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire) || self.shared.log.failed()
+    }
+
     /// There may be runs to merge.
-    fn tell_new_run(&self) {
+    fn request_compaction(&self) {
         *self.work.lock() = true;
         self.wake.notify_all();
+    }
+
+    /// Waits for work for the compactor. False: stop.
+    fn await_compaction(&self) -> bool {
+        let mut work = self.work.lock();
+        while !*work && !self.is_stopping() {
+            work = self.wake.wait(work);
+        }
+        *work = false;
+        !self.is_stopping()
     }
 
     /// True while the log cannot be archived.
@@ -220,35 +264,39 @@ impl Archive {
     /// Bytes that can still be written to the disk.
     fn available(&self) -> u64 {
         // A disk that does not tell is asked by writing.
-        self.disk.available(&self.dir).unwrap_or(u64::MAX)
+        self.shared.disk.available(&self.dir).unwrap_or(u64::MAX)
     }
 
-    /// A file for the pages of one image.
-    fn scratch(&self) -> PathBuf {
+    /// An image of nothing. If it grows large it has a scratch file.
+    fn new_image(&self) -> Image {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
-        self.dir.join(format!("{number}.scratch"))
+        let scratch = self.dir.join(format!("{number}.scratch"));
+        Image::new(self.shared.disk.clone(), scratch, RESTORE_PAGES_IN_MEMORY)
     }
-}
 
-impl Engine {
-    /// Waits for a new run. False: stop.
-    pub(crate) fn await_archive_work(&self) -> bool {
-        let mut work = self.archive.work.lock();
-        while !*work && !self.archive_stopping() {
-            work = self.archive.wake.wait(work);
+    /// Reads the whole archive and returns how many entries it has. Damage is an error that names the file.
+    pub(crate) fn verify(&self) -> Result<u64> {
+        let runs = self.state().runs;
+        let mut entries = 0;
+        for run in &runs {
+            match self.verify_run(run) {
+                // A merge has replaced it meanwhile: what was read counts for nothing.
+                Err(_) if !self.has(run.number) => return self.verify(),
+                verified => entries += verified?,
+            }
         }
-        *work = false;
-        !self.archive_stopping()
+        Ok(entries)
     }
 
-    fn archive_stopping(&self) -> bool {
-        self.archive.stopping.load(Ordering::Acquire) || self.log.failed()
-    }
-
-    /// True if the manifest lists a run.
-    fn archive_has(&self, number: u64) -> bool {
-        let manifest = self.manifest.lock();
-        manifest.archive.runs.iter().any(|run| run.number == number)
+    /// Reads a run and returns how many entries it has.
+    fn verify_run(&self, run: &RunMeta) -> Result<u64> {
+        let mut stream = Stream::run(self.reader(run)?)?;
+        let mut entries = 0;
+        while stream.current().is_some() {
+            entries += 1;
+            stream.advance()?;
+        }
+        Ok(entries)
     }
 }
 

@@ -24,9 +24,11 @@ impl Engine {
             (db.name()?, db.bookmark())
         };
         let image = self.image_at(key, to)?;
-        if !self.can_restore(key, &undo) {
+        if !self.archive.can_restore(key, &undo) {
             // The archive was off, or had to give something up: without this nobody could undo the restore.
-            self.archive_present(key, &undo)?;
+            self.checkpointer.checkpoint()?;
+            let _paused = self.checkpointer.pause();
+            self.archiver.archive_present(key, &undo)?;
         }
         let file = self.page_file(key)?;
         if file.bookmark().commit != undo.commit {
@@ -40,10 +42,10 @@ impl Engine {
             "restoring",
             "choose a moment nearer to the present state",
         )?;
-        let db = ObjectDb::open(file, self.options.cache_kib)?;
+        let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
         db.commit_restored(name.as_deref())?;
         if !broken(Variant::RestoreNotAwaited) {
-            self.log.wait_durable(db.newest(), !self.threads)?;
+            self.wait_durable(db.newest())?;
         }
         Ok(undo)
     }
@@ -67,43 +69,43 @@ impl Engine {
         let db = self.open_database(key)?;
         db.forget_requested_restore()?;
         db.commit()?;
-        self.log.wait_durable(db.newest(), !self.threads)
+        self.wait_durable(db.newest())
     }
 
     /// See [`crate::Store::current_bookmark`].
     pub(crate) fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
-        let object = self.object(key)?;
+        let object = self.objects.get(key)?;
         let (bookmark, quarantined) = {
             let mut pages = object.pages();
-            self.look_at_file(&object, &mut pages)?;
+            self.objects.look_at_file(&object, &mut pages)?;
             (self.bookmark_of(key, &pages), pages.quarantined.clone())
         };
-        self.forget_if_idle(&object);
+        self.objects.forget_if_idle(&object);
         if let Some(why) = quarantined {
             return Err(Error::damaged(format!(
                 "the object {key} is quarantined: {why}"
             )));
         }
-        self.log.wait_durable(bookmark.lsn, !self.threads)?;
+        self.wait_durable(bookmark.lsn)?;
         Ok(bookmark)
     }
 
     /// The number of an object's newest commit; `None` if it is quarantined, so that nobody knows.
     pub(crate) fn present_commit(&self, key: ObjectKey) -> Result<Option<CommitNo>> {
-        let object = self.object(key)?;
+        let object = self.objects.get(key)?;
         let commit = {
             let mut pages = object.pages();
-            self.look_at_file(&object, &mut pages)?;
+            self.objects.look_at_file(&object, &mut pages)?;
             pages.quarantined.is_none().then_some(pages.commit)
         };
-        self.forget_if_idle(&object);
+        self.objects.forget_if_idle(&object);
         Ok(commit)
     }
 
     /// The bookmark of an object's newest commit.
     pub(crate) fn bookmark_of(&self, key: ObjectKey, pages: &Pages) -> Bookmark {
         Bookmark {
-            epoch: self.log.epoch,
+            epoch: self.shared.log.epoch,
             lsn: pages.newest,
             commit: pages.commit,
             object: bookmark::mark(key),
@@ -131,19 +133,19 @@ impl Engine {
             "forking",
             "objects that were larger then cannot be forked",
         )?;
-        let db = ObjectDb::open(file, self.options.cache_kib)?;
+        let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
         db.commit_forked(name)?;
-        self.log.wait_durable(db.newest(), !self.threads)
+        self.wait_durable(db.newest())
     }
 
     fn page_file(self: &Arc<Self>, key: ObjectKey) -> Result<Rc<PageFile>> {
-        let object = self.open_object(key)?;
+        let object = self.objects.open(key)?;
         Ok(Rc::new(PageFile::new(self.clone(), object)))
     }
 
     /// Opens an object's database.
     pub(crate) fn open_database(self: &Arc<Self>, key: ObjectKey) -> Result<ObjectDb> {
-        ObjectDb::open(self.page_file(key)?, self.options.cache_kib)
+        ObjectDb::open(self.page_file(key)?, self.shared.options.cache_kib)
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod provider;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod segment;
+pub(crate) mod segment_pool;
 
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};

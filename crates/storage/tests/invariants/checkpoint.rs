@@ -108,7 +108,7 @@ fn s11_a_segment_is_recycled_only_after_files_are_synced_and_the_manifest_is_pub
     let used: Vec<PathBuf> = segments(&disk);
     disk.record_events();
     store.checkpoint().unwrap();
-    store.keep_house().unwrap();
+    store.run_maintenance().unwrap();
     fill(40);
     let events = disk.take_events();
     let published = position(&events, is_publication).expect("a publication");

@@ -110,7 +110,7 @@ fn s7_a_damaged_or_missing_segment_in_the_middle_is_refused() {
             db.kv_put(&format!("{i}"), &vec![i; 60_000]).unwrap();
             db.commit().unwrap();
             flush(&store);
-            store.keep_house().unwrap();
+            store.run_maintenance().unwrap();
         }
         drop(db);
         let killed = disk.after_kill();

@@ -47,7 +47,7 @@ fn s12_a_full_disk_refuses_commits_loses_nothing_and_is_left_when_space_returns(
     let killed = disk.after_kill();
     assert_eq!(get(&open(&manual(&killed), 1)).unwrap(), acknowledged);
     disk.set_capacity(None);
-    store.keep_house().unwrap();
+    store.run_maintenance().unwrap();
     put(&open(&store, 1), "again");
     flush(&store);
     assert!(!store.stats().no_space);

@@ -111,7 +111,7 @@ impl World {
     }
 
     pub(crate) fn keep(&self) {
-        self.store.keep_house().unwrap();
+        self.store.run_maintenance().unwrap();
     }
 }
 

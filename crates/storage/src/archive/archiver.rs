@@ -1,9 +1,10 @@
-//! One step of the archive: the log's records before a redo position become runs.
+//! The archiver: the log's records before a redo position become runs.
 //!
 //! The records are gathered in memory, [`ARCHIVE_STEP_BYTES`] at a time, sorted by object, and written. The caller is a
 //! checkpoint, which holds the lock that keeps every object file as it is: so an object's file is the object as of the
 //! commit in the file's header, and a snapshot is a copy of it.
 
+use super::Archive;
 use super::bookmark::Bookmark;
 use super::entry::{Entry, Head, Kind};
 use super::index::NO_BASE;
@@ -12,14 +13,15 @@ use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use crate::broken::{Variant, broken};
 use crate::disk::OpenMode;
-use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
 use crate::limits::{ARCHIVE_STEP_BYTES, LOG_TAIL_FACTOR, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
 use crate::log::reader::{self, Logged};
-use crate::manifest::Manifest;
+use crate::log::segment_pool::SegmentPool;
 use crate::overlay::header;
+use crate::shared::Shared;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Fast: the writer of the log waits for no compressor, but the checkpoint does.
@@ -72,23 +74,37 @@ impl Gathered {
     }
 }
 
-impl Engine {
+/// Writes the log to the archive.
+pub(crate) struct Archiver {
+    archive: Arc<Archive>,
+    segments: Arc<SegmentPool>,
+}
+
+impl Archiver {
+    pub(crate) fn new(archive: Arc<Archive>, segments: Arc<SegmentPool>) -> Self {
+        Self { archive, segments }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.archive.shared
+    }
+
     /// Archives the log up to `redo`. Called by a checkpoint that has published it; `written` is what it wrote. If that
     /// fails the log is kept and the next checkpoint tries again, unless commits need the room. The error is one of the
     /// manifest.
-    pub(crate) fn archive_log(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
+    pub(crate) fn archive(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
         let Err(error) = self.archive_up_to(redo, written) else {
             *self.archive.failing.lock() = None;
             self.archive.full.store(false, Ordering::Release);
             return Ok(());
         };
-        if self.log.failed() {
+        if self.shared().log.failed() {
             return Err(error);
         }
         *self.archive.failing.lock() = Some(error.clone());
         if error.kind() == ErrorKind::NoSpace {
             self.archive.full.store(true, Ordering::Release);
-            self.archive.tell_new_run();
+            self.archive.request_compaction();
         }
         // Damage to the log will be the same the next time. Recovery would need none of this any more.
         let damaged = matches!(error.kind(), ErrorKind::Refused | ErrorKind::Damaged);
@@ -98,22 +114,19 @@ impl Engine {
         }
         // The objects' files have it all; what is lost is history.
         tracing::error!(%error, "history is given up: the log cannot be archived, so its commits since the last checkpoint cannot be restored one by one");
-        self.publish_archive(|state| state.archived = Some(redo.0))
+        self.archive.publish(|state| state.archived = Some(redo.0))
     }
 
     /// True if the log must not be kept for the archive any longer, because commits would soon wait for room.
     fn commits_need_the_log(&self) -> bool {
-        let archived = self.manifest.lock().archived();
-        let kept = self.log.durable().get().saturating_sub(archived.get());
-        kept >= self
-            .options
-            .checkpoint_bytes
-            .saturating_mul(LOG_TAIL_FACTOR / 2)
-            || self.log.wants_segment(1)
+        let shared = self.shared();
+        let bound = shared.options.checkpoint_bytes;
+        shared.kept_log() >= bound.saturating_mul(LOG_TAIL_FACTOR / 2)
+            || shared.log.wants_segment(1)
     }
 
     fn archive_up_to(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
-        let Some(archived) = self.manifest.lock().archive.archived else {
+        let Some(archived) = self.archive.state().archived else {
             return Ok(());
         };
         let mut from = Lsn(archived);
@@ -121,7 +134,7 @@ impl Engine {
             return Ok(());
         }
         let mut gathered = Gathered::default();
-        let segments = reader::open(&*self.disk, self.shelf.used())?;
+        let segments = reader::open(&*self.shared().disk, self.segments.used())?;
         reader::read(&segments, from, Some(redo), |logged| {
             gathered.add(logged);
             if gathered.bytes.len() >= ARCHIVE_STEP_BYTES {
@@ -145,17 +158,17 @@ impl Engine {
         // By object; those of one object stay in their order.
         gathered.places.sort_unstable();
         let mut writer = self.new_run(from.0, to.0)?;
-        let mut older = Lookup::new(self);
+        let mut older = Lookup::new(&self.archive);
         for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
             self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
         }
         let is_wanted = !writer.is_empty() && !broken(Variant::HistorySkipped);
         let meta = is_wanted.then(|| writer.finish()).transpose()?;
-        self.publish_archive(|state| {
+        self.archive.publish(|state| {
             state.archived = Some(to.0);
             state.runs.extend(meta);
         })?;
-        self.archive.tell_new_run();
+        self.archive.request_compaction();
         gathered.bytes.clear();
         gathered.places.clear();
         Ok(())
@@ -174,7 +187,7 @@ impl Engine {
             return Ok(());
         };
         let (first, last) = (gathered.entry(first)?.head, gathered.entry(last)?.head);
-        let rebase = Lsn(self.manifest.lock().archive.rebase);
+        let rebase = Lsn(self.archive.state().rebase);
         let before = if first.commit == CommitNo(1) {
             // A new object: nothing is before it, and its history begins with nothing.
             Some(0)
@@ -218,8 +231,8 @@ impl Engine {
             commit.is_after(last.commit).then(|| Head {
                 commit,
                 lsn: newest.map_or(redo, |written| written.newest),
-                epoch: self.log.epoch,
-                unix_millis: self.unix_millis(),
+                epoch: self.shared().log.epoch,
+                unix_millis: self.shared().unix_millis(),
                 ..*last
             })
         })
@@ -233,15 +246,14 @@ impl Engine {
         writer: &mut RunWriter,
         head: impl FnOnce(CommitNo) -> Option<Head>,
     ) -> Result<bool> {
-        let manifest = self.manifest.lock();
-        let path = Self::object_path(&self.dir, &manifest, key);
-        let quarantined = manifest.quarantined.contains_key(&key.to_string());
-        drop(manifest);
+        let Shared { disk, catalog, .. } = self.shared();
+        let path = catalog.object_path(key);
+        let quarantined = catalog.current().quarantined.contains_key(&key.to_string());
         let Some(path) = path.filter(|_| !quarantined) else {
             return Ok(false);
         };
         let failed = |error| Error::io(format_args!("reading {}", path.display()), &error);
-        let file = match self.disk.open(&path, OpenMode::Existing) {
+        let file = match disk.open(&path, OpenMode::Existing) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(failed)?,
         };
@@ -263,13 +275,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Archives an object's present state as a snapshot, also while the archive is off. `present` must be its newest
-    /// commit.
+    /// Archives what is in an object's file as a snapshot, also while the archive is off. `present` must be its newest
+    /// commit. The caller has paused checkpoints.
     pub(crate) fn archive_present(&self, key: ObjectKey, present: &Bookmark) -> Result<()> {
-        self.checkpoint()?;
-        // The file stays as it is from here on.
-        let _one = self.checkpointing.lock();
-        let at = self.manifest.lock().archived().get();
+        let at = self.shared().catalog.current().archived().get();
         let mut writer = self.new_run(at, at)?;
         let copied = self.archive_file(key, &mut writer, |commit| {
             (commit == present.commit).then(|| Head {
@@ -278,7 +287,7 @@ impl Engine {
                 lsn: present.lsn,
                 epoch: present.epoch,
                 database_pages: 0,
-                unix_millis: self.unix_millis(),
+                unix_millis: self.shared().unix_millis(),
                 entries: 0,
                 kind: Kind::Snapshot,
                 first: true,
@@ -292,8 +301,8 @@ impl Engine {
         }
         writer.end_object(present.commit, 0);
         let made = writer.finish()?;
-        self.publish_archive(|state| state.runs.push(made))?;
-        self.archive.tell_new_run();
+        self.archive.publish(|state| state.runs.push(made))?;
+        self.archive.request_compaction();
         Ok(())
     }
 
@@ -310,19 +319,6 @@ impl Engine {
             objects: 0,
             bytes: 0,
         };
-        RunWriter::create(self.disk.clone(), &self.archive.dir, meta, COMPRESSION)
-    }
-
-    /// Publishes a change of the archive with the manifest.
-    pub(crate) fn publish_archive(
-        &self,
-        change: impl FnOnce(&mut super::ArchiveState),
-    ) -> Result<()> {
-        let mut manifest = self.manifest.lock();
-        let mut changed: Manifest = manifest.clone();
-        change(&mut changed.archive);
-        self.store_manifest(&changed)?;
-        *manifest = changed;
-        Ok(())
+        self.archive.create_run(meta, COMPRESSION)
     }
 }

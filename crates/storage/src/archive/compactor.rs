@@ -1,6 +1,6 @@
-//! Keeping the archive small: runs are merged, and what is too old is folded into bases.
+//! The compactor keeps the archive small: runs are merged, and what is too old is folded into bases.
 //!
-//! - A **merge** makes one run of [`ARCHIVE_FAN_IN`] neighbours of the same level. Nothing is lost.
+//! - A **merge** makes one run of [`crate::limits::ARCHIVE_FAN_IN`] neighbours of the same level. Nothing is lost.
 //! - A **fold** makes one **base** of the oldest runs: of each object only its last state in them remains, as a snapshot.
 //!   It is done when the expired runs are a good share of the base that has to be written again with them, so the cost
 //!   of a byte of history is bounded, and an object with a busy life costs its size and the changes of the retention.
@@ -14,22 +14,21 @@
 //! A run that cannot be read is not merged, and the others are merged around it: somebody may put it back. Once it has
 //! expired a fold takes of it what can be read. No error here stops the node; the archive is tidied later.
 
+use super::Archive;
 use super::image::Image;
 use super::index::NO_BASE;
+use super::plan::{Compaction, Room, plan};
 use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use super::stream::{Merged, Stream};
-use super::{ArchiveOptions, ArchiveState};
 use crate::broken::{Variant, broken};
-use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, ObjectKey};
-use crate::limits::{
-    ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SPAN_SHARE,
-    LOG_TAIL_FACTOR, PAGE_BYTES, RESTORE_PAGES_IN_MEMORY,
-};
+use crate::limits::{ARCHIVE_ROOM_CHECK_BYTES, LOG_TAIL_FACTOR, PAGE_BYTES};
+use crate::shared::Shared;
+use crate::sync::Mutex;
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Better than in a step: a merge has time, and its output lives longer.
@@ -37,7 +36,7 @@ const COMPRESSION: i32 = 3;
 
 /// What is remembered between two looks at the archive.
 #[derive(Default)]
-pub(crate) struct Keeper {
+struct State {
     /// The runs that were found damaged before this start were looked at again.
     looked: bool,
     /// A fold did not fit in so much room.
@@ -46,117 +45,59 @@ pub(crate) struct Keeper {
     over: bool,
 }
 
-/// The room on the disk.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    /// Bytes that can be written.
-    available: u64,
-    /// Bytes that the archive leaves free: those of a full log, but not more than the archive takes.
-    reserve: u64,
-    /// A fold needs more than this.
-    too_little: u64,
-    /// A step could not be written.
-    full: bool,
+/// Merges, folds and drops runs, one piece of work at a time.
+pub(crate) struct Compactor {
+    archive: Arc<Archive>,
+    state: Mutex<State>,
 }
 
-impl Room {
-    fn is_short(&self) -> bool {
-        self.full || self.available < self.reserve
-    }
-
-    /// What a fold may not use either: half of the reserve, for it makes room.
-    fn floor(&self) -> u64 {
-        self.reserve / 2
-    }
-
-    fn fits_fold(&self, base_bytes: u64) -> bool {
-        self.available > self.too_little
-            && base_bytes.saturating_add(self.floor()) <= self.available
-    }
-}
-
-/// What is to be done with which runs, by their places.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Work {
-    Merge(Range<usize>),
-    Fold(Range<usize>),
-    Drop(Range<usize>),
-}
-
-/// Decides what is to be done next.
-fn plan(state: &ArchiveState, options: &ArchiveOptions, now: u64, room: &Room) -> Option<Work> {
-    let retention = u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX);
-    let horizon = if broken(Variant::FoldEarly) {
-        now
-    } else {
-        now.saturating_sub(retention)
-    };
-    let runs = &state.runs;
-    let bases = runs.iter().take_while(|run| run.base).count();
-    let bytes = |runs: &[RunMeta]| runs.iter().map(|run| run.bytes).sum::<u64>();
-    let (base_bytes, history) = (bytes(&runs[..bases]), &runs[bases..]);
-    let worth_it = |history: &[RunMeta]| {
-        !history.is_empty() && bytes(history).saturating_mul(ARCHIVE_FOLD_SHARE) >= base_bytes
-    };
-    let fits = room.fits_fold(base_bytes);
-    let expired = history
-        .iter()
-        .take_while(|run| run.last_millis <= horizon)
-        .count();
-    if fits && worth_it(&history[..expired]) {
-        return Some(Work::Fold(0..bases + expired));
-    }
-    let half = bases + history.len().div_ceil(2);
-    if state.bytes() > options.max_bytes || room.is_short() {
-        if fits && worth_it(history) {
-            return Some(Work::Fold(0..half));
-        }
-        // A step that could not be written needs room, whatever it costs; a cap only if there is much to gain.
-        if !history.is_empty() && (room.full || (worth_it(history) && !fits)) {
-            return Some(Work::Drop(bases..half));
+impl Compactor {
+    pub(crate) fn new(archive: Arc<Archive>) -> Self {
+        Self {
+            archive,
+            state: Mutex::default(),
         }
     }
-    (0..runs.len()).find_map(|start| {
-        let range = start..start + ARCHIVE_FAN_IN;
-        let window = runs.get(range.clone())?;
-        let (first, last) = (window.first()?, window.last()?);
-        let alike = window.iter().all(|run| {
-            !run.base && run.level == first.level && !state.damaged.contains(&run.number)
-        });
-        let span = last.last_millis.saturating_sub(first.first_millis);
-        // What has expired leaves together. A merge leaves as much room as it takes.
-        let short = span <= retention / ARCHIVE_SPAN_SHARE || last.last_millis <= horizon;
-        let fits = bytes(window).saturating_mul(2) <= room.available;
-        (alike && short && fits).then_some(Work::Merge(range))
-    })
-}
 
-impl Engine {
+    /// The compactor's thread: works beside everything else.
+    pub(crate) fn run(&self) {
+        while self.archive.await_compaction() {
+            loop {
+                match self.compact() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "the archive is tidied later");
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
     /// Does the next piece of work, if there is any. False: there was none, or it must wait. An error is one of the
     /// manifest.
-    pub(crate) fn keep_archive(&self) -> Result<bool> {
-        let mut keeper = self.archive.keeping.lock();
-        if !keeper.looked {
-            keeper.looked = true;
+    pub(crate) fn compact(&self) -> Result<bool> {
+        let mut known = self.state.lock();
+        if !known.looked {
+            known.looked = true;
             self.look_at_damaged()?;
         }
-        let state = self.manifest.lock().archive.clone();
+        let state = self.archive.state();
         if state.archived.is_none() {
             return Ok(false);
         }
-        let options = &self.archive.options;
-        let full_log = self
-            .options
-            .checkpoint_bytes
-            .saturating_mul(LOG_TAIL_FACTOR);
+        let Shared { options, log, .. } = &*self.archive.shared;
+        let full_log = options.checkpoint_bytes.saturating_mul(LOG_TAIL_FACTOR);
+        let options = self.archive.options();
         let room = Room {
             available: self.archive.available(),
             reserve: full_log.min(state.bytes()),
-            too_little: keeper.too_little,
+            too_little: known.too_little,
             full: self.archive.full.load(Ordering::Acquire),
         };
         let over = state.bytes() > options.max_bytes || room.is_short();
-        if over && !keeper.over {
+        if over && !known.over {
             tracing::warn!(
                 bytes = state.bytes(),
                 max_bytes = options.max_bytes,
@@ -164,42 +105,42 @@ impl Engine {
                 "the archive is over its size, or the disk is nearly full: history leaves before its time"
             );
         }
-        keeper.over = over;
-        let Some(work) = plan(&state, options, self.unix_millis(), &room) else {
+        known.over = over;
+        let Some(work) = plan(&state, options, self.archive.shared.unix_millis(), &room) else {
             return Ok(false);
         };
-        let (Work::Merge(range) | Work::Fold(range) | Work::Drop(range)) = &work;
+        let (Compaction::Merge(range) | Compaction::Fold(range) | Compaction::Drop(range)) = &work;
         let inputs = &state.runs[range.clone()];
         let made = match &work {
-            Work::Merge(_) => self.merge(inputs, room.reserve),
-            Work::Fold(_) => self.fold(inputs, room.floor()),
-            Work::Drop(_) => {
+            Compaction::Merge(_) => self.merge(inputs, room.reserve),
+            Compaction::Fold(_) => self.fold(inputs, room.floor()),
+            Compaction::Drop(_) => {
                 tracing::error!(
                     runs = inputs.len(),
                     "the disk is full: history is dropped, and objects cannot be restored to the commits in it"
                 );
-                Ok(Made::Run {
+                Ok(Outcome::Run {
                     run: None,
                     lost: true,
                 })
             }
         };
         match made {
-            Ok(Made::Stopped) => Ok(false),
-            Ok(Made::Run { run, lost }) => {
+            Ok(Outcome::Stopped) => Ok(false),
+            Ok(Outcome::Run { run, lost }) => {
                 self.replace_runs(inputs, run, lost)?;
-                if !matches!(work, Work::Merge(_)) {
-                    keeper.too_little = 0;
+                if !matches!(work, Compaction::Merge(_)) {
+                    known.too_little = 0;
                     self.archive.full.store(false, Ordering::Release);
                 }
                 Ok(true)
             }
-            Err(error) if self.log.failed() => Err(error),
+            Err(error) if log.failed() => Err(error),
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 tracing::warn!(%error, "there is no room to tidy the archive");
-                let fold = matches!(work, Work::Fold(_));
+                let fold = matches!(work, Compaction::Fold(_));
                 if fold {
-                    keeper.too_little = room.available;
+                    known.too_little = room.available;
                 }
                 Ok(fold)
             }
@@ -216,10 +157,10 @@ impl Engine {
     /// Looks for damage in runs, and notes it. Objects that are written from now on get a new base. False: there is
     /// no more than was known.
     fn set_aside(&self, runs: &[RunMeta]) -> Result<bool> {
-        let known = self.manifest.lock().archive.damaged.clone();
+        let known = self.archive.state().damaged;
         let mut damaged = BTreeSet::new();
         for run in runs.iter().filter(|run| !known.contains(&run.number)) {
-            if let Err(error) = self.verify_run(run) {
+            if let Err(error) = self.archive.verify_run(run) {
                 tracing::error!(%error, "a run of the archive is set aside");
                 damaged.insert(run.number);
             }
@@ -227,7 +168,7 @@ impl Engine {
         if damaged.is_empty() {
             return Ok(false);
         }
-        self.publish_archive(|state| {
+        self.archive.publish(|state| {
             state.damaged.extend(&damaged);
             state.lose_history();
         })?;
@@ -236,14 +177,14 @@ impl Engine {
 
     /// Somebody may have put a damaged run back.
     fn look_at_damaged(&self) -> Result<()> {
-        let state = self.manifest.lock().archive.clone();
+        let state = self.archive.state();
         let set_aside = state
             .runs
             .iter()
             .filter(|run| state.damaged.contains(&run.number));
         let (mut whole, mut still) = (BTreeSet::new(), BTreeSet::new());
         for run in set_aside {
-            match self.verify_run(run) {
+            match self.archive.verify_run(run) {
                 Ok(_) => whole.insert(run.number),
                 Err(error) => {
                     tracing::error!(%error, "a run of the archive is set aside");
@@ -255,7 +196,7 @@ impl Engine {
             return Ok(());
         }
         tracing::info!(runs = whole.len(), "runs of the archive can be read again");
-        self.publish_archive(|state| state.damaged = still)
+        self.archive.publish(|state| state.damaged = still)
     }
 
     fn output(&self, inputs: &[RunMeta], level: u32, base: bool) -> Result<RunWriter> {
@@ -270,27 +211,27 @@ impl Engine {
             objects: 0,
             bytes: 0,
         };
-        RunWriter::create(self.disk.clone(), &self.archive.dir, meta, COMPRESSION)
+        self.archive.create_run(meta, COMPRESSION)
     }
 
-    fn merge(&self, inputs: &[RunMeta], floor: u64) -> Result<Made> {
+    fn merge(&self, inputs: &[RunMeta], floor: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
         let readers = inputs.iter().map(|run| self.archive.reader(run));
         let streams = readers.map(|reader| Stream::run(reader?));
         let mut merged = Merged::new(streams.collect::<Result<_>>()?);
         let mut writer = self.output(inputs, level + 1, false)?;
-        let mut spent = Spent::new(self, floor);
+        let mut room = RoomCheck::new(&self.archive, floor);
         while let Some(key) = merged.key() {
             let newest = merged.newest_index(key);
             while let Some(entry) = merged.current().filter(|entry| entry.head.key == key) {
-                spent.count(entry.payload.len())?;
+                room.count(entry.payload.len())?;
                 let last = newest.map(|newest| newest.last_commit);
                 if !(broken(Variant::MergeDropsNewest) && last == Some(entry.head.commit)) {
                     writer.add(&entry)?;
                 }
                 merged.advance()?;
-                if self.archive_stopping() {
-                    return Ok(Made::Stopped);
+                if self.archive.is_stopping() {
+                    return Ok(Outcome::Stopped);
                 }
             }
             if let Some(newest) = newest {
@@ -300,23 +241,22 @@ impl Engine {
         finish(writer, false)
     }
 
-    fn fold(&self, inputs: &[RunMeta], floor: u64) -> Result<Made> {
+    fn fold(&self, inputs: &[RunMeta], floor: u64) -> Result<Outcome> {
         let level = inputs.iter().map(|run| run.level).max().unwrap_or(0);
         let end = Lsn(inputs.last().map_or(0, |run| run.to));
         let (mut merged, mut lost) = self.salvaged(inputs)?;
         let mut writer = self.output(inputs, level, true)?;
-        let mut spent = Spent::new(self, floor);
-        let (disk, scratch) = (self.disk.clone(), self.archive.scratch());
-        let mut image = Image::new(disk, scratch, RESTORE_PAGES_IN_MEMORY);
+        let mut room = RoomCheck::new(&self.archive, floor);
+        let mut image = self.archive.new_image();
         while let Some(key) = merged.key() {
             let newest = merged.newest_index(key);
             self.last_state(&mut merged, key, end, &mut image)?;
-            if self.archive_stopping() {
-                return Ok(Made::Stopped);
+            if self.archive.is_stopping() {
+                return Ok(Outcome::Stopped);
             }
             if let (Some(head), Some(newest)) = (image.at().copied(), newest) {
                 snapshot::add(&mut writer, head, |page_no| {
-                    spent.count(PAGE_BYTES)?;
+                    room.count(PAGE_BYTES)?;
                     image.page(page_no)
                 })?;
                 // If its last commits could not be read its history has a hole here, and needs a new base behind it.
@@ -367,7 +307,7 @@ impl Engine {
                 image.apply(&entry)?;
             }
             merged.advance()?;
-            if self.archive_stopping() {
+            if self.archive.is_stopping() {
                 break;
             }
         }
@@ -379,7 +319,7 @@ impl Engine {
         if broken(Variant::RunsRemovedEarly) {
             self.remove_runs(inputs);
         }
-        self.publish_archive(|state| {
+        self.archive.publish(|state| {
             let place = state.runs.iter().position(old).unwrap_or(0);
             if lost {
                 state.lose_history();
@@ -399,7 +339,7 @@ impl Engine {
     fn remove_runs(&self, runs: &[RunMeta]) {
         for run in runs {
             let path = self.archive.dir.join(RunMeta::file_name(run.number));
-            if let Err(error) = self.disk.remove(&path) {
+            if let Err(error) = self.archive.shared.disk.remove(&path) {
                 // It is in nobody's way; the next start removes it.
                 tracing::warn!(%error, path = %path.display(), "an old run of the archive was not removed");
             }
@@ -408,16 +348,16 @@ impl Engine {
 }
 
 /// Watches that a merge or fold does not take the last room of the disk.
-struct Spent<'a> {
-    engine: &'a Engine,
+struct RoomCheck<'a> {
+    archive: &'a Archive,
     floor: u64,
     bytes: u64,
 }
 
-impl<'a> Spent<'a> {
-    fn new(engine: &'a Engine, floor: u64) -> Self {
+impl<'a> RoomCheck<'a> {
+    fn new(archive: &'a Archive, floor: u64) -> Self {
         Self {
-            engine,
+            archive,
             floor,
             bytes: 0,
         }
@@ -429,7 +369,7 @@ impl<'a> Spent<'a> {
             return Ok(());
         }
         self.bytes = 0;
-        if self.engine.archive.available() < self.floor {
+        if self.archive.available() < self.floor {
             let why = "the disk has no room for a second copy of the history that is tidied";
             return Err(Error::new(ErrorKind::NoSpace, why));
         }
@@ -438,150 +378,14 @@ impl<'a> Spent<'a> {
 }
 
 /// What became of a piece of work.
-enum Made {
+enum Outcome {
     /// The store is closed; nothing was changed.
     Stopped,
     /// The new run; `None` if nothing was worth keeping. `lost`: an object's history has a hole now.
     Run { run: Option<RunMeta>, lost: bool },
 }
 
-fn finish(writer: RunWriter, lost: bool) -> Result<Made> {
+fn finish(writer: RunWriter, lost: bool) -> Result<Outcome> {
     let run = (!writer.is_empty()).then(|| writer.finish()).transpose()?;
-    Ok(Made::Run { run, lost })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    const HOUR: u64 = 3_600_000;
-
-    fn options() -> ArchiveOptions {
-        ArchiveOptions {
-            retention: Duration::from_hours(80),
-            max_bytes: 10_000,
-            ..ArchiveOptions::default()
-        }
-    }
-
-    /// Runs of one hour each: level, bytes.
-    fn state(runs: &[(u32, u64)]) -> ArchiveState {
-        let run = |(at, &(level, bytes)): (usize, &(u32, u64))| RunMeta {
-            number: at as u64,
-            level,
-            base: level == 99,
-            from: 0,
-            to: 0,
-            first_millis: at as u64 * HOUR,
-            last_millis: (at as u64 + 1) * HOUR,
-            objects: 1,
-            bytes,
-        };
-        ArchiveState {
-            archived: Some(0),
-            runs: runs.iter().enumerate().map(run).collect(),
-            ..ArchiveState::default()
-        }
-    }
-
-    const ROOMY: Room = Room {
-        available: u64::MAX,
-        reserve: 0,
-        too_little: 0,
-        full: false,
-    };
-
-    fn plan(state: &ArchiveState, options: &ArchiveOptions, now: u64) -> Option<Work> {
-        super::plan(state, options, now, &ROOMY)
-    }
-
-    #[test]
-    fn eight_neighbours_of_a_level_are_merged_unless_they_span_too_much() {
-        let mut runs = state(&[(1, 10); 3]);
-        runs.runs.extend(state(&[(0, 10); 8]).runs);
-        assert_eq!(plan(&runs, &options(), 0), Some(Work::Merge(3..11)));
-        let seven = ArchiveState {
-            archived: None,
-            runs: runs.runs[..10].to_vec(),
-            ..ArchiveState::default()
-        };
-        assert_eq!(plan(&seven, &options(), 0), None);
-        let hour = ArchiveOptions {
-            retention: Duration::from_hours(60),
-            ..options()
-        };
-        assert_eq!(plan(&runs, &hour, 0), None);
-    }
-
-    #[test]
-    fn expired_runs_are_folded_once_they_are_a_good_share_of_the_base() {
-        let runs = state(&[(99, 100), (3, 10), (3, 10), (3, 10), (2, 10)]);
-        let at = |hours| plan(&runs, &options(), hours * HOUR);
-        assert_eq!(at(83), None);
-        assert_eq!(at(84), Some(Work::Fold(0..4)));
-        assert_eq!(at(900), Some(Work::Fold(0..5)));
-    }
-
-    #[test]
-    fn an_archive_over_its_size_folds_the_older_half_of_its_history_but_not_bases_alone() {
-        let over = state(&[(99, 6000), (1, 2000), (1, 2000), (0, 2000)]);
-        assert_eq!(plan(&over, &options(), 0), Some(Work::Fold(0..3)));
-        let bases = state(&[(99, 20_000), (0, 20)]);
-        assert_eq!(plan(&bases, &options(), 0), None);
-    }
-
-    #[test]
-    fn runs_are_merged_around_a_damaged_one_and_expired_ones_whatever_they_span() {
-        let around = |damaged| {
-            let mut runs = state(&[(0, 10); 20]);
-            runs.damaged.insert(damaged);
-            plan(&runs, &options(), 0)
-        };
-        assert_eq!(around(3), Some(Work::Merge(4..12)));
-        assert_eq!(around(9), Some(Work::Merge(0..8)));
-        let mut long = state(&[(99, 10_000)]);
-        long.runs.extend(state(&[(2, 10); 9]).runs);
-        let hour = ArchiveOptions {
-            retention: Duration::from_hours(8),
-            max_bytes: u64::MAX,
-            ..options()
-        };
-        assert_eq!(plan(&long, &hour, 10 * HOUR), None);
-        assert_eq!(plan(&long, &hour, 16 * HOUR), Some(Work::Merge(1..9)));
-    }
-
-    #[test]
-    fn with_little_room_history_is_folded_and_dropped_only_if_that_does_not_fit() {
-        let runs = state(&[(99, 100), (1, 200), (1, 200), (0, 200)]);
-        let with = |room: Room| super::plan(&runs, &options(), 0, &room);
-        let short = Room {
-            available: 500,
-            reserve: 700,
-            ..ROOMY
-        };
-        assert_eq!(with(ROOMY), None);
-        assert_eq!(with(short), Some(Work::Fold(0..3)));
-        let tight = Room {
-            available: 300,
-            ..short
-        };
-        assert_eq!(with(tight), Some(Work::Drop(1..3)));
-        let failed = Room {
-            too_little: 500,
-            ..short
-        };
-        assert_eq!(with(failed), Some(Work::Drop(1..3)));
-    }
-
-    #[test]
-    fn a_merge_that_would_take_the_last_room_waits() {
-        let runs = state(&[(0, 10); 8]);
-        let with = |available| {
-            let room = Room { available, ..ROOMY };
-            super::plan(&runs, &options(), 0, &room)
-        };
-        assert_eq!(with(159), None);
-        assert_eq!(with(160), Some(Work::Merge(0..8)));
-    }
+    Ok(Outcome::Run { run, lost })
 }

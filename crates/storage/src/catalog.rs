@@ -1,0 +1,108 @@
+//! The catalog: the manifest of an open store, in memory and on disk.
+//!
+//! Readers get the manifest that was published last. A change is durable before anybody sees it.
+
+use crate::disk::Disk;
+use crate::error::{Error, Result};
+use crate::ident::{NamespaceNo, ObjectKey};
+use crate::manifest::Manifest;
+use crate::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) struct Catalog {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    published: Mutex<Arc<Manifest>>,
+}
+
+impl Catalog {
+    /// `manifest` is what the data directory holds.
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf, manifest: Manifest) -> Self {
+        Self {
+            disk,
+            dir,
+            published: Mutex::new(Arc::new(manifest)),
+        }
+    }
+
+    /// The manifest that was published last.
+    pub(crate) fn current(&self) -> Arc<Manifest> {
+        self.published.lock().clone()
+    }
+
+    /// Changes the manifest. It is durable when this returns; after an error but one of space nobody knows which is on
+    /// disk.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut published = self.published.lock();
+        let mut changed = Manifest::clone(&published);
+        change(&mut changed);
+        changed.store(&*self.disk, &self.dir)?;
+        *published = Arc::new(changed);
+        Ok(())
+    }
+
+    /// Where an object's file is, or will be; `None` if its namespace is unknown.
+    pub(crate) fn object_path(&self, key: ObjectKey) -> Option<PathBuf> {
+        object_path(&self.dir, &self.current(), key)
+    }
+
+    /// The directory of a namespace's object files; `None` if the namespace is unknown.
+    pub(crate) fn namespace_dir(&self, namespace: NamespaceNo) -> Option<PathBuf> {
+        namespace_dir(&self.dir, &self.current(), namespace)
+    }
+}
+
+fn namespace_dir(dir: &Path, manifest: &Manifest, namespace: NamespaceNo) -> Option<PathBuf> {
+    let name = directory_name(manifest.unique_key(namespace)?);
+    Some(dir.join("objects").join(name))
+}
+
+/// The file of an object in the data directory.
+pub(crate) fn object_path(dir: &Path, manifest: &Manifest, key: ObjectKey) -> Option<PathBuf> {
+    let namespace = namespace_dir(dir, manifest, key.namespace)?;
+    let hex = key.id_hex();
+    Some(namespace.join(&hex[..2]).join(format!("{hex}.sqlite")))
+}
+
+/// Refuses a unique key that cannot name a namespace.
+pub(crate) fn check_unique_key(unique_key: &str) -> Result<()> {
+    if unique_key.is_empty() || unique_key.len() > 128 {
+        return Err(Error::input("a namespace's unique key has 1 to 128 bytes"));
+    }
+    if directory_name(unique_key).len() > MAX_NAME_BYTES {
+        return Err(Error::input(
+            "a namespace's unique key is too long as a directory's name: use letters and digits",
+        ));
+    }
+    Ok(())
+}
+
+/// The longest name in a directory, on every file system of Linux that matters (`NAME_MAX`).
+const MAX_NAME_BYTES: usize = 255;
+
+/// A directory's name for a unique key: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`.
+fn directory_name(unique_key: &str) -> String {
+    use std::fmt::Write as _;
+    let mut name = String::new();
+    for (at, byte) in unique_key.bytes().enumerate() {
+        if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' || (byte == b'.' && at > 0)
+        {
+            name.push(byte as char);
+        } else {
+            let _ = write!(name, "%{byte:02X}");
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::directory_name;
+
+    #[test]
+    fn a_unique_key_becomes_a_safe_directory_name() {
+        assert_eq!(directory_name("FlightSeating"), "FlightSeating");
+        assert_eq!(directory_name("../a b"), "%2E.%2Fa%20b");
+    }
+}

@@ -1,0 +1,97 @@
+//! What every part of the engine works with: the disk, the options, the log and the catalog, and whether the disk is
+//! full.
+
+use crate::catalog::Catalog;
+use crate::disk::Disk;
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::LOG_TAIL_FACTOR;
+use crate::log::Log;
+use crate::manifest::Manifest;
+use crate::store::StoreOptions;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: StoreOptions,
+    pub(crate) log: Log,
+    pub(crate) catalog: Catalog,
+    /// True if threads write the log and run maintenance; else the caller of [`crate::Store`] does.
+    pub(crate) threads: bool,
+    /// The last attempt to prepare a segment or to checkpoint met a full disk.
+    no_space: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        options: StoreOptions,
+        log: Log,
+        manifest: Manifest,
+    ) -> Self {
+        Self {
+            catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
+            threads: !options.manual,
+            disk,
+            dir,
+            options,
+            log,
+            no_space: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn unix_millis(&self) -> u64 {
+        (self.options.unix_millis)()
+    }
+
+    /// Bytes of log that a recovery would read now.
+    pub(crate) fn log_tail(&self) -> u64 {
+        let redo = self.catalog.current().redo;
+        self.log.durable().get().saturating_sub(redo)
+    }
+
+    /// Bytes of durable log that are kept for recovery or for the archive.
+    pub(crate) fn kept_log(&self) -> u64 {
+        let needed = self.catalog.current().archived().get();
+        self.log.durable().get().saturating_sub(needed)
+    }
+
+    /// True if no further segment is prepared before a checkpoint has freed some.
+    pub(crate) fn log_is_full(&self) -> bool {
+        let bound = self.options.checkpoint_bytes;
+        self.kept_log() >= bound.saturating_mul(LOG_TAIL_FACTOR)
+    }
+
+    /// Changes the manifest, durably. If that fails for any reason but space, what is on disk is unknown: the log is
+    /// poisoned.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let published = self.catalog.publish(change);
+        published.inspect_err(|error| self.judge(error))
+    }
+
+    /// An error of the disk outside the log: a full disk is waited out, anything else stops the node.
+    pub(crate) fn judge(&self, error: &Error) {
+        match error.kind() {
+            ErrorKind::NoSpace => self.set_no_space(true),
+            ErrorKind::Io => self.log.poison(&error.to_string()),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn no_space(&self) -> bool {
+        self.no_space.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_no_space(&self, no_space: bool) {
+        if self.no_space.swap(no_space, Ordering::AcqRel) != no_space {
+            if no_space {
+                tracing::error!(dir = %self.dir.display(), "the disk of the data directory is full: commits are refused until space is freed");
+            } else {
+                tracing::info!("the disk has space again; commits are accepted");
+            }
+        }
+    }
+}
