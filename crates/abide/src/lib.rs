@@ -181,12 +181,12 @@ pub use abide_macros::durable_object;
 /// ```
 pub use abide_macros::rpc;
 pub use abide_runtime::{
-    AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AnyNamespace, AnyStub, BlockConcurrency, Body,
-    Call, Class, ClassOptions, DurableObject, Encoding, Env, Error, ErrorKind, Event, Fetching,
-    Instance, JsonResult, LocalFuture, Moment, Namespace, Native, NoRedirects, Node, NodeBuilder,
-    NodeStats, ObjectClass, ObjectId, Outbound, PutOptions, Released, Remote, Reply, Request,
-    Response, Result, Row, Rows, ScheduledTime, Sql, State, Storage, Stub, clock, limits, random,
-    socket,
+    AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, AnyNamespace, AnyStub,
+    BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Encoding, Env, Error,
+    ErrorKind, Event, Fetching, Instance, JsonResult, LocalFuture, Moment, Namespace, Native,
+    NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound, PutOptions,
+    Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, State,
+    Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },

@@ -38,6 +38,11 @@ impl Env {
         }))
     }
 
+    /// All bindings.
+    pub(crate) fn bindings(&self) -> &[Arc<Binding>] {
+        &self.0.bindings
+    }
+
     /// The namespace of a class that is registered once.
     ///
     /// # Panics

@@ -72,7 +72,7 @@ mod worker;
 pub use axum_core::body::Body;
 
 pub use crate::{
-    alarms::{AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, ScheduledTime},
+    alarms::{AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, ScheduledTime},
     call::Call,
     class::{
         Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,

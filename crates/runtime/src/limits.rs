@@ -133,14 +133,24 @@ pub const MAX_WORKERS: usize = 1_024;
 /// The wait before a failed alarm's first retry; it doubles each time. The field's.
 pub const ALARM_BACKOFF: Duration = Duration::from_secs(2);
 
-/// The longest wait between retries of an alarm unless its class says otherwise: an hour, which is noticed within a day.
+/// The longest wait between retries of an alarm unless its class says otherwise: an hour, so that what failed for a day and
+/// works again is not a day late, and what never works costs nothing.
 pub const ALARM_MAX_BACKOFF: Duration = Duration::from_hours(1);
 
 /// How much longer a wait before a retry may be, as a share of it, so that alarms that failed together part.
 pub const ALARM_JITTER: f64 = 0.25;
 
-/// Retries of a failed alarm before it is given up. The field's.
-pub const ALARM_RETRIES: u32 = 6;
+/// The longest wait for an alarm after attempts that the process did not survive. What ends the process each time it runs
+/// costs a node four restarts a day then; what was only there each time is at most this late.
+pub const ALARM_CRASH_MAX_BACKOFF: Duration = Duration::from_hours(6);
+
+/// Alarms that were going off when a process ended and that go off again at the same time. If the process ends again, one of
+/// so few has to be found; and 512 of them that take half a minute each are through in a quarter of an hour.
+pub const ALARM_SUSPECTS_TOGETHER: usize = 16;
+
+/// A suspect that runs for longer than this holds up no others: work that takes minutes is not kept from all that waits
+/// behind it.
+pub const ALARM_SUSPECT_PATIENCE: Duration = Duration::from_mins(1);
 
 /// The latest time that an alarm may be set to: the end of the year 9999, the last that RFC 3339 can write.
 pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;
@@ -173,4 +183,6 @@ const _: () = {
     assert!(MAX_BACKGROUND_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(WATCHDOG_INTERVAL.as_secs() < STUCK_POLL.as_secs());
     assert!(BLOCK_CONCURRENCY_LIMIT.as_secs() < EVENT_TIMEOUT.as_secs());
+    assert!(ALARM_SUSPECTS_TOGETHER <= MAX_ALARMS_PER_WORKER);
+    assert!(ALARM_MAX_BACKOFF.as_secs() <= ALARM_CRASH_MAX_BACKOFF.as_secs());
 };

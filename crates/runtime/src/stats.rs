@@ -44,6 +44,8 @@ pub(crate) struct Counters {
     pub(crate) alarms_fired: Counter,
     pub(crate) alarms_retried: Counter,
     pub(crate) alarms_given_up: Counter,
+    pub(crate) alarms_cut_off: Counter,
+    pub(crate) alarms_crashed: Counter,
 }
 
 /// A node's figures at one moment.
@@ -95,6 +97,14 @@ pub struct NodeStats {
     pub alarms_retried: u64,
     /// Alarms that were given up after their last retry.
     pub alarms_given_up: u64,
+    /// Those of the pending alarms whose last attempt failed, or ended with its process.
+    pub alarms_failing: u64,
+    /// Alarms that wait to be run apart, since an earlier process ended while they ran.
+    pub alarms_suspect: u64,
+    /// Attempts that were found to have ended with an earlier process.
+    pub alarms_cut_off: u64,
+    /// Those of them that ran with no other suspect beside them.
+    pub alarms_crashed: u64,
 }
 
 impl NodeStats {
@@ -117,6 +127,8 @@ impl NodeStats {
         self.alarms_fired += counters.alarms_fired.get();
         self.alarms_retried += counters.alarms_retried.get();
         self.alarms_given_up += counters.alarms_given_up.get();
+        self.alarms_cut_off += counters.alarms_cut_off.get();
+        self.alarms_crashed += counters.alarms_crashed.get();
     }
 
     /// Hands the figures to the program's `metrics` recorder.
@@ -144,6 +156,8 @@ impl NodeStats {
             ("abide_alarms_fired_total", self.alarms_fired),
             ("abide_alarms_retried_total", self.alarms_retried),
             ("abide_alarms_given_up_total", self.alarms_given_up),
+            ("abide_alarms_cut_off_total", self.alarms_cut_off),
+            ("abide_alarms_crashed_total", self.alarms_crashed),
         ] {
             metrics::counter!(name).absolute(value);
         }
@@ -155,6 +169,7 @@ impl NodeStats {
             ("abide_workers_stuck", self.stuck_workers),
             ("abide_alarms_pending", self.alarms_pending),
             ("abide_alarms_failed", self.alarms_failed),
+            ("abide_alarms_suspect", self.alarms_suspect),
         ] {
             metrics::gauge!(name).set(value as f64);
         }

@@ -88,7 +88,7 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
         for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
             inspect(index, worker, &bindings, now, reported);
         }
-        stats(&router).publish();
+        publish(&router, &bindings);
         if router.phase() == Phase::Stopped {
             break;
         }
@@ -129,6 +129,17 @@ fn inspect(
     }
 }
 
+/// Hands the figures of this moment to the program's `metrics` recorder.
+pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
+    stats(router).publish();
+    let failing = router.store.alarms().failing();
+    for binding in bindings {
+        let count = failing.get(&binding.no).copied().unwrap_or(0);
+        metrics::gauge!("abide_alarms_failing", "class" => binding.unique_key.clone())
+            .set(count as f64);
+    }
+}
+
 /// The node's figures now.
 pub(crate) fn stats(router: &Router) -> NodeStats {
     let mut stats = NodeStats::default();
@@ -141,5 +152,7 @@ pub(crate) fn stats(router: &Router) -> NodeStats {
     let alarms = router.store.alarms().counts();
     stats.alarms_pending = alarms.pending;
     stats.alarms_failed = alarms.failed;
+    stats.alarms_failing = alarms.failing;
+    stats.alarms_suspect = alarms.suspects;
     stats
 }

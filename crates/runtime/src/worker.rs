@@ -324,7 +324,10 @@ impl Worker {
     fn end(&self) {
         let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
         for object in objects {
-            object.kill(Error::stopping().into_maybe_ran());
+            object.interrupt_attempt();
+            if object.is_alive() {
+                object.kill(Error::stopping().into_maybe_ran());
+            }
         }
         // Their sockets end with the node.
         self.put_off.take();

@@ -144,6 +144,8 @@ broken_variants! {
         AlarmForgottenByCheckpoint,
         /// An alarm that was taken is not put back for its next time. Alarms go off.
         AlarmNotPutBack,
+        /// An attempt that its process did not survive uses up a retry. Alarms go off.
+        CrashCountsForAll,
     }
 }
 

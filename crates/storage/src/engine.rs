@@ -65,6 +65,33 @@ impl Engine {
         }
     }
 
+    /// Visits the objects of a namespace that have been written: first those that have files, directory by directory, then
+    /// those that have pages in memory, which may have been visited already.
+    pub(crate) fn each_object(
+        &self,
+        namespace: NamespaceNo,
+        mut visit: impl FnMut(ObjectKey) -> Result<()>,
+    ) -> Result<()> {
+        let Some(dir) = self.shared.catalog.namespace_dir(namespace) else {
+            return Ok(());
+        };
+        let disk = &*self.shared.disk;
+        let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
+        for part in disk.list(&dir).map_err(failed)? {
+            for file in disk.list(&dir.join(part)).map_err(failed)? {
+                let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
+                if let Some(id) = id {
+                    visit(ObjectKey { namespace, id })?;
+                }
+            }
+        }
+        let is_written = |o: &Arc<Object>| o.key.namespace == namespace && o.pages().size > 0;
+        for object in self.objects.all().into_iter().filter(is_written) {
+            visit(object.key)?;
+        }
+        Ok(())
+    }
+
     /// Notes that an overlay went from `before` to `after` pages.
     pub(crate) fn count_overlay(&self, before: usize, after: usize) {
         self.objects.count_overlay(before, after);

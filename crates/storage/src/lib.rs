@@ -33,7 +33,8 @@
 //! - **s12** A full disk refuses commits before they are half written, loses nothing, and is left when space returns. History
 //!   gives way to commits.
 //! - **s13** One connection for each object; a refused commit leaves the committed state as it was.
-//! - **s14** The alarm index never says later than the object's row, whatever crash came between them.
+//! - **s14** The alarm index never says later than the object's row, whatever crash came between them and whatever became
+//!   of the saved index.
 //! - **s15** Every acknowledged commit of the retention can be restored, whatever crashes came since: a segment is recycled
 //!   only after it is archived, and a run of the archive replaces others only when it is durable. But for what is said
 //!   to be lost: when the disk is full or refuses ([`StoreStats::archive_failing`]), and while the archive is off.
@@ -98,7 +99,8 @@ pub mod cbor;
 pub mod limits;
 
 pub use alarms::{
-    AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState, DueAlarm,
+    AlarmChange, AlarmCounts, AlarmCursor, AlarmEntry, AlarmIndex, AlarmRow, AlarmState,
+    BegunAttempt, DueAlarm, Isolation,
 };
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;

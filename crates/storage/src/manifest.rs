@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The version of the data directory's format. 1 had no archive: a program that knows only it would forget the runs.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The version of the data directory's format. 1 had no archive: a program that knows only it would forget the runs. 2 did
+/// not tell of attempts that have begun: a program that knows only it would take a record with one for damage.
+pub(crate) const FORMAT_VERSION: u32 = 3;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";

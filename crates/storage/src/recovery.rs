@@ -1,14 +1,15 @@
 //! Opening a data directory: what is on disk becomes an engine.
 //!
 //! 1. Take the lock; read the manifest, or make an empty directory.
-//! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the index. A damaged middle is refused; a torn tail
-//!    ends the log.
+//! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the index. A
+//!    damaged middle is refused; a torn tail ends the log. A damaged index is rebuilt from the objects once the engine is
+//!    there.
 //! 3. Write anew what no record proves durable, and sync the segments: what is accepted must be durable before anything
 //!    builds on it, and a sync that failed may have left it in the machine's cache alone, where it passes for written.
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header says
 //!    where the old epoch ended.
 
-use crate::alarms::{self, AlarmIndex, Runs};
+use crate::alarms::{self, AlarmIndex, Loaded, Runs};
 use crate::archive::{self, ArchiveState};
 use crate::broken::{Variant, broken};
 use crate::catalog::object_path;
@@ -40,7 +41,7 @@ pub(crate) fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,
     options: StoreOptions,
-) -> Result<(Engine, DirLock)> {
+) -> Result<(Arc<Engine>, DirLock)> {
     let failed = |error| {
         Error::io(
             format_args!("opening the data directory {}", dir.display()),
@@ -69,7 +70,10 @@ pub(crate) fn open(
 
     disk.create_dir_all(&alarms::dir_of(dir)).map_err(failed)?;
 
-    let alarms = alarms::load(&*disk, dir, &manifest.alarms)?;
+    let (alarms, damaged) = match alarms::load(&*disk, dir, &manifest.alarms)? {
+        Loaded::Whole(alarms) => (alarms, None),
+        Loaded::Damaged(run) => (AlarmIndex::default(), Some(run)),
+    };
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
     let begun = std::time::Instant::now();
@@ -110,7 +114,11 @@ pub(crate) fn open(
         pool.capacity(),
     );
     let shared = Shared::new(disk, dir.to_owned(), options, log, manifest);
-    let engine = Engine::new(shared, pool, objects, alarms, template::build()?);
+    let template = template::build()?;
+    let engine = Arc::new(Engine::new(shared, pool, objects, alarms, template));
+    if let Some(run) = damaged {
+        run.rebuild(&engine)?;
+    }
     Ok((engine, lock))
 }
 

@@ -166,7 +166,6 @@ impl Store {
         }
         crate::vfs::configure();
         let (engine, lock) = recovery::open(disk, dir, options)?;
-        let engine = Arc::new(engine);
         // One segment must be there before the first commit; the others can come meanwhile.
         match engine.run_maintenance() {
             // Reads can be served; commits are refused until space is freed.
@@ -265,29 +264,22 @@ impl Store {
 
     /// The objects that have been written, in the order of their ids. Reads directories: not for hot paths.
     pub fn objects(&self, namespace: NamespaceNo) -> Result<Vec<ObjectKey>> {
-        let engine = &self.0.engine;
-        let Some(dir) = engine.shared.catalog.namespace_dir(namespace) else {
-            return Ok(Vec::new());
-        };
-        let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
         let mut found = std::collections::BTreeSet::new();
-        for part in engine.shared.disk.list(&dir).map_err(failed)? {
-            for file in engine.shared.disk.list(&dir.join(part)).map_err(failed)? {
-                let id = file.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
-                found.extend(id.map(|id| ObjectKey { namespace, id }));
-            }
-        }
-        let live = engine.objects.all();
-        let written = live
-            .iter()
-            .filter(|o| o.key.namespace == namespace && o.pages().size > 0);
-        found.extend(written.map(|o| o.key));
+        self.0.engine.each_object(namespace, |key| {
+            found.insert(key);
+            Ok(())
+        })?;
         Ok(found.into_iter().collect())
     }
 
     /// The alarms of all objects.
     pub fn alarms(&self) -> &AlarmIndex {
         &self.0.engine.alarms
+    }
+
+    /// The number of this opening of the data directory: each takes the next.
+    pub fn epoch(&self) -> u32 {
+        self.0.engine.shared.log.epoch.get()
     }
 
     /// Everything before this position is durable.

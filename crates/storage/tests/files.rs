@@ -75,13 +75,56 @@ fn a_data_directory_of_a_newer_format_is_refused_and_left_as_it_is() {
     let path = dir.path().join("MANIFEST");
     let text = std::fs::read_to_string(&path)
         .unwrap()
-        .replacen("manifest 2", "manifest 3", 1);
+        .replacen("manifest 3", "manifest 4", 1);
     std::fs::write(&path, &text).unwrap();
     let error = store(dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(
-        error.to_string().contains("format 3") && error.to_string().contains("newer program"),
+        error.to_string().contains("format 4") && error.to_string().contains("newer program"),
         "{error}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+/// A directory of format 2 has everything that one of format 3 has, but for attempts that have begun.
+#[test]
+fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_3() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("MANIFEST");
+    let first = store(dir.path()).unwrap();
+    let namespace = first.namespace("tests").unwrap();
+    let key = abide_storage::ObjectKey {
+        namespace,
+        id: [1; 32],
+    };
+    let db = first.open_object(key).unwrap();
+    db.exec("CREATE TABLE t (n INTEGER)", ()).unwrap();
+    db.set_alarm(Some(&abide_storage::AlarmRow::at(50)))
+        .unwrap();
+    db.commit().unwrap();
+    // As format 2 wrote the row of an alarm that had set another before its process ended.
+    let row = r#"{"scheduled":50,"attempts":3,"retry_at":70,"next":60}"#;
+    drop(db);
+    first.close().unwrap();
+    let object = first.object_path(key).unwrap();
+    drop(first);
+    rusqlite::Connection::open(object)
+        .unwrap()
+        .execute(
+            "UPDATE _abide_meta SET value = ?1 WHERE key = 'alarm'",
+            [row],
+        )
+        .unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replacen("manifest 3", "manifest 2", 1)).unwrap();
+
+    let second = store(dir.path()).unwrap();
+    assert_eq!(second.alarms().get(key).unwrap().due, 50);
+    let row = second.open_object(key).unwrap().alarm().unwrap().unwrap();
+    assert_eq!((row.entry().due, row.begun), (70, None));
+    let alarm = row.to_attempt(second.epoch());
+    assert_eq!((alarm.scheduled, alarm.attempts, alarm.broken), (60, 0, 3));
+    second.close().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with("abide manifest 3 "), "{text}");
 }

@@ -1,15 +1,15 @@
 //! Alarms that were given up: they are listed, counted, and run again on demand.
 
-use abide::{AlarmState, ErrorKind};
+use abide::{AlarmState, ErrorKind, SimDisk, clock::TestClock};
 
 use crate::{
-    sleeper::{Dormitory, exact, time},
+    sleeper::{Dormitory, giving_up_after, time},
     support::run,
 };
 
 /// A node on which `ada`'s alarm of 1000 has failed seven times.
 async fn given_up() -> Dormitory {
-    let beds = Dormitory::new();
+    let beds = Dormitory::on(TestClock::new(), SimDisk::new(), giving_up_after(6));
     beds.script.fail(7);
     beds.object("ada").set(1_000).await.unwrap().unwrap();
     for _ in 0..130 {
@@ -59,11 +59,55 @@ fn an_alarm_that_was_given_up_runs_again_on_demand_as_if_for_the_first_time() {
 }
 
 #[test]
+fn what_is_failing_is_listed_with_its_error_and_can_be_run_at_once() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.script.fail(5);
+        let ada = beds.object("ada");
+        ada.set(1_000).await.unwrap().unwrap();
+        beds.object("bob").set(500_000).await.unwrap().unwrap();
+        let node = &beds.world.node;
+        assert_eq!(node.alarms(AlarmState::Failing, None, 10), []);
+        for _ in 0..20 {
+            beds.pass(1_000).await;
+        }
+        let failing = node.alarms(AlarmState::Failing, None, 10);
+        let [alarm] = failing.as_slice() else {
+            panic!("{failing:?}")
+        };
+        assert_eq!(
+            (alarm.id, alarm.attempts, alarm.failing),
+            (ada.id(), 4, true)
+        );
+        assert_eq!(alarm.due, time(31_000));
+        assert_eq!(node.stats().alarms_failing, 1);
+        let troubles = node.alarm_troubles(ada.untyped()).await.unwrap().unwrap();
+        assert_eq!(troubles.error.as_deref(), Some("it does not work"));
+        assert_eq!((troubles.cut_off, troubles.crashes), (0, 0));
+
+        node.rerun_alarm(ada.untyped()).await.unwrap();
+        beds.world.until(|_| beds.notes("ada").len() == 5).await;
+        assert_eq!(beds.notes("ada")[4], "at 20000 for 1000 retry 0");
+        beds.world
+            .until(|node| node.stats().alarms_failing == 1)
+            .await;
+        beds.pass(2_000).await;
+        beds.world
+            .until(|node| node.stats().alarms_failing == 0)
+            .await;
+        assert_eq!(node.alarm_troubles(ada.untyped()).await.unwrap(), None);
+        let bob = beds.object("bob");
+        let error = node.rerun_alarm(bob.untyped()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "it has not failed");
+    });
+}
+
+#[test]
 fn an_alarm_that_was_given_up_still_is_after_a_restart_and_gives_way_to_a_new_one() {
     run(async {
         let beds = given_up().await;
         let clock = beds.world.clock.clone();
-        let beds = Dormitory::on(clock, beds.world.stop().await, exact());
+        let beds = Dormitory::on(clock, beds.world.stop().await, giving_up_after(6));
         assert_eq!(beds.world.node.stats().alarms_failed, 1);
         beds.pass(100_000).await;
         assert_eq!(beds.notes("ada"), [""; 0]);

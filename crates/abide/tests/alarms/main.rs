@@ -12,4 +12,5 @@ mod sleeper;
 mod spread;
 #[path = "../support/mod.rs"]
 mod support;
+mod suspects;
 mod trouble;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide::{AlarmRetry, AlarmState, SimDisk, clock::TestClock, prelude::*};
 
 use crate::{
-    sleeper::{Dormitory, exact},
+    sleeper::{Dormitory, giving_up_after},
     support::run,
 };
 
@@ -104,6 +104,24 @@ fn a_class_may_retry_for_ever_with_a_cap() {
 }
 
 #[test]
+fn an_alarm_is_tried_until_it_succeeds_at_most_an_hour_apart() {
+    run(async {
+        let beds = Dormitory::new();
+        beds.script.fail(40);
+        beds.object("ada").set(1_000).await.unwrap().unwrap();
+        for _ in 0..2_100 {
+            beds.pass(60_000).await;
+        }
+        let times = times(&beds, "ada");
+        assert_eq!(times.len(), 41);
+        let hour = 3_600_000;
+        assert!(times[39] - times[38] <= hour + 60_000, "{times:?}");
+        assert_eq!(beds.world.node.stats().alarms_given_up, 0);
+        assert_eq!(beds.object("ada").get().await.unwrap().unwrap(), None);
+    });
+}
+
+#[test]
 fn an_alarm_set_from_outside_takes_the_place_of_its_retries() {
     run(async {
         let beds = Dormitory::new();
@@ -127,7 +145,8 @@ fn an_alarm_set_from_outside_takes_the_place_of_its_retries() {
 #[test]
 fn the_retry_count_survives_a_restart() {
     run(async {
-        let beds = Dormitory::new();
+        let options = giving_up_after(6);
+        let beds = Dormitory::on(TestClock::new(), SimDisk::new(), options.clone());
         beds.script.fail(3);
         beds.object("ada").set(1_000).await.unwrap().unwrap();
         for _ in 0..7 {
@@ -136,7 +155,7 @@ fn the_retry_count_survives_a_restart() {
         assert_eq!(times(&beds, "ada"), [1_000, 3_000, 7_000]);
         let clock = beds.world.clock.clone();
         let disk = beds.world.stop().await;
-        let beds = Dormitory::on(clock, disk, exact());
+        let beds = Dormitory::on(clock, disk, options);
         beds.script.fail(4);
         for _ in 0..150 {
             beds.pass(1_000).await;
@@ -152,7 +171,8 @@ fn the_retry_count_survives_a_restart() {
 #[test]
 fn a_constructor_that_fails_or_panics_counts_as_an_attempt() {
     run(async {
-        let world = crate::support::World::new(|node| node.class::<Unmade>("UNMADE", exact()));
+        let world =
+            crate::support::World::new(|node| node.class::<Unmade>("UNMADE", giving_up_after(6)));
         let unmade = world.env().object::<Unmade>().get_by_name("a");
         unmade.set().await.unwrap().unwrap();
         world.clock.advance(Duration::from_secs(10));

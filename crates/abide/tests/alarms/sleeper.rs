@@ -8,7 +8,9 @@ use std::{
 };
 
 use abide::{
-    AlarmInfo, AlarmRetry, AlarmTime, LocalFuture, NodeBuilder, SimDisk, clock::TestClock,
+    AlarmInfo, AlarmListing, AlarmRetry, AlarmState, AlarmTime, LocalFuture, Node, NodeBuilder,
+    SimDisk,
+    clock::{Clock as _, TestClock},
     prelude::*,
 };
 
@@ -160,6 +162,17 @@ pub(crate) fn exact() -> ClassOptions {
     }
 }
 
+/// As [`exact`], and alarms are given up after so many retries.
+pub(crate) fn giving_up_after(retries: u32) -> ClassOptions {
+    ClassOptions {
+        alarm_retry: AlarmRetry {
+            jitter: 0.0,
+            ..AlarmRetry::at_most(retries)
+        },
+        ..ClassOptions::default()
+    }
+}
+
 /// A node of sleepers and their script.
 pub(crate) struct Dormitory {
     pub(crate) world: World,
@@ -205,6 +218,15 @@ impl Dormitory {
         // Others may have been due in the same moment; by now they have been taken, and this one comes behind them.
         witness.set_in(0).await.unwrap().unwrap();
         self.fired(WITNESS).await;
+        witness.get().await.unwrap().unwrap();
+        // Those that ran when an earlier process ended do not go off in the order of the others.
+        let now = self.world.clock.unix_millis().cast_signed();
+        let is_due = |alarm: &AlarmListing| alarm.due.unix_millis() <= now;
+        let is_late = |node: &Node| {
+            let failing = node.alarms(AlarmState::Failing, None, 10);
+            node.stats().alarms_suspect > 0 && failing.iter().any(is_due)
+        };
+        self.world.until(|node| !is_late(node)).await;
         witness.get().await.unwrap().unwrap();
     }
 

@@ -5,7 +5,7 @@
 //! ```text
 //! Storage::set_alarm ── the row, in the poll's transaction ──▶ the store's index
 //!                                                                  │ due
-//!          begin: attempt counted, retry time set ◀──Ring── Scheduler (a thread)
+//!          begin: attempt counted, retry time set ◀──Ring── Scheduler (of each worker) or Suspects
 //!                           │ durable
 //!                           ▼
 //!          Event::Alarm ──▶ handler ──▶ end: cleared, moved, to be tried again, or given up
@@ -17,23 +17,27 @@
 //!    time for the next: an object that ends its process whenever it wakes neither loops nor starts from one each time.
 //! 2. An object has one attempt at a time: the store's index does not give an alarm again before it is finished.
 //! 3. The end of an attempt is written in the transaction of the handler's last poll. If that poll, or the object, did
-//!    not survive, it is written in one of its own ([`Ring::Broken`]); if the process did not, the count stands.
+//!    not survive, it is written in one of its own ([`Cause::Broken`]). If the process did not, the row still says that it
+//!    has begun, and in which epoch: it counts as begun, not as failed, and is tried again [apart](suspects).
 //! 4. The index knows what the rows say and nothing else decides when an alarm is due; so a ring that finds another time
 //!    in the row corrects the index at most, and the alarm rings again at its time.
-//! 5. An alarm that is set in an attempt has attempts of its own. If the process did not survive the attempt that set it,
-//!    it waits as the next attempt of that one would, and longer each time in a row.
+//! 5. An alarm that is set in an attempt, or after one that the process did not survive, has attempts of its own. If the
+//!    process did not survive that attempt, it waits as the next attempt of that one would, and longer each time in a row.
 
+mod bell;
 mod retry;
 mod scheduler;
+mod suspects;
 mod time;
 
-use abide_storage::{AlarmCursor, AlarmEntry, ObjectKey};
+use abide_storage::{AlarmCursor, AlarmEntry, AlarmRow, Isolation, ObjectKey};
+use tokio::sync::oneshot;
 
-pub(crate) use self::scheduler::schedule;
 pub use self::{
     retry::AlarmRetry,
     time::{AlarmTime, ScheduledTime},
 };
+pub(crate) use self::{scheduler::Schedulers, suspects::ring_suspects};
 
 use crate::{
     Error, ObjectId,
@@ -75,6 +79,8 @@ pub struct AlarmListing {
     pub attempts: u32,
     /// It was given up after its last retry.
     pub failed: bool,
+    /// Its last attempt has failed, or ended with its process, and it is tried again.
+    pub failing: bool,
     /// Its place in the list.
     pub place: AlarmCursor,
 }
@@ -87,7 +93,29 @@ impl AlarmListing {
             due: AlarmTime::from_unix_millis(entry.due),
             attempts: u32::from(entry.attempts),
             failed: entry.failed,
+            failing: entry.failing,
             place: (entry.due, key),
+        }
+    }
+}
+
+/// What has become of the attempts of an object's alarm, as [`Node::alarm_troubles`](crate::Node::alarm_troubles) tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlarmTroubles {
+    /// How the last attempt that failed has failed.
+    pub error: Option<String>,
+    /// Attempts that were cut off by the end of the process. They count for no retry.
+    pub cut_off: u32,
+    /// How often the process has ended while an attempt ran with no other suspect beside it.
+    pub crashes: u32,
+}
+
+impl From<AlarmRow> for AlarmTroubles {
+    fn from(row: AlarmRow) -> Self {
+        Self {
+            error: row.error,
+            cut_off: row.cut_off,
+            crashes: row.crashes,
         }
     }
 }
@@ -100,14 +128,16 @@ pub(crate) struct Ring {
 }
 
 pub(crate) enum Cause {
-    /// It is due: begin an attempt. Answered when that has ended, or was not needed.
-    Due(Replier),
+    /// It is due: begin an attempt, which is kept so far apart from others. Answered when that has ended, or was not needed.
+    Due(Replier, Isolation),
     /// The incarnation that ran this attempt has ended.
     Broken {
         attempt: AlarmInfo,
         error: Error,
         _ticket: Ticket,
     },
-    /// It was given up and is wanted again.
+    /// It was given up or is failing, and is wanted again.
     Rerun(Replier),
+    /// Somebody asks what has become of it. The answer is `None` if it has none.
+    Describe(Replier, oneshot::Sender<Option<AlarmTroubles>>),
 }

@@ -10,12 +10,13 @@ use crate::{limits, random::Randomness};
 pub struct AlarmRetry {
     /// The wait before the first retry. Default 2 s.
     pub base: Duration,
-    /// The longest wait before a retry. Default 1 hour, which six retries do not come to.
+    /// The longest wait before a retry. Default 1 hour.
     pub max_backoff: Duration,
     /// How much longer a wait may be, as a share of it from 0 to 1, so that alarms that failed together are not retried
     /// together. Default 0.25.
     pub jitter: f64,
-    /// Retries before the alarm is given up; `None` never gives up. Default 6.
+    /// Retries before the alarm is given up. Default `None`: it is tried until it succeeds. Attempts that the process did
+    /// not survive count for none.
     pub max_retries: Option<u32>,
 }
 
@@ -25,12 +26,20 @@ impl Default for AlarmRetry {
             base: limits::ALARM_BACKOFF,
             max_backoff: limits::ALARM_MAX_BACKOFF,
             jitter: limits::ALARM_JITTER,
-            max_retries: Some(limits::ALARM_RETRIES),
+            max_retries: None,
         }
     }
 }
 
 impl AlarmRetry {
+    /// Gives an alarm up after so many retries.
+    pub fn at_most(retries: u32) -> Self {
+        Self {
+            max_retries: Some(retries),
+            ..Self::default()
+        }
+    }
+
     /// Retries for ever, at most `max_backoff` apart.
     pub fn for_ever(max_backoff: Duration) -> Self {
         Self {
@@ -55,6 +64,16 @@ impl AlarmRetry {
         let share = f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX);
         // Converting saturates; so far ahead it makes no difference.
         (wait * (1.0 + self.jitter * share)).min(limits::FOR_EVER.as_millis() as f64) as i64
+    }
+
+    /// The wait after so many attempts in a row that the process did not survive, in milliseconds. The class's own waits do
+    /// not shorten it: what ends the process takes everybody's time.
+    pub(crate) fn crash_backoff_millis(&self, attempts: u32, randomness: &dyn Randomness) -> i64 {
+        let retry = Self {
+            jitter: self.jitter,
+            ..Self::for_ever(limits::ALARM_CRASH_MAX_BACKOFF)
+        };
+        retry.backoff_millis(attempts, randomness)
     }
 }
 
@@ -84,10 +103,21 @@ mod tests {
     }
 
     #[test]
-    fn six_retries_follow_the_first_attempt_before_an_alarm_is_given_up() {
-        let retry = AlarmRetry::default();
-        assert!(!retry.is_over(6) && retry.is_over(7));
+    fn an_alarm_is_tried_until_it_succeeds_unless_its_class_says_otherwise() {
+        assert!(!AlarmRetry::default().is_over(u32::MAX));
         assert!(!AlarmRetry::for_ever(Duration::ZERO).is_over(u32::MAX));
+        let retry = AlarmRetry::at_most(6);
+        assert!(!retry.is_over(6) && retry.is_over(7));
+    }
+
+    #[test]
+    fn the_wait_after_crashes_grows_to_hours() {
+        let retry = AlarmRetry::for_ever(Duration::from_secs(10));
+        let randomness = SeededRandomness::new(1);
+        let wait = |crashes| retry.crash_backoff_millis(crashes, &randomness);
+        assert!((2_000..=2_500).contains(&wait(1)));
+        let longest = limits::ALARM_CRASH_MAX_BACKOFF.as_millis() as i64;
+        assert!((longest..=longest * 5 / 4).contains(&wait(u32::MAX)));
     }
 
     #[test]

@@ -1,182 +1,146 @@
-//! The scheduler: takes alarms from the store's index when they are due and rings their objects.
+//! The scheduler of one worker: takes alarms of its objects from the store's index when they are due and rings them.
 //!
-//! A thread of the node. It asks the clock's wall time, sleeps until the earliest alarm, and looks again every few seconds
-//! in case the wall clock was set. Each class has only so many alarms going off at a time on each worker; the others stay in
-//! the index, in the order of their times, so alarms that are overdue at start spread over workers and time, and handlers
-//! that hang hold up those of their own class and no others.
+//! A task on the worker's own thread. It asks the clock's wall time, sleeps until the earliest alarm, and looks again every
+//! few seconds in case the wall clock was set. Each class has only so many alarms going off at a time on each worker; the
+//! others stay in the index, in the order of their times, so alarms that are overdue at start spread over workers and time,
+//! and handlers that hang hold up those of their own class and no others.
 
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, rc::Rc, sync::Arc};
 
-use abide_storage::{AlarmIndex, DueAlarm};
-use tokio::sync::{Notify, oneshot};
+use abide_storage::{DueAlarm, Isolation};
+use tokio::sync::Notify;
 
-use super::{Cause, Ring};
-use crate::{
-    Error, ErrorKind, ObjectId, Result,
-    clock::Sleep,
-    envelope::Replier,
-    limits::{ALARM_RECHECK, ALARM_TROUBLE_PAUSE, MAX_ALARMS_PER_WORKER},
-    namespace::Binding,
-    router::{Phase, Router},
-};
+use super::bell::Bell;
+use crate::{ObjectId, limits::MAX_ALARMS_PER_WORKER, namespace::Binding, router::Router};
 
-/// Rings objects until the node stops.
-pub(crate) async fn schedule(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
-    let scheduler = Rc::new(Scheduler::new(router, bindings));
-    let mut stopped = scheduler.router.stopped.subscribe();
-    loop {
-        scheduler.ring_due();
-        tokio::select! {
-            biased;
-            _ = stopped.wait_for(|stopped| *stopped) => break,
-            () = scheduler.until_next() => {}
-            () = scheduler.look_again.notified() => {}
-        }
-    }
+/// What wakes the schedulers of a node, one for each worker: something is due earlier than was known, or there is room
+/// again.
+#[derive(Clone)]
+pub(crate) struct Schedulers {
+    bell: Bell,
+    look_again: Arc<[Notify]>,
 }
 
-struct Scheduler {
-    router: Arc<Router>,
-    bindings: Arc<[Arc<Binding>]>,
-    /// Something is due earlier than was known, or a worker has room again.
-    look_again: Arc<Notify>,
-    /// Alarms that are going off, by part: there is one for each class on each worker.
-    ringing: Box<[Cell<usize>]>,
-}
-
-impl Scheduler {
-    fn new(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) -> Self {
-        let look_again = Arc::new(Notify::new());
+impl Schedulers {
+    /// Divides the index among the workers.
+    pub(crate) fn new(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) -> Self {
         let workers = router.workers.len();
+        let look_again: Arc<[Notify]> = (0..workers).map(|_| Notify::new()).collect();
         let index = router.store.alarms();
         let earlier = Arc::downgrade(&look_again);
-        index.subscribe(move || {
+        index.subscribe(move |part| {
             if let Some(look_again) = earlier.upgrade() {
-                look_again.notify_one();
+                look_again[part % workers].notify_one();
             }
         });
         let namespaces: Vec<_> = bindings.iter().map(|binding| binding.no).collect();
         let parts = namespaces.len() * workers;
+        // A part is a class on a worker.
         index.divide(parts, move |key| {
             let class = namespaces.iter().position(|no| *no == key.namespace)?;
             Some(class * workers + ObjectId::from_bytes(key.id).worker(workers))
         });
         Self {
-            router,
-            bindings,
+            bell: Bell { router, bindings },
             look_again,
-            ringing: vec![Cell::new(0); parts].into(),
         }
     }
 
-    fn index(&self) -> &AlarmIndex {
-        self.router.store.alarms()
+    pub(super) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
-    /// The parts that have room for another alarm.
+    /// Rings the objects of a worker until the node stops. Runs on the worker's thread.
+    pub(crate) async fn run(self, worker: usize) {
+        let classes = self.bell.bindings.len();
+        let scheduler = Rc::new(Scheduler {
+            all: self,
+            worker,
+            ringing: vec![Cell::new(0); classes].into(),
+        });
+        let mut stopped = scheduler.all.bell.router.stopped.subscribe();
+        loop {
+            scheduler.ring_due();
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                () = scheduler.until_next() => {}
+                () = scheduler.look_again().notified() => {}
+            }
+        }
+    }
+}
+
+struct Scheduler {
+    all: Schedulers,
+    worker: usize,
+    /// Alarms that are going off, by class.
+    ringing: Box<[Cell<usize>]>,
+}
+
+impl Scheduler {
+    fn bell(&self) -> &Bell {
+        &self.all.bell
+    }
+
+    fn look_again(&self) -> &Notify {
+        &self.all.look_again[self.worker]
+    }
+
+    fn part(&self, class: usize) -> usize {
+        class * self.bell().router.workers.len() + self.worker
+    }
+
+    fn has_room(&self, class: usize) -> bool {
+        self.ringing[class].get() < MAX_ALARMS_PER_WORKER
+    }
+
+    /// The classes that have room for another alarm.
     fn with_room(&self) -> impl Iterator<Item = usize> + '_ {
-        let room = |part: &usize| self.ringing[*part].get() < MAX_ALARMS_PER_WORKER;
-        (0..self.ringing.len()).filter(room)
+        (0..self.ringing.len()).filter(|class| self.has_room(*class))
     }
 
-    /// A node that stops begins nothing new: what is due now is due when it is back.
-    fn is_running(&self) -> bool {
-        self.router.phase() == Phase::Running
-    }
-
-    /// Rings what is due, as far as there is room. An attempt must be counted first, so on a full disk alarms wait.
+    /// Rings what is due, as far as there is room.
     fn ring_due(self: &Rc<Self>) {
-        if !self.is_running() || self.router.store.no_space() {
+        if !self.bell().can_begin() {
             return;
         }
-        let now = self.router.clock.unix_millis().cast_signed();
-        for part in self.with_room() {
-            while self.ringing[part].get() < MAX_ALARMS_PER_WORKER
-                && let Some(due) = self.index().take_due(part, now)
+        let now = self.bell().now();
+        for class in self.with_room() {
+            let part = self.part(class);
+            while self.has_room(class)
+                && let Some(due) = self.bell().index().take_due(part, now)
             {
-                self.ring(part, due);
+                self.ring(class, due);
             }
         }
     }
 
-    fn ring(self: &Rc<Self>, part: usize, due: DueAlarm) {
-        let workers = self.router.workers.len();
-        let binding = &self.bindings[part / workers];
-        let mailbox = &self.router.workers[part % workers];
-        let (answer, answered) = oneshot::channel();
-        mailbox.ring(Ring {
-            binding: binding.index,
-            id: ObjectId::from_bytes(due.key.id),
-            cause: Cause::Due(Replier::new(answer, mailbox)),
-        });
-        self.ringing[part].update(|count| count + 1);
+    fn ring(self: &Rc<Self>, class: usize, due: DueAlarm) {
+        self.ringing[class].update(|count| count + 1);
         let scheduler = Rc::clone(self);
         tokio::task::spawn_local(async move {
-            let outcome = match answered.await {
-                Ok(answer) => answer.into_inner().map(drop),
-                Err(_) => Err(Error::with_kind(ErrorKind::Reset, "its worker has ended")),
-            };
-            scheduler.finish(part, due, outcome).await;
+            let leave = || scheduler.leave(class);
+            let part = scheduler.part(class);
+            let ringing = scheduler.bell().ring(part, due, Isolation::Free, leave);
+            ringing.await;
+            // It may have left before it was given back.
+            scheduler.look_again().notify_one();
         });
     }
 
-    /// An alarm has gone off, or could not. What its row says by now decides when it is due again.
-    async fn finish(&self, part: usize, due: DueAlarm, outcome: Result<()>) {
-        let not_begun = || self.index().get(due.key) == Some(due.entry);
-        let mut holds_room = true;
-        if let Err(error) = outcome
-            && not_begun()
-        {
-            // The row says what it said before: again and again at once would help nobody.
-            tracing::warn!(
-                id = %ObjectId::from_bytes(due.key.id), namespace = due.key.namespace.0, %error,
-                "an alarm could not go off; it is tried again"
-            );
-            if error.kind() == ErrorKind::Damaged {
-                // This one will not mend soon: others may go before it.
-                holds_room = false;
-                self.leave(part);
-            }
-            let until = self.router.clock.now() + ALARM_TROUBLE_PAUSE;
-            self.router.clock.sleep_until(until).await;
-        }
-        self.index().finished(due.key);
-        if holds_room {
-            self.leave(part);
-        } else {
-            self.look_again.notify_one();
-        }
-    }
-
-    fn leave(&self, part: usize) {
-        self.ringing[part].update(|count| count - 1);
-        self.look_again.notify_one();
+    fn leave(&self, class: usize) {
+        self.ringing[class].update(|count| count - 1);
+        self.look_again().notify_one();
     }
 
     /// Ends when the next alarm is due that there is room for, or when it is time to look at the clock again.
     async fn until_next(&self) {
+        let index = self.bell().index();
         let next = self
             .with_room()
-            .filter_map(|part| self.index().next_due(part))
+            .filter_map(|class| index.next_due(self.part(class)))
             .min();
-        match next {
-            Some(due) if self.is_running() && !self.router.store.no_space() => {
-                self.until(due).await;
-            }
-            Some(_) if self.is_running() => {
-                let until = self.router.clock.now() + ALARM_TROUBLE_PAUSE;
-                self.router.clock.sleep_until(until).await;
-            }
-            _ => std::future::pending().await,
-        }
-    }
-
-    fn until(&self, due: i64) -> Sleep {
-        let clock = &self.router.clock;
-        // In this order: if the clock moves in between, the sleep is too short, not too long.
-        let now = clock.now();
-        let wait = due.saturating_sub(clock.unix_millis().cast_signed());
-        let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
-        clock.sleep_until(now + wait.min(ALARM_RECHECK))
+        self.bell().until(next).await;
     }
 }

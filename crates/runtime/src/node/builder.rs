@@ -17,7 +17,7 @@ use tokio::{
 use super::{Inner, Node, Worked};
 use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
-    alarms,
+    alarms::{Schedulers, ring_suspects},
     clock::{Clock, SystemClock},
     env::Values,
     envelope::{Drain, Mailbox},
@@ -219,6 +219,7 @@ impl NodeBuilder {
             guard: Guard(Arc::clone(&router)),
             work,
         };
+        let schedulers = Schedulers::new(Arc::clone(&router), Arc::clone(&bindings));
         let mut tasks = Vec::with_capacity(workers + 2);
         for (index, channel) in channels.into_iter().enumerate() {
             let mailbox = Arc::clone(&router.workers[index]);
@@ -227,14 +228,24 @@ impl NodeBuilder {
                 node.env().clone(),
                 Arc::clone(&bindings),
             );
+            let alarms = schedulers.clone();
+            // A panic in the scheduler must not pass in silence.
+            let guard = Guard(Arc::clone(&router));
             let work = move || -> LocalFuture<()> {
-                Box::pin(Worker::new(mailbox, store, env, bindings).run(channel))
+                Box::pin(async move {
+                    tokio::task::spawn_local(async move {
+                        let _guard = guard;
+                        alarms.run(index).await;
+                    });
+                    Worker::new(mailbox, store, env, bindings)
+                        .run(channel)
+                        .await;
+                })
             };
             tasks.push(task(format!("abide-worker-{index}"), Box::new(work)));
         }
-        let (ringing, classes) = (Arc::clone(&router), Arc::clone(&bindings));
-        let alarms = move || -> LocalFuture<()> { Box::pin(alarms::schedule(ringing, classes)) };
-        tasks.push(task("abide-alarms".to_owned(), Box::new(alarms)));
+        let suspects = move || -> LocalFuture<()> { Box::pin(ring_suspects(schedulers)) };
+        tasks.push(task("abide-alarms".to_owned(), Box::new(suspects)));
         let watched = Arc::clone(&router);
         let watch = move || -> LocalFuture<()> { Box::pin(watchdog::watch(watched, bindings)) };
         tasks.push(task("abide-watchdog".to_owned(), Box::new(watch)));

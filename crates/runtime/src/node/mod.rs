@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 pub use self::builder::NodeBuilder;
 use crate::{
-    AlarmListing, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
+    AlarmListing, AlarmTroubles, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
     alarms::{Cause, Ring},
     envelope::Replier,
     limits::{FOR_EVER, MAX_LISTED_ALARMS},
@@ -64,7 +64,7 @@ impl Node {
 
     /// Hands the figures of this moment to the program's `metrics` recorder. The node does so every second by itself.
     pub fn publish_metrics(&self) {
-        self.stats().publish();
+        watchdog::publish(&self.0.router, self.0.env.bindings());
     }
 
     /// How many workers are blocked by a handler that runs without awaiting.
@@ -101,12 +101,30 @@ impl Node {
             .collect()
     }
 
-    /// Runs an alarm again that was given up: it goes off at once, as if for the first time. Returns when that is
-    /// durable.
+    /// Runs an alarm again that was given up, or waits for a retry: it goes off at once, as if for the first time. Returns
+    /// when that is durable.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if the object has no alarm that was given up.
+    /// [`ErrorKind::NotFound`] if the object has no such alarm.
     pub async fn rerun_alarm(&self, object: &AnyStub) -> Result<()> {
+        self.ask_of_alarm(object, Cause::Rerun).await
+    }
+
+    /// What has become of the attempts of an object's alarm; `None` if it has none. Reads the object's database, and runs
+    /// none of its code.
+    pub async fn alarm_troubles(&self, object: &AnyStub) -> Result<Option<AlarmTroubles>> {
+        let (tell, told) = oneshot::channel();
+        self.ask_of_alarm(object, |replier| Cause::Describe(replier, tell))
+            .await?;
+        told.await.map_err(|_| Error::stopping())
+    }
+
+    /// Has a worker do something about an object's alarm. Returns when that is done and durable.
+    async fn ask_of_alarm(
+        &self,
+        object: &AnyStub,
+        cause: impl FnOnce(Replier) -> Cause,
+    ) -> Result<()> {
         let router = &self.0.router;
         if router.phase() != Phase::Running {
             return Err(Error::stopping());
@@ -118,7 +136,7 @@ impl Node {
         worker.ring(Ring {
             binding: object.binding_index(),
             id,
-            cause: Cause::Rerun(Replier::new(answer, worker)),
+            cause: cause(Replier::new(answer, worker)),
         });
         let answer = answered.await.map_err(|_| Error::stopping())?;
         answer.into_inner().map(drop)

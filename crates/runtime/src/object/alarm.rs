@@ -1,9 +1,10 @@
 //! What the object's own code does to its alarm.
 //!
 //! While an attempt to handle the alarm runs, the alarm that its row tells of is the attempt's. What is set or deleted
-//! meanwhile is the row's `next`.
+//! meanwhile is the row's `next`. So it is if the row tells of an attempt that its process did not survive: whoever sets the
+//! alarm anew does not hasten what may have ended the process.
 
-use abide_storage::{AlarmRow, ObjectDb};
+use abide_storage::{AlarmRow, BegunAttempt, Isolation, ObjectDb};
 
 use super::{Confirmation, Object};
 use crate::{AlarmTime, Result, alarms::ScheduledTime};
@@ -13,6 +14,10 @@ impl Object {
         let now = self.worker.unix_millis();
         let at = at.resolve(now)?;
         let row = match self.running_alarm()? {
+            Some(row) => Some(row),
+            None => self.cut_off_alarm()?,
+        };
+        let row = match row {
             Some(row) => AlarmRow {
                 next: Some(at),
                 ..row
@@ -58,8 +63,19 @@ impl Object {
         let row = self.read(ObjectDb::alarm)?;
         Ok(Some(row.unwrap_or_else(|| AlarmRow {
             attempts: attempt.retry_count.saturating_add(1),
+            begun: Some(BegunAttempt {
+                epoch: self.worker.store.epoch(),
+                isolation: Isolation::Free,
+            }),
             ..AlarmRow::at(attempt.scheduled_time.unix_millis())
         })))
+    }
+
+    /// The row, if it tells of an attempt that its process did not survive.
+    fn cut_off_alarm(&self) -> Result<Option<AlarmRow>> {
+        let row = self.read(ObjectDb::alarm)?;
+        let epoch = self.worker.store.epoch();
+        Ok(row.filter(|row| row.was_cut_off(epoch)))
     }
 
     pub(super) fn write_alarm(&self, row: Option<&AlarmRow>) -> Result<()> {

@@ -4,12 +4,12 @@
 
 use std::{rc::Rc, task::Poll};
 
-use abide_storage::{AlarmRow, ObjectDb};
+use abide_storage::{AlarmRow, BegunAttempt, Isolation, ObjectDb};
 
 use super::{Confirmation, Object, Turn};
 use crate::{
     AlarmInfo, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
-    alarms::{Cause, Ring},
+    alarms::{AlarmTroubles, Cause, Ring},
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
     gate::Departure,
@@ -35,8 +35,16 @@ impl Object {
             return;
         }
         match cause {
-            Cause::Due(replier) => self.answer_ring(replier, || self.begin_attempt()),
+            Cause::Due(replier, isolation) => {
+                self.answer_ring(replier, || self.begin_attempt(isolation));
+            }
             Cause::Rerun(replier) => self.answer_ring(replier, || self.rerun()),
+            Cause::Describe(replier, troubles) => self.answer_ring(replier, || {
+                let row = self.read(ObjectDb::alarm)?;
+                // Whoever asked may have left.
+                let _ = troubles.send(row.map(AlarmTroubles::from));
+                Ok(Rung::Over(Ok(Reply::Done)))
+            }),
             Cause::Broken {
                 attempt,
                 error,
@@ -98,7 +106,7 @@ impl Object {
     }
 
     /// Counts an attempt, if the alarm is due.
-    fn begin_attempt(&self) -> Result<Rung> {
+    fn begin_attempt(&self, isolation: Isolation) -> Result<Rung> {
         let now = self.worker.unix_millis();
         let row = self.read(ObjectDb::alarm)?;
         let known = self.worker.store.alarms().get(self.key());
@@ -114,19 +122,45 @@ impl Object {
         let Some(row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
             return Ok(Rung::Over(Ok(Reply::Done)));
         };
-        let mut row = row.to_attempt();
-        if self.binding.options.alarm_retry.is_over(row.attempts) {
-            let lost = "the process ended, or the object was reset, before the last attempt did";
+        let epoch = self.worker.store.epoch();
+        let mut row = self.to_attempt(row, epoch);
+        if self.is_over(&row) {
+            let lost = "the object was reset before the last attempt ended";
             let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
             self.give_up(&mut row, &why);
             self.write_alarm(Some(&row))?;
             return Ok(Rung::Over(Ok(Reply::Done)));
         }
         row.attempts = row.attempts.saturating_add(1);
-        let wait = self.backoff(row.attempts.saturating_add(row.broken));
+        row.begun = Some(BegunAttempt { epoch, isolation });
+        // Where it begins again if this process does not survive it.
+        let retry = &self.binding.options.alarm_retry;
+        let crashes = row.broken.saturating_add(1);
+        let wait = retry.crash_backoff_millis(crashes, self.worker.env.randomness());
+        let wait = wait.max(self.backoff(&row));
         row.retry_at = Some(now.saturating_add(wait));
         self.write_alarm(Some(&row))?;
         Ok(Rung::Begun(info(&row)))
+    }
+
+    /// The alarm to attempt; says what became of an attempt that was cut off.
+    fn to_attempt(&self, row: AlarmRow, epoch: u32) -> AlarmRow {
+        let was_cut_off = row.was_cut_off(epoch);
+        let before = row.crashes;
+        let row = row.to_attempt(epoch);
+        let counters = &self.worker.mailbox.counters;
+        if was_cut_off {
+            counters.alarms_cut_off.add();
+        }
+        if row.crashes > before {
+            counters.alarms_crashed.add();
+            tracing::error!(
+                class = self.binding.class.name(), id = %self.id, times = row.crashes,
+                "the process has ended while this object's alarm went off with no other suspect beside it; \
+                 it is tried ever more rarely"
+            );
+        }
+        row
     }
 
     /// The attempt's event has come to its turn. False: the alarm was moved or deleted after it had begun.
@@ -210,6 +244,28 @@ impl Object {
         }
     }
 
+    /// The node stops while an attempt runs, which is not the attempt's fault: it does not count, and is made again when the
+    /// next process begins.
+    pub(crate) fn interrupt_attempt(self: &Rc<Self>) {
+        let Some(attempt) = self.attempt.get().filter(|_| !self.is_held()) else {
+            return;
+        };
+        let noted = self.alarm_turn(|| {
+            let row = self.read(ObjectDb::alarm)?;
+            match row.filter(|row| is_of(row, attempt)) {
+                Some(row) => self.write_alarm(Some(&row.interrupted(self.worker.unix_millis()))),
+                None => Ok(()),
+            }
+        });
+        match noted {
+            Ok(()) => self.attempt.set(None),
+            Err(error) => tracing::warn!(
+                class = self.binding.class.name(), id = %self.id, %error,
+                "an alarm's attempt that the node's end interrupts could not be noted; it is tried again later"
+            ),
+        }
+    }
+
     fn settle(&self, attempt: AlarmInfo, error: &Error) -> Result<()> {
         let row = self.read(ObjectDb::alarm)?;
         match row.filter(|row| is_of(row, attempt)) {
@@ -220,15 +276,18 @@ impl Object {
 
     fn rerun(&self) -> Result<Rung> {
         let row = self.read(ObjectDb::alarm)?;
-        let result = match row.filter(|row| row.failed) {
+        let (now, epoch) = (self.worker.unix_millis(), self.worker.store.epoch());
+        let result = match row.and_then(|row| row.rerun(now, epoch)) {
             Some(row) => {
-                let now = self.worker.unix_millis();
-                self.write_alarm(Some(&AlarmRow::asked(row.scheduled, now)))?;
+                self.write_alarm(Some(&row))?;
                 Ok(Reply::Done)
             }
             None => Err(Error::with_kind(
                 ErrorKind::NotFound,
-                format!("the object {} has no alarm that was given up", self.id),
+                format!(
+                    "the object {} has no alarm that was given up or waits for a retry",
+                    self.id
+                ),
             )),
         };
         Ok(Rung::Over(result))
@@ -237,18 +296,28 @@ impl Object {
     /// What a failed attempt makes of the alarm.
     fn failed(&self, mut row: AlarmRow, error: &Error) -> AlarmRow {
         let why = short(error.message());
-        tracing::warn!(
-            class = self.binding.class.name(), id = %self.id, attempt = row.attempts, error = why,
-            "an alarm's handler failed"
-        );
+        let failures = row.counted_attempts();
+        // A line each time would bury the others of an alarm that fails for days.
+        if failures.is_power_of_two() {
+            tracing::warn!(
+                class = self.binding.class.name(), id = %self.id, failures, error = why,
+                "an alarm's handler failed"
+            );
+        } else {
+            tracing::debug!(
+                class = self.binding.class.name(), id = %self.id, failures, error = why,
+                "an alarm's handler failed again"
+            );
+        }
         if let Some(next) = row.next {
             return AlarmRow::asked(next, self.worker.unix_millis());
         }
+        row.begun = None;
         row.broken = 0;
-        if self.binding.options.alarm_retry.is_over(row.attempts) {
+        if self.is_over(&row) {
             self.give_up(&mut row, why);
         } else {
-            let wait = self.backoff(row.attempts);
+            let wait = self.backoff(&row);
             row.retry_at = Some(self.worker.unix_millis().saturating_add(wait));
             row.error = Some(why.to_owned());
         }
@@ -262,13 +331,21 @@ impl Object {
             "an alarm is given up after its last retry; `abide alarms rerun` runs it again"
         );
         row.failed = true;
+        row.begun = None;
         row.retry_at = None;
         row.error = Some(why.to_owned());
     }
 
-    fn backoff(&self, attempts: u32) -> i64 {
+    /// True if its attempts that have failed are all that its class allows.
+    fn is_over(&self, row: &AlarmRow) -> bool {
         let retry = &self.binding.options.alarm_retry;
-        retry.backoff_millis(attempts, self.worker.env.randomness())
+        retry.is_over(row.counted_attempts())
+    }
+
+    /// The wait for the next attempt if the newest fails, in milliseconds.
+    fn backoff(&self, row: &AlarmRow) -> i64 {
+        let retry = &self.binding.options.alarm_retry;
+        retry.backoff_millis(row.counted_attempts(), self.worker.env.randomness())
     }
 }
 

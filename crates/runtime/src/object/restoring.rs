@@ -100,7 +100,7 @@ impl Object {
     fn fail_waiting(self: &Rc<Self>, error: &Error) {
         for cause in self.rings.take() {
             match cause {
-                Cause::Due(replier) | Cause::Rerun(replier) => {
+                Cause::Due(replier, _) | Cause::Rerun(replier) | Cause::Describe(replier, _) => {
                     self.answer_broken(replier, error.clone());
                 }
                 // The attempt is tried again when its time comes.

@@ -1,19 +1,26 @@
 //! The index of a node's alarms: which object's alarm is due when.
 //!
+//! - It is divided into shards, one for each class on each worker, each behind a lock of its own: commits of different
+//!   workers meet on none.
 //! - A commit that touches an alarm changes the index right after it was appended, while its object is still locked: the
 //!   changes of one object come in the order of the log.
 //! - Whoever takes a due alarm has it alone until it says [`AlarmIndex::finished`]; changes meanwhile are noted, and
 //!   decide when it is due again.
+//! - An attempt that an earlier process had begun and did not end makes its alarm a suspect: it is taken by
+//!   [`AlarmIndex::take_suspect`] alone, until this process has begun an attempt of it or its object has set another.
 //! - What has changed since the last run is kept apart, so that a checkpoint writes that and no more; if the run cannot
 //!   be published it is kept for the next one.
+//!
+//! What looks at all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) looks at one after the other: each
+//! alarm is told of as it was at some moment of the look, once.
 
-use super::{AlarmChange, AlarmEntry};
-use crate::broken::{Variant, broken};
-use crate::ident::{Lsn, ObjectKey};
+use super::shard::{Effect, Shard};
+use super::{AlarmChange, AlarmEntry, Isolation};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::sync::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::{BTreeSet, BinaryHeap};
-use std::sync::{PoisonError, RwLock};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// An alarm that was taken because it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +38,12 @@ pub struct AlarmCounts {
     pub pending: u64,
     /// Those that were given up.
     pub failed: u64,
+    /// Those of the pending ones whose last attempt failed, or ended with its process.
+    pub failing: u64,
     /// Those of the pending ones that were taken and are not finished.
     pub in_flight: u64,
+    /// Those of the pending ones that wait to be run apart, since an earlier process ended while they ran.
+    pub suspects: u64,
 }
 
 /// Which alarms to list.
@@ -40,6 +51,8 @@ pub struct AlarmCounts {
 pub enum AlarmState {
     /// Those that will go off, or are going off now.
     Pending,
+    /// Those of the pending ones whose last attempt failed, or ended with its process.
+    Failing,
     /// Those that were given up.
     Failed,
 }
@@ -47,14 +60,17 @@ pub enum AlarmState {
 /// A place in a list of alarms, which is in the order of their times.
 pub type AlarmCursor = (i64, ObjectKey);
 
-type Listener = Box<dyn Fn() + Send + Sync>;
+type Listener = Box<dyn Fn(usize) + Send + Sync>;
 type PartOf = Box<dyn Fn(&ObjectKey) -> Option<usize> + Send + Sync>;
 
 /// The alarms of all objects of a store, opened or not.
 #[derive(Default)]
 pub struct AlarmIndex {
-    state: Mutex<State>,
-    listener: RwLock<Option<Listener>>,
+    /// Written when a node begins; until then and from then on only read.
+    layout: RwLock<Layout>,
+    suspects: AtomicUsize,
+    /// The next run must say everything: those on disk cannot be read.
+    whole: AtomicBool,
 }
 
 impl std::fmt::Debug for AlarmIndex {
@@ -65,103 +81,171 @@ impl std::fmt::Debug for AlarmIndex {
     }
 }
 
-#[derive(Default)]
-struct State {
-    entries: FxHashMap<ObjectKey, AlarmEntry>,
-    failed: usize,
-    in_flight: FxHashSet<ObjectKey>,
-    /// The pending alarms that nobody has taken, by time; none before [`AlarmIndex::divide`].
-    queues: Vec<BTreeSet<(i64, ObjectKey)>>,
+struct Layout {
+    /// One for each part, and then one for the objects that belong to none.
+    shards: Box<[Mutex<Shard>]>,
     part_of: Option<PartOf>,
-    /// What the next run must say.
-    changed: FxHashSet<ObjectKey>,
-    /// The position behind the newest change.
-    newest: Lsn,
+    listener: Option<Listener>,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self {
+            shards: Box::new([Mutex::default()]),
+            part_of: None,
+            listener: None,
+        }
+    }
+}
+
+impl Layout {
+    fn parts(&self) -> &[Mutex<Shard>] {
+        &self.shards[..self.shards.len() - 1]
+    }
+
+    fn part(&self, part: usize) -> Option<MutexGuard<'_, Shard>> {
+        self.parts().get(part).map(Mutex::lock)
+    }
+
+    /// The place of the shard that has this object's alarm.
+    fn place(&self, key: &ObjectKey) -> usize {
+        let part = self.part_of.as_ref().and_then(|part_of| part_of(key));
+        part.unwrap_or(usize::MAX).min(self.shards.len() - 1)
+    }
+
+    fn shard(&self, key: &ObjectKey) -> MutexGuard<'_, Shard> {
+        self.shards[self.place(key)].lock()
+    }
+
+    fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.shards.iter().map(Mutex::lock)
+    }
+
+    fn tell(&self, part: usize, earlier: bool) {
+        if earlier && let Some(listener) = &self.listener {
+            listener(part);
+        }
+    }
 }
 
 impl AlarmIndex {
-    /// Says into how many queues due alarms are sorted, and into which an object's belongs. Alarms of objects for which
+    /// Says into how many parts alarms are divided, and to which an object belongs. Alarms of objects for which
     /// there is none stay pending. Before this is called no alarm can be taken. What somebody took before and did not
-    /// finish can be taken again: there is one taker at a time.
+    /// finish can be taken again: there is one taker of each part at a time.
     pub fn divide(
         &self,
         parts: usize,
         part_of: impl Fn(&ObjectKey) -> Option<usize> + Send + Sync + 'static,
     ) {
-        let mut state = self.state.lock();
-        state.in_flight.clear();
-        let mut queues = vec![Vec::new(); parts];
-        let waiting = state.entries.iter().filter(|(_, entry)| !entry.failed);
-        for (key, entry) in waiting {
-            if let Some(part) = part_of(key) {
-                queues[part].push((entry.due, *key));
+        let mut layout = self.layout_mut();
+        let old = std::mem::replace(
+            &mut layout.shards,
+            (0..=parts).map(|_| Mutex::default()).collect(),
+        );
+        layout.part_of = Some(Box::new(part_of));
+        for shard in old {
+            let shard = shard.into_inner();
+            for (key, entry) in shard.entries {
+                layout.shard(&key).change(key, AlarmChange::Set(entry));
+            }
+            for key in shard.changed {
+                layout.shard(&key).changed.insert(key);
+            }
+            for mut other in layout.each() {
+                other.newest = other.newest.max(shard.newest);
             }
         }
-        // A tree that is made of a sorted list at once is made many times faster.
-        state.queues = queues
-            .into_iter()
-            .map(|mut queue| {
-                queue.sort_unstable();
-                queue.into_iter().collect()
-            })
-            .collect();
-        state.part_of = Some(Box::new(part_of));
-    }
-
-    /// Tells `listener`, from the thread that commits, that something is due earlier than all else in its part. It must
-    /// be quick and must not call the store. It takes the place of the listener before it.
-    pub fn subscribe(&self, listener: impl Fn() + Send + Sync + 'static) {
-        *self
-            .listener
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
-    }
-
-    /// When the earliest alarm of a part is due that nobody has taken.
-    pub fn next_due(&self, part: usize) -> Option<i64> {
-        let state = self.state.lock();
-        state.queues.get(part)?.first().map(|(due, _)| *due)
-    }
-
-    /// Takes the earliest alarm of a part if it is due.
-    pub fn take_due(&self, part: usize, now: i64) -> Option<DueAlarm> {
-        let mut state = self.state.lock();
-        let queue = state.queues.get_mut(part)?;
-        if queue.first()?.0 > now {
-            return None;
+        let mut suspects = 0;
+        for part in layout.parts() {
+            let mut part = part.lock();
+            part.open_queues();
+            suspects += part.suspects();
         }
-        let (_, key) = queue.pop_first()?;
-        state.in_flight.insert(key);
-        let entry = *state.entries.get(&key)?;
+        self.suspects.store(suspects, Ordering::Relaxed);
+    }
+
+    /// Tells `listener`, from the thread that commits, of a part in which something is due earlier than all else. It must
+    /// be quick and must not call the store. It takes the place of the listener before it.
+    pub fn subscribe(&self, listener: impl Fn(usize) + Send + Sync + 'static) {
+        self.layout_mut().listener = Some(Box::new(listener));
+    }
+
+    /// When the earliest alarm of a part is due that nobody has taken and that is no suspect.
+    pub fn next_due(&self, part: usize) -> Option<i64> {
+        self.layout().part(part)?.next_due(Isolation::Free)
+    }
+
+    /// Takes the earliest alarm of a part if it is due and no suspect.
+    pub fn take_due(&self, part: usize, now: i64) -> Option<DueAlarm> {
+        let (key, entry) = self.layout().part(part)?.take(Isolation::Free, now)?;
         Some(DueAlarm { key, entry })
     }
 
-    /// Gives back what [`Self::take_due`] gave: from now on its entry says again when it is due.
+    /// When the earliest of the suspects is due that need so much isolation.
+    pub fn next_suspect(&self, isolation: Isolation) -> Option<i64> {
+        let layout = self.layout();
+        self.earliest_suspect(&layout, isolation)
+            .map(|(due, _)| due)
+    }
+
+    /// Takes the earliest of the suspects that need so much isolation, if it is due. It comes with its part.
+    pub fn take_suspect(&self, isolation: Isolation, now: i64) -> Option<(usize, DueAlarm)> {
+        let layout = self.layout();
+        let (_, part) = self.earliest_suspect(&layout, isolation)?;
+        let (key, entry) = layout.part(part)?.take(isolation, now)?;
+        Some((part, DueAlarm { key, entry }))
+    }
+
+    /// The time and the part of the earliest suspect. Free where there is none, as almost always.
+    fn earliest_suspect(&self, layout: &Layout, isolation: Isolation) -> Option<(i64, usize)> {
+        if self.suspects.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let next = layout
+            .parts()
+            .iter()
+            .map(|part| part.lock().next_due(isolation));
+        next.zip(0..)
+            .filter_map(|(due, part)| Some((due?, part)))
+            .min()
+    }
+
+    /// Gives back what was taken: from now on its entry says again when it is due.
     pub fn finished(&self, key: ObjectKey) {
-        let earlier = {
-            let mut state = self.state.lock();
-            state.in_flight.remove(&key);
-            match state.entries.get(&key) {
-                Some(&entry) if !broken(Variant::AlarmNotPutBack) => state.enqueue(key, entry),
-                _ => false,
-            }
-        };
-        self.tell(earlier);
+        let layout = self.layout();
+        let earlier = layout.shard(&key).give_back(key);
+        layout.tell(layout.place(&key), earlier);
     }
 
     /// What is known of an object's alarm.
     pub fn get(&self, key: ObjectKey) -> Option<AlarmEntry> {
-        self.state.lock().entries.get(&key).copied()
+        self.layout().shard(&key).entries.get(&key).copied()
     }
 
     /// How many there are.
     pub fn counts(&self) -> AlarmCounts {
-        let state = self.state.lock();
-        AlarmCounts {
-            pending: (state.entries.len() - state.failed) as u64,
-            failed: state.failed as u64,
-            in_flight: state.in_flight.len() as u64,
+        let mut counts = AlarmCounts {
+            suspects: self.suspects.load(Ordering::Relaxed) as u64,
+            ..AlarmCounts::default()
+        };
+        for shard in self.layout().each() {
+            counts.pending += (shard.entries.len() - shard.failed) as u64;
+            counts.failed += shard.failed as u64;
+            counts.failing += shard.failing.values().sum::<u64>();
+            counts.in_flight += shard.in_flight.len() as u64;
         }
+        counts
+    }
+
+    /// How many alarms of each namespace are failing; without the namespaces that have none.
+    pub fn failing(&self) -> BTreeMap<NamespaceNo, u64> {
+        let mut all = BTreeMap::new();
+        for shard in self.layout().each() {
+            for (namespace, count) in &shard.failing {
+                *all.entry(*namespace).or_default() += count;
+            }
+        }
+        all
     }
 
     /// Alarms by time, behind a place in the list. Looks at every alarm: not for hot paths.
@@ -171,80 +255,86 @@ impl AlarmIndex {
         after: Option<AlarmCursor>,
         limit: usize,
     ) -> Vec<(ObjectKey, AlarmEntry)> {
-        let known = self.state.lock();
-        let wanted = known
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.failed == (state == AlarmState::Failed))
-            .map(|(key, entry)| (entry.due, *key))
-            .filter(|place| after.is_none_or(|after| *place > after));
         // The largest of the smallest `limit` is on top.
         let mut first = BinaryHeap::new();
-        for place in wanted {
-            if first.len() < limit {
-                first.push(place);
-            } else if first.peek().is_some_and(|last| place < *last) {
-                first.pop();
-                first.push(place);
+        for shard in self.layout().each() {
+            let wanted = shard
+                .entries
+                .iter()
+                .filter(|(key, entry)| shard.is_in(state, key, entry))
+                .map(|(key, entry)| (entry.due, *key, *entry))
+                .filter(|(due, key, _)| after.is_none_or(|after| (*due, *key) > after));
+            for alarm in wanted {
+                if first.len() < limit {
+                    first.push(alarm);
+                } else if first.peek().is_some_and(|last| alarm < *last) {
+                    first.pop();
+                    first.push(alarm);
+                }
             }
         }
-        first
-            .into_sorted_vec()
-            .into_iter()
-            .filter_map(|(_, key)| Some((key, *known.entries.get(&key)?)))
-            .collect()
+        let listed = first.into_sorted_vec().into_iter();
+        listed.map(|(_, key, entry)| (key, entry)).collect()
     }
 
     /// A commit, or its replay, has changed an object's alarm. `end` is the position behind it.
     pub(crate) fn apply(&self, key: ObjectKey, change: AlarmChange, end: Lsn) {
-        let earlier = {
-            let mut state = self.state.lock();
-            state.changed.insert(key);
-            state.newest = state.newest.max(end);
-            match change {
-                AlarmChange::Set(entry) => state.set(key, entry),
-                AlarmChange::Cleared => {
-                    state.clear(key);
-                    false
-                }
-            }
+        let layout = self.layout();
+        let place = layout.place(&key);
+        let effect = {
+            let mut shard = layout.shards[place].lock();
+            shard.changed.insert(key);
+            shard.newest = shard.newest.max(end);
+            shard.change(key, change)
         };
-        self.tell(earlier);
+        self.take_effect(&layout, place, effect);
     }
 
-    /// An entry of a run, when a store is opened. Later runs come later.
+    /// An entry of a run, or of a row, when a store is opened. Later ones come later.
     pub(crate) fn load(&self, key: ObjectKey, change: AlarmChange) {
-        let mut state = self.state.lock();
-        match change {
-            AlarmChange::Set(entry) => drop(state.set(key, entry)),
-            AlarmChange::Cleared => state.clear(key),
-        }
+        self.layout().shard(&key).change(key, change);
     }
 
-    fn tell(&self, earlier: bool) {
-        if earlier {
-            let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(listener) = &*listener {
-                listener();
-            }
+    /// Says that the next run must say everything, whether it has changed or not.
+    pub(crate) fn save_whole(&self) {
+        self.whole.store(true, Ordering::Release);
+    }
+
+    fn take_effect(&self, layout: &Layout, place: usize, effect: Effect) {
+        if effect.cleared > 0 {
+            self.suspects.fetch_sub(effect.cleared, Ordering::Relaxed);
         }
+        layout.tell(place, effect.earlier);
+    }
+
+    fn layout(&self) -> RwLockReadGuard<'_, Layout> {
+        self.layout.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn layout_mut(&self) -> RwLockWriteGuard<'_, Layout> {
+        self.layout.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes what the next run is to say; see [`Unsaved`].
     pub(crate) fn unsaved(&self) -> Unsaved<'_> {
-        let mut state = self.state.lock();
-        Unsaved {
+        let layout = self.layout();
+        let mut unsaved = Unsaved {
             index: self,
-            keys: std::mem::take(&mut state.changed),
-            newest: state.newest,
+            keys: Vec::new(),
+            newest: Lsn::ZERO,
+        };
+        for mut shard in layout.each() {
+            unsaved.keys.extend(shard.changed.drain());
+            unsaved.newest = unsaved.newest.max(shard.newest);
         }
+        unsaved
     }
 }
 
 /// What has changed since the last run. If it is dropped before [`Self::saved`], it is unsaved again.
 pub(crate) struct Unsaved<'a> {
     index: &'a AlarmIndex,
-    keys: FxHashSet<ObjectKey>,
+    keys: Vec<ObjectKey>,
     /// What was taken reaches up to this position: the log must be durable so far before it is saved.
     pub(crate) newest: Lsn,
 }
@@ -255,88 +345,53 @@ impl Unsaved<'_> {
         self.keys.len()
     }
 
+    /// True if [`Self::changes`] are not enough.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.index.whole.load(Ordering::Acquire)
+    }
+
     /// The changes, by key, and the position up to which they reach.
     pub(crate) fn changes(&mut self) -> Vec<(ObjectKey, AlarmChange)> {
-        let state = self.index.state.lock();
-        self.newest = state.newest;
-        let change = |key: &ObjectKey| match state.entries.get(key) {
-            Some(entry) => (*key, AlarmChange::Set(*entry)),
-            None => (*key, AlarmChange::Cleared),
+        let layout = self.index.layout();
+        let newest = &mut self.newest;
+        let change = |key: &ObjectKey| {
+            let shard = layout.shard(key);
+            *newest = (*newest).max(shard.newest);
+            (*key, shard.said_of(key))
         };
-        sorted(self.keys.iter().map(change).collect(), state)
+        sorted(self.keys.iter().map(change).collect())
     }
 
     /// The whole index, by key, and the position up to which it reaches.
     pub(crate) fn everything(&mut self) -> Vec<(ObjectKey, AlarmChange)> {
-        let state = self.index.state.lock();
-        self.newest = state.newest;
-        let set = |(key, entry): (&ObjectKey, &AlarmEntry)| (*key, AlarmChange::Set(*entry));
-        sorted(state.entries.iter().map(set).collect(), state)
+        let layout = self.index.layout();
+        let mut all = Vec::new();
+        for shard in layout.each() {
+            self.newest = self.newest.max(shard.newest);
+            let set = |(key, entry): (&ObjectKey, &AlarmEntry)| (*key, AlarmChange::Set(*entry));
+            all.extend(shard.entries.iter().map(set));
+        }
+        sorted(all)
     }
 
     /// It is in a run that the manifest names.
     pub(crate) fn saved(mut self) {
         self.keys.clear();
+        self.index.whole.store(false, Ordering::Release);
     }
 }
 
-/// Sorts a copy of the index after letting go of it.
-fn sorted(
-    mut list: Vec<(ObjectKey, AlarmChange)>,
-    state: std::sync::MutexGuard<'_, State>,
-) -> Vec<(ObjectKey, AlarmChange)> {
-    drop(state);
+fn sorted(mut list: Vec<(ObjectKey, AlarmChange)>) -> Vec<(ObjectKey, AlarmChange)> {
     list.sort_unstable_by_key(|(key, _)| *key);
     list
 }
 
 impl Drop for Unsaved<'_> {
     fn drop(&mut self) {
-        if !self.keys.is_empty() {
-            self.index.state.lock().changed.extend(self.keys.drain());
+        let layout = self.index.layout();
+        for key in self.keys.drain(..) {
+            layout.shard(&key).changed.insert(key);
         }
-    }
-}
-
-impl State {
-    /// True if it is now the earliest of its part.
-    fn set(&mut self, key: ObjectKey, entry: AlarmEntry) -> bool {
-        let old = self.entries.insert(key, entry);
-        self.left(key, old);
-        self.failed += usize::from(entry.failed);
-        self.enqueue(key, entry)
-    }
-
-    fn clear(&mut self, key: ObjectKey) {
-        let old = self.entries.remove(&key);
-        self.left(key, old);
-    }
-
-    /// An entry is no more what it was.
-    fn left(&mut self, key: ObjectKey, old: Option<AlarmEntry>) {
-        let Some(old) = old else { return };
-        self.failed -= usize::from(old.failed);
-        if let Some(queue) = self.queue(&key) {
-            queue.remove(&(old.due, key));
-        }
-    }
-
-    /// Puts an alarm where it is found when it is due. True if it is now the earliest of its part.
-    fn enqueue(&mut self, key: ObjectKey, entry: AlarmEntry) -> bool {
-        if entry.failed || self.in_flight.contains(&key) {
-            return false;
-        }
-        let Some(queue) = self.queue(&key) else {
-            return false;
-        };
-        let earliest = queue.first().is_none_or(|first| entry.due < first.0);
-        queue.insert((entry.due, key));
-        earliest
-    }
-
-    fn queue(&mut self, key: &ObjectKey) -> Option<&mut BTreeSet<(i64, ObjectKey)>> {
-        let part = self.part_of.as_ref()?(key)?;
-        self.queues.get_mut(part)
     }
 }
 
@@ -355,10 +410,15 @@ mod tests {
     }
 
     fn at(due: i64) -> AlarmChange {
+        AlarmChange::Set(AlarmEntry::at(due))
+    }
+
+    /// An alarm whose attempt has begun with so much isolation.
+    fn begun(due: i64, isolation: Isolation) -> AlarmChange {
         AlarmChange::Set(AlarmEntry {
-            due,
-            attempts: 0,
-            failed: false,
+            attempts: 1,
+            begun: Some(isolation),
+            ..AlarmEntry::at(due)
         })
     }
 
@@ -409,7 +469,7 @@ mod tests {
         let index = index();
         let heard = Arc::new(AtomicUsize::new(0));
         let ears = heard.clone();
-        index.subscribe(move || {
+        index.subscribe(move |_| {
             ears.fetch_add(1, Ordering::Relaxed);
         });
         let told = |change| {
@@ -431,9 +491,10 @@ mod tests {
         for id in 0_u8..10 {
             let failed = id % 3 == 0;
             let entry = AlarmEntry {
-                due: i64::from(20 - id / 2),
                 attempts: 7,
                 failed,
+                failing: !failed && id > 6,
+                ..AlarmEntry::at(i64::from(20 - id / 2))
             };
             index.apply(key(id), AlarmChange::Set(entry), Lsn(1));
         }
@@ -450,6 +511,89 @@ mod tests {
         let failed = index.list(AlarmState::Failed, None, 100);
         assert_eq!(failed.len(), 4);
         assert_eq!(index.counts().failed, 4);
+        let failing = index.list(AlarmState::Failing, None, 100);
+        let failing: Vec<_> = failing.iter().map(|(key, _)| key.id[0]).collect();
+        assert_eq!(failing, [8, 7]);
+        assert_eq!(index.counts().failing, 2);
+        assert_eq!(index.failing(), BTreeMap::from([(NamespaceNo(1), 2)]));
+        index.apply(key(7), AlarmChange::Cleared, Lsn(2));
+        index.apply(key(8), at(1), Lsn(2));
+        assert_eq!(index.failing(), BTreeMap::new());
+    }
+
+    #[test]
+    fn changes_of_different_parts_share_no_lock() {
+        let index = index();
+        let layout = index.layout();
+        // One worker is in the middle of a change; the other one changes its own alarms meanwhile.
+        let of_one = layout.shard(&key(1));
+        index.apply(key(2), at(10), Lsn(1));
+        assert_eq!(taken(&index, 0, 10), Some(key(2)));
+        index.apply(key(2), AlarmChange::Cleared, Lsn(2));
+        index.finished(key(2));
+        assert_eq!(index.get(key(2)), None);
+        drop(of_one);
+    }
+
+    #[test]
+    fn a_new_division_keeps_alarms_and_what_is_unsaved() {
+        let index = index();
+        for id in [1, 2, 3, 200] {
+            index.apply(key(id), at(i64::from(id)), Lsn(u64::from(id)));
+        }
+        assert_eq!(taken(&index, 1, 10), Some(key(1)));
+        index.divide(3, |key| Some(usize::from(key.id[0] % 3)));
+        assert_eq!(index.counts().pending, 4);
+        assert_eq!(taken(&index, 2, 300), Some(key(2)));
+        assert_eq!(
+            taken(&index, 1, 300),
+            Some(key(1)),
+            "taken before, and not finished"
+        );
+        let unsaved = index.unsaved();
+        assert_eq!((unsaved.len(), unsaved.newest), (4, Lsn(200)));
+    }
+
+    #[test]
+    fn an_attempt_that_an_earlier_process_has_begun_makes_a_suspect_until_another_begins() {
+        let index = AlarmIndex::default();
+        index.load(key(2), begun(10, Isolation::Free));
+        index.load(key(1), begun(5, Isolation::Few));
+        index.load(key(4), begun(7, Isolation::Alone));
+        index.load(key(6), at(1));
+        index.divide(2, |key| Some(usize::from(key.id[0] % 2)));
+        assert_eq!(index.counts().suspects, 3);
+        assert_eq!(index.list(AlarmState::Failing, None, 10).len(), 3);
+        assert_eq!(
+            (taken(&index, 0, 99), taken(&index, 0, 99)),
+            (Some(key(6)), None)
+        );
+        let suspect = |isolation, now| {
+            let taken = index.take_suspect(isolation, now);
+            taken.map(|(part, due)| (part, due.key))
+        };
+        assert_eq!(index.next_suspect(Isolation::Few), Some(10));
+        assert_eq!(suspect(Isolation::Few, 9), None);
+        assert_eq!(suspect(Isolation::Few, 10), Some((0, key(2))));
+        assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
+        // It could not be begun.
+        index.finished(key(1));
+        assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
+        // It has begun and ended.
+        index.apply(key(1), begun(60, Isolation::Alone), Lsn(1));
+        assert_eq!(index.counts().suspects, 2);
+        index.apply(key(1), at(60), Lsn(2));
+        index.finished(key(1));
+        assert_eq!(index.next_due(1), Some(60));
+        // One that is moved while it waits is a suspect still; one that is set anew is none.
+        index.apply(key(4), begun(20, Isolation::Alone), Lsn(3));
+        assert_eq!(index.next_suspect(Isolation::Alone), Some(20));
+        index.apply(key(4), at(30), Lsn(4));
+        assert_eq!(
+            (index.next_suspect(Isolation::Alone), index.next_due(0)),
+            (None, Some(30))
+        );
+        assert_eq!(index.counts().suspects, 1);
     }
 
     #[test]

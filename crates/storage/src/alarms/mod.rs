@@ -3,22 +3,28 @@
 //! The truth is a row in the object's own database ([`AlarmRow`]), written in the transaction of whoever sets it. What
 //! the node needs to know of it, an [`AlarmEntry`], travels in the header of the record that commits the row, and the
 //! commit puts it into the [`AlarmIndex`] before the next commit of that object can. A checkpoint saves what has changed
-//! in the index as a *run*; a restart reads the runs and replays the log behind them, and opens no object for it.
+//! in the index as a *run*; a restart reads the runs and replays the log behind them, and opens no object for it. If a run
+//! is damaged or missing, the index is rebuilt from the rows.
 //!
 //! Invariant (s14): the index never says later than the row.
 
 mod index;
+mod rebuild;
 mod row;
 mod run;
+mod shard;
 
 pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, AlarmState, DueAlarm};
-pub use row::AlarmRow;
+pub(crate) use rebuild::DamagedRun;
+pub use row::{AlarmRow, BegunAttempt};
 #[cfg(feature = "fuzzing")]
 pub(crate) use run::seal as seal_run;
-pub(crate) use run::{Runs, dir_of, load, remove_others, write};
+pub(crate) use run::{Loaded, Runs, dir_of, load, remove_others, write};
+
+use serde::{Deserialize, Serialize};
 
 /// What the node knows of an object's alarm without opening the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlarmEntry {
     /// When it is due, milliseconds since 1970. Of an alarm that was given up: when it had been due.
     pub due: i64,
@@ -26,6 +32,83 @@ pub struct AlarmEntry {
     pub attempts: u16,
     /// It was given up: it waits for somebody to run it again.
     pub failed: bool,
+    /// Its last attempt has failed, or the process did not survive it; it is tried again.
+    pub failing: bool,
+    /// An attempt has begun whose end is not written, with so much isolation.
+    pub begun: Option<Isolation>,
+}
+
+impl AlarmEntry {
+    /// An alarm that nothing has happened to yet.
+    pub fn at(due: i64) -> Self {
+        Self {
+            due,
+            attempts: 0,
+            failed: false,
+            failing: false,
+            begun: None,
+        }
+    }
+}
+
+/// How far an attempt is kept apart from other suspects: attempts that ran when an earlier process ended. One of them may
+/// have ended it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// It is no suspect.
+    #[default]
+    Free,
+    /// It was running when a process ended, and runs beside a few such others.
+    Few,
+    /// A process has ended while it ran beside a few: no other suspect runs.
+    Alone,
+}
+
+/// What an entry says beside its time and its attempts, as bits. Runs and records have them at different places.
+pub(crate) mod marks {
+    use super::{AlarmEntry, Isolation};
+
+    const FAILED: u32 = 1;
+    const FAILING: u32 = 2;
+    const BEGUN: u32 = 4;
+    const FEW: u32 = 8;
+    const ALONE: u32 = 16;
+
+    /// All of them.
+    pub(crate) const ALL: u32 = FAILED | FAILING | BEGUN | FEW | ALONE;
+
+    pub(crate) fn of(entry: &AlarmEntry) -> u32 {
+        let begun = match entry.begun {
+            None => 0,
+            Some(Isolation::Free) => BEGUN,
+            Some(Isolation::Few) => BEGUN | FEW,
+            Some(Isolation::Alone) => BEGUN | ALONE,
+        };
+        let failed = if entry.failed { FAILED } else { 0 };
+        let failing = if entry.failing { FAILING } else { 0 };
+        begun | failed | failing
+    }
+
+    /// `None`: no version writes these.
+    pub(crate) fn entry(marks: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
+        let begun = match marks & (BEGUN | FEW | ALONE) {
+            0 => None,
+            BEGUN => Some(Isolation::Free),
+            marks if marks == BEGUN | FEW => Some(Isolation::Few),
+            marks if marks == BEGUN | ALONE => Some(Isolation::Alone),
+            _ => return None,
+        };
+        (marks & !ALL == 0).then_some(AlarmEntry {
+            due,
+            attempts,
+            failed: marks & FAILED != 0,
+            failing: marks & FAILING != 0,
+            begun,
+        })
+    }
 }
 
 /// A change of the object's alarm, which travels with the transaction that made it.

@@ -1,9 +1,20 @@
 //! The alarm as its object's database holds it: one row of `_abide_meta`, JSON text under the key `alarm`.
 
-use super::{AlarmChange, AlarmEntry};
+use super::{AlarmChange, AlarmEntry, Isolation};
+use crate::broken::{Variant, broken};
 use crate::database::ObjectDb;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
+
+/// An attempt that has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BegunAttempt {
+    /// The epoch of the store in which it began ([`Store::epoch`](crate::Store::epoch)).
+    pub epoch: u32,
+    /// How far it was kept apart from suspects.
+    #[serde(default, skip_serializing_if = "is_free")]
+    pub isolation: Isolation,
+}
 
 /// An object's alarm. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,12 +27,22 @@ pub struct AlarmRow {
     /// Attempts begun so far.
     #[serde(default)]
     pub attempts: u32,
-    /// Attempts of the alarms before it, each of which was set in an attempt that its process did not survive. They
-    /// lengthen the wait and count for nothing else.
+    /// Of the attempts, those that were cut off: they have not failed, and count for no retry.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut_off: u32,
+    /// Attempts in a row, its own and those of the alarms before it in which it was set, that their process did not
+    /// survive. They lengthen the wait and count for nothing else.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub broken: u32,
+    /// How often the process has ended while an attempt of it, or of an alarm before it in which it was set, ran with no
+    /// other suspect beside it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crashes: u32,
+    /// The attempt that has begun and whose end is not written. If its epoch is over, its process has not survived it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<BegunAttempt>,
     /// When the attempt that has begun, or has failed, is tried again. An attempt is only run after this is durable, so
-    /// one that its process does not survive counts and is not repeated at once.
+    /// one that its process does not survive is not repeated at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<i64>,
     /// The alarm that was set while the attempt ran. It takes the place of this one when the attempt ends.
@@ -52,16 +73,69 @@ impl AlarmRow {
         }
     }
 
-    /// The alarm to attempt now: the one that was set in an attempt that its process did not survive, or itself.
+    /// The alarm to attempt now, in this epoch: the one that was set in an attempt that was cut off, or itself.
     #[must_use]
-    pub fn to_attempt(self) -> Self {
+    pub fn to_attempt(mut self, epoch: u32) -> Self {
+        match self.begun.take() {
+            Some(begun) => {
+                let crashed = begun.epoch != epoch && begun.isolation == Isolation::Alone;
+                self.crashes = self.crashes.saturating_add(u32::from(crashed));
+                self.broken = self.broken.saturating_add(1);
+                let counts = broken(Variant::CrashCountsForAll);
+                self.cut_off = self.cut_off.saturating_add(u32::from(!counts));
+            }
+            // Rows of format 2 do not tell of an attempt that has begun, but for the alarm that it has set.
+            None if self.next.is_some() => {
+                self.broken = self.broken.saturating_add(self.attempts);
+            }
+            None => {}
+        }
         match self.next {
             Some(next) => Self {
-                broken: self.broken.saturating_add(self.attempts),
+                broken: self.broken,
+                crashes: self.crashes,
                 ..Self::at(next)
             },
             None => self,
         }
+    }
+
+    /// What the orderly end of a process makes of an attempt that runs: it is made again at once when the next one begins,
+    /// or what it has set takes its place. A suspect stays one.
+    #[must_use]
+    pub fn interrupted(mut self, now: i64) -> Self {
+        match (&mut self.begun, self.next) {
+            (Some(begun), _) if begun.isolation != Isolation::Free => {
+                begun.isolation = Isolation::Few;
+                self
+            }
+            (_, Some(next)) => Self::asked(next, now),
+            _ => Self {
+                begun: None,
+                retry_at: None,
+                cut_off: self.cut_off.saturating_add(1),
+                ..self
+            },
+        }
+    }
+
+    /// The alarm that goes off at once, as if for the first time, if it was given up or waits for a retry. `epoch` is the
+    /// store's: of an attempt that runs there is nothing to be run again.
+    pub fn rerun(self, now: i64, epoch: u32) -> Option<Self> {
+        let runs = self.begun.is_some() && !self.was_cut_off(epoch);
+        let waits = self.attempts > 0 && !runs;
+        let scheduled = self.next.unwrap_or(self.scheduled).min(now);
+        (self.failed || waits).then(|| Self::asked(scheduled, now))
+    }
+
+    /// Attempts that have failed, and one that runs, if one does.
+    pub fn counted_attempts(&self) -> u32 {
+        self.attempts.saturating_sub(self.cut_off)
+    }
+
+    /// True if an attempt has begun in an epoch that is over.
+    pub fn was_cut_off(&self, epoch: u32) -> bool {
+        self.begun.is_some_and(|begun| begun.epoch != epoch)
     }
 
     /// What the index is told of it.
@@ -76,6 +150,11 @@ impl AlarmRow {
             due,
             attempts: u16::try_from(self.attempts).unwrap_or(u16::MAX),
             failed: self.failed,
+            failing: !self.failed && (self.error.is_some() || self.broken > 0),
+            begun: self
+                .begun
+                .filter(|_| !self.failed)
+                .map(|begun| begun.isolation),
         }
     }
 }
@@ -86,6 +165,14 @@ impl AlarmRow {
 )]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_free(isolation: &Isolation) -> bool {
+    *isolation == Isolation::Free
 }
 
 impl ObjectDb {
@@ -165,23 +252,69 @@ mod tests {
         assert_eq!(begun(90).entry().due, 90);
     }
 
-    #[test]
-    fn an_alarm_that_a_broken_attempt_has_set_counts_its_own_attempts_and_waits_longer() {
-        let broken = AlarmRow {
-            attempts: 7,
+    /// An alarm of 50 in an attempt that has begun in epoch 1.
+    fn begun(isolation: Isolation) -> AlarmRow {
+        AlarmRow {
+            attempts: 4,
             retry_at: Some(70),
-            next: Some(60),
+            begun: Some(BegunAttempt {
+                epoch: 1,
+                isolation,
+            }),
             ..AlarmRow::at(50)
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_its_process_did_not_survive_lengthens_the_wait_and_counts_for_no_retry() {
+        let row = begun(Isolation::Free);
+        assert_eq!(row.counted_attempts(), 4);
+        let next = row.to_attempt(2);
+        assert_eq!((next.attempts, next.counted_attempts()), (4, 3));
+        assert_eq!((next.broken, next.crashes, next.begun), (1, 0, None));
+        assert_eq!(next.clone().to_attempt(2), next);
+        assert!(next.entry().failing);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_put_down_to_an_attempt_only_if_no_other_suspect_ran() {
+        let crashes = |isolation, epoch| begun(isolation).to_attempt(epoch).crashes;
+        assert_eq!(crashes(Isolation::Few, 2), 0);
+        assert_eq!(crashes(Isolation::Alone, 2), 1);
+        assert_eq!(crashes(Isolation::Alone, 1), 0, "its process lives");
+    }
+
+    #[test]
+    fn an_alarm_that_a_cut_off_attempt_has_set_counts_its_own_attempts_and_waits_longer() {
+        let row = AlarmRow {
+            next: Some(60),
+            broken: 2,
+            crashes: 5,
+            ..begun(Isolation::Alone)
         };
-        let alarm = broken.to_attempt();
-        assert_eq!((alarm.scheduled, alarm.attempts, alarm.broken), (60, 0, 7));
-        let again = AlarmRow {
-            attempts: 1,
-            next: Some(80),
-            ..alarm
+        let alarm = row.to_attempt(2);
+        assert_eq!((alarm.scheduled, alarm.attempts, alarm.cut_off), (60, 0, 0));
+        assert_eq!((alarm.broken, alarm.crashes), (3, 6));
+        assert_eq!(AlarmRow::at(50).to_attempt(2), AlarmRow::at(50));
+        let of_format_2 = r#"{"scheduled":50,"attempts":7,"retry_at":70,"next":60,"broken":1}"#;
+        let alarm = serde_json::from_str::<AlarmRow>(of_format_2).unwrap();
+        assert_eq!(alarm.to_attempt(2).broken, 8);
+    }
+
+    #[test]
+    fn an_attempt_that_an_orderly_end_interrupts_is_made_again_at_once_and_counts_for_no_retry() {
+        let row = begun(Isolation::Free).interrupted(60);
+        assert_eq!((row.entry().due, row.entry().begun), (50, None));
+        assert_eq!(row.counted_attempts(), 3);
+        assert_eq!(row.to_attempt(2).broken, 0);
+        let set = AlarmRow {
+            next: Some(90),
+            ..begun(Isolation::Free)
         };
-        assert_eq!(again.to_attempt().broken, 8);
-        assert_eq!(AlarmRow::at(50).to_attempt(), AlarmRow::at(50));
+        assert_eq!(set.interrupted(60), AlarmRow::at(90));
+        let suspect = begun(Isolation::Alone).interrupted(60);
+        assert_eq!(suspect.entry().begun, Some(Isolation::Few));
+        assert_eq!(suspect.to_attempt(2).crashes, 0);
     }
 
     #[test]
@@ -207,5 +340,17 @@ mod tests {
             r#"{"scheduled":50,"attempts":7,"failed":true,"error":"no"}"#
         );
         assert_eq!(serde_json::from_str::<AlarmRow>(&text).unwrap(), failed);
+        let suspect = AlarmRow {
+            cut_off: 1,
+            broken: 2,
+            crashes: 3,
+            ..begun(Isolation::Alone)
+        };
+        let text = serde_json::to_string(&suspect).unwrap();
+        assert_eq!(
+            text,
+            r#"{"scheduled":50,"attempts":4,"cut_off":1,"broken":2,"crashes":3,"begun":{"epoch":1,"isolation":"alone"},"retry_at":70}"#
+        );
+        assert_eq!(serde_json::from_str::<AlarmRow>(&text).unwrap(), suspect);
     }
 }

@@ -6,7 +6,7 @@
 //! manifest does any more. Bytes: `docs/format.md`.
 
 use super::index::{AlarmIndex, Unsaved};
-use super::{AlarmChange, AlarmEntry};
+use super::{AlarmChange, DamagedRun, marks};
 use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
@@ -22,7 +22,8 @@ const HEADER_BYTES: usize = 48;
 const ENTRY_BYTES: usize = 48;
 
 const CLEARED: u32 = 1;
-const FAILED: u32 = 2;
+/// Where an entry's marks begin.
+const MARKS_SHIFT: u32 = 1;
 
 /// Entries that are read and written at a time.
 const CHUNK: usize = 16 * 1024;
@@ -72,10 +73,10 @@ pub(crate) fn write(
     unsaved: &mut Unsaved<'_>,
     durable: impl FnOnce(Lsn) -> Result<()>,
 ) -> Result<Runs> {
-    if unsaved.len() == 0 || broken(Variant::AlarmForgottenByCheckpoint) {
+    if (unsaved.len() == 0 && !unsaved.is_whole()) || broken(Variant::AlarmForgottenByCheckpoint) {
         return Ok(runs.clone());
     }
-    let merges = runs.merges(unsaved.len());
+    let merges = unsaved.is_whole() || runs.merges(unsaved.len());
     let entries = if merges {
         unsaved.everything()
     } else {
@@ -149,8 +150,8 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
     let (flags, due) = match change {
         AlarmChange::Cleared => (CLEARED, 0),
         AlarmChange::Set(entry) => {
-            let failed = if entry.failed { FAILED } else { 0 };
-            (failed | u32::from(entry.attempts) << 16, entry.due)
+            let marks = marks::of(&entry) << MARKS_SHIFT;
+            (marks | u32::from(entry.attempts) << 16, entry.due)
         }
     };
     bytes.extend_from_slice(&key.namespace.0.to_le_bytes());
@@ -159,7 +160,8 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
     bytes.extend_from_slice(&due.to_le_bytes());
 }
 
-fn decode(bytes: &[u8; ENTRY_BYTES]) -> (ObjectKey, AlarmChange) {
+/// `None`: no version writes this.
+fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<(ObjectKey, AlarmChange)> {
     let flags = u32_at(bytes, 4);
     let mut id = [0; 32];
     id.copy_from_slice(&bytes[8..40]);
@@ -170,13 +172,11 @@ fn decode(bytes: &[u8; ENTRY_BYTES]) -> (ObjectKey, AlarmChange) {
     let change = if flags & CLEARED != 0 {
         AlarmChange::Cleared
     } else {
-        AlarmChange::Set(AlarmEntry {
-            due: u64_at(bytes, 40).cast_signed(),
-            attempts: (flags >> 16) as u16,
-            failed: flags & FAILED != 0,
-        })
+        let marks = (flags & 0xffff) >> MARKS_SHIFT;
+        let due = u64_at(bytes, 40).cast_signed();
+        AlarmChange::Set(marks::entry(marks, due, (flags >> 16) as u16)?)
     };
-    (key, change)
+    Some((key, change))
 }
 
 /// Makes the checksums of a run right.
@@ -199,23 +199,44 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(field)
 }
 
+/// What the saved runs come to.
+pub(crate) enum Loaded {
+    /// The index of their moment.
+    Whole(AlarmIndex),
+    /// This run is damaged or missing: the rows have to tell.
+    Damaged(DamagedRun),
+}
+
 /// Reads the runs that the manifest lists.
-pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<AlarmIndex> {
+pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<Loaded> {
     let index = AlarmIndex::default();
     for run in &runs.list {
         let path = path_of(data, run.number);
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::InvalidData | io::ErrorKind::NotFound => Error::refused(format!(
-                "{} is damaged or missing ({error}), so alarms would be lost: restore the data directory from a backup; nothing was changed",
-                path.display()
-            )),
-            _ => Error::io(format_args!("reading {}", path.display()), &error),
-        };
-        disk.open(&path, OpenMode::Existing)
-            .and_then(|file| read_entries(&*file, *run, |key, change| index.load(key, change)))
-            .map_err(failed)?;
+        let read = disk
+            .open(&path, OpenMode::Existing)
+            .and_then(|file| read_entries(&*file, *run, |key, change| index.load(key, change)));
+        match read {
+            Ok(()) => {}
+            Err(why) if is_damage(&why) => {
+                return Ok(Loaded::Damaged(DamagedRun { path, why }));
+            }
+            Err(error) => {
+                return Err(Error::io(
+                    format_args!("reading {}", path.display()),
+                    &error,
+                ));
+            }
+        }
     }
-    Ok(index)
+    Ok(Loaded::Whole(index))
+}
+
+/// True if trying again would not help: the bytes are wrong, gone, or cannot be read from the medium.
+fn is_damage(error: &io::Error) -> bool {
+    /// `EIO` on every Unix.
+    const MEDIUM: i32 = 5;
+    let kinds = [io::ErrorKind::InvalidData, io::ErrorKind::NotFound];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(MEDIUM)
 }
 
 fn read_entries(
@@ -248,7 +269,7 @@ fn read_entries(
         at += wanted as u64;
         left -= wanted / ENTRY_BYTES;
         for entry in bytes[..wanted].as_chunks::<ENTRY_BYTES>().0 {
-            let (key, change) = decode(entry);
+            let (key, change) = decode(entry).ok_or_else(|| damaged("it has unknown marks"))?;
             take(key, change);
         }
     }
@@ -274,6 +295,7 @@ pub(crate) fn remove_others(disk: &dyn Disk, data: &Path, runs: &Runs) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alarms::{AlarmEntry, Isolation};
     use crate::disk::SimDisk;
 
     fn key(id: u8) -> ObjectKey {
@@ -285,10 +307,17 @@ mod tests {
 
     fn set(due: i64, attempts: u16, failed: bool) -> AlarmChange {
         AlarmChange::Set(AlarmEntry {
-            due,
             attempts,
             failed,
+            ..AlarmEntry::at(due)
         })
+    }
+
+    fn loaded(disk: &SimDisk, data: &Path, runs: &Runs) -> AlarmIndex {
+        match load(disk, data, runs).unwrap() {
+            Loaded::Whole(index) => index,
+            Loaded::Damaged(run) => panic!("{}: {}", run.path.display(), run.why),
+        }
     }
 
     fn save(disk: &SimDisk, data: &Path, index: &AlarmIndex, runs: &Runs) -> Runs {
@@ -316,7 +345,7 @@ mod tests {
             index.apply(key(id), AlarmChange::Cleared, Lsn(2));
             index.apply(key(id + 4), set(77, 1, false), Lsn(3));
             runs = save(&disk, data, &index, &runs);
-            assert_eq!(all(&load(&disk, data, &runs).unwrap()), all(&index));
+            assert_eq!(all(&loaded(&disk, data, &runs)), all(&index));
         }
         assert_eq!(runs.list.len(), 5);
         assert_eq!(
@@ -339,7 +368,7 @@ mod tests {
             remove_others(&disk, data, &runs).unwrap();
             assert!(runs.list.len() <= MAX_ALARM_RUNS, "{runs:?}");
             assert_eq!(disk.list(&dir_of(data)).unwrap().len(), runs.list.len());
-            assert_eq!(all(&load(&disk, data, &runs).unwrap()), all(&index));
+            assert_eq!(all(&loaded(&disk, data, &runs)), all(&index));
         }
         for id in 0..43 {
             index.apply(key(id), AlarmChange::Cleared, Lsn(2));
@@ -349,19 +378,41 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_run_is_refused() {
+    fn attempts_that_have_begun_are_read_as_they_were_written() {
+        let (disk, data) = (SimDisk::new(), Path::new("/data"));
+        let index = AlarmIndex::default();
+        let isolations = [
+            None,
+            Some(Isolation::Free),
+            Some(Isolation::Few),
+            Some(Isolation::Alone),
+        ];
+        for (id, begun) in (0..).zip(isolations) {
+            let entry = AlarmEntry {
+                failing: id % 2 == 0,
+                begun,
+                ..AlarmEntry::at(1)
+            };
+            index.apply(key(id), AlarmChange::Set(entry), Lsn(1));
+        }
+        let runs = save(&disk, data, &index, &Runs::default());
+        assert_eq!(all(&loaded(&disk, data, &runs)), all(&index));
+    }
+
+    #[test]
+    fn damage_at_any_byte_of_a_run_is_seen() {
         let (disk, data) = (SimDisk::new(), Path::new("/data"));
         let index = AlarmIndex::default();
         index.apply(key(1), set(5, 0, false), Lsn(1));
         let runs = save(&disk, data, &index, &Runs::default());
-        let length = (HEADER_BYTES + ENTRY_BYTES) as u64;
-        for offset in 0..length {
+        let is_damaged = |disk: &SimDisk| matches!(load(disk, data, &runs), Ok(Loaded::Damaged(run)) if run.path == path_of(data, 1));
+        assert!(!is_damaged(&disk));
+        for offset in 0..(HEADER_BYTES + ENTRY_BYTES) as u64 {
             let disk = disk.after_kill();
             disk.flip(&path_of(data, 1), offset);
-            let error = load(&disk, data, &runs).unwrap_err();
-            assert!(error.to_string().contains("damaged or missing"), "{error}");
+            assert!(is_damaged(&disk), "at {offset}");
         }
         disk.remove(&path_of(data, 1)).unwrap();
-        assert!(load(&disk, data, &runs).is_err());
+        assert!(is_damaged(&disk));
     }
 }

@@ -13,7 +13,7 @@
 //! | 32 | 32 | object id |
 //! | 64 | 4 | commit number of the object |
 //! | 68 | 4 | size of the database in pages |
-//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, 8 the alarm was given up; bits 16–31: the alarm's attempts |
+//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and of the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, bits 16–31 the attempts |
 //! | 76 | 4 | number of page entries |
 //! | 80 | 8 | time of the commit, milliseconds since 1970 |
 //! | 88 | 8 | when the alarm is due, milliseconds since 1970, if flag 2 |
@@ -22,7 +22,7 @@
 //!
 //! A record's length is a multiple of 8; what is left behind the last entry is zero.
 
-use crate::alarms::{AlarmChange, AlarmEntry};
+use crate::alarms::{AlarmChange, marks};
 use crate::ident::{CommitNo, Epoch, Lsn, NamespaceNo, ObjectKey};
 use crate::limits::PAGE_BYTES;
 
@@ -35,11 +35,12 @@ pub(crate) const ALIGN: usize = 8;
 const LAST: u32 = 1;
 const ALARM_SET: u32 = 2;
 const ALARM_CLEARED: u32 = 4;
-const ALARM_FAILED: u32 = 8;
+/// Where the marks of a set alarm begin.
+const MARKS_SHIFT: u32 = 3;
 /// Where the number of the alarm's attempts begins.
 const ATTEMPTS_SHIFT: u32 = 16;
 /// What only a set alarm has.
-const OF_SET_ALARM: u32 = ALARM_FAILED | (u16::MAX as u32) << ATTEMPTS_SHIFT;
+const OF_SET_ALARM: u32 = marks::ALL << MARKS_SHIFT | (u16::MAX as u32) << ATTEMPTS_SHIFT;
 const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM;
 
 /// What a header says.
@@ -81,9 +82,9 @@ impl Header {
         let (alarm_flags, alarm_due) = match self.alarm {
             None => (0, 0),
             Some(AlarmChange::Set(alarm)) => {
-                let failed = if alarm.failed { ALARM_FAILED } else { 0 };
+                let marks = marks::of(&alarm) << MARKS_SHIFT;
                 let attempts = u32::from(alarm.attempts) << ATTEMPTS_SHIFT;
-                (ALARM_SET | failed | attempts, alarm.due)
+                (ALARM_SET | marks | attempts, alarm.due)
             }
             Some(AlarmChange::Cleared) => (ALARM_CLEARED, 0),
         };
@@ -113,11 +114,11 @@ impl Header {
         let flags = u32_at(bytes, 72);
         let page_bytes = u32_at(bytes, 100) as usize;
         let alarm = match flags & (ALARM_SET | ALARM_CLEARED) {
-            ALARM_SET => Some(AlarmChange::Set(AlarmEntry {
-                due: u64_at(bytes, 88).cast_signed(),
-                attempts: (flags >> ATTEMPTS_SHIFT) as u16,
-                failed: flags & ALARM_FAILED != 0,
-            })),
+            ALARM_SET => Some(AlarmChange::Set(marks::entry(
+                flags >> MARKS_SHIFT & marks::ALL,
+                u64_at(bytes, 88).cast_signed(),
+                (flags >> ATTEMPTS_SHIFT) as u16,
+            )?)),
             _ if flags & OF_SET_ALARM != 0 => return None,
             ALARM_CLEARED => Some(AlarmChange::Cleared),
             0 => None,
@@ -179,6 +180,7 @@ pub(crate) fn seal(bytes: &mut [u8], at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alarms::{AlarmEntry, Isolation};
     use proptest::prelude::*;
 
     fn header() -> Header {
@@ -195,9 +197,9 @@ mod tests {
             database_pages: 5,
             last_part: true,
             alarm: Some(AlarmChange::Set(AlarmEntry {
-                due: 1_700_000_060_000,
                 attempts: 7,
                 failed: true,
+                ..AlarmEntry::at(1_700_000_060_000)
             })),
             entries: 2,
             unix_millis: 1_700_000_000_000,
@@ -210,9 +212,14 @@ mod tests {
         for alarm in [
             None,
             Some(AlarmChange::Set(AlarmEntry {
-                due: i64::MAX,
                 attempts: u16::MAX,
-                failed: false,
+                ..AlarmEntry::at(i64::MAX)
+            })),
+            Some(AlarmChange::Set(AlarmEntry {
+                attempts: 3,
+                failing: true,
+                begun: Some(Isolation::Few),
+                ..AlarmEntry::at(-1)
             })),
             Some(AlarmChange::Cleared),
         ] {
@@ -223,16 +230,34 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_bytes_of_a_header_are_those_of_format_1() {
+    fn hex(header: &Header) -> String {
         let mut bytes = [0; HEADER_BYTES];
-        header().write(&mut bytes);
-        let hex = bytes.iter().fold(String::new(), |mut text, byte| {
+        header.write(&mut bytes);
+        bytes.iter().fold(String::new(), |mut text, byte| {
             use std::fmt::Write as _;
             let _ = write!(text, "{byte:02x}");
             text
-        });
-        assert_eq!(hex, include_str!("header-v1.hex").trim());
+        })
+    }
+
+    #[test]
+    fn the_bytes_of_a_header_are_those_of_format_1() {
+        assert_eq!(hex(&header()), include_str!("header-v1.hex").trim());
+    }
+
+    #[test]
+    fn the_bytes_of_a_header_with_an_attempt_that_has_begun_are_those_of_format_3() {
+        let begun = AlarmEntry {
+            attempts: 7,
+            failing: true,
+            begun: Some(Isolation::Alone),
+            ..AlarmEntry::at(1_700_000_060_000)
+        };
+        let header = Header {
+            alarm: Some(AlarmChange::Set(begun)),
+            ..header()
+        };
+        assert_eq!(hex(&header), include_str!("header-v3.hex").trim());
     }
 
     proptest! {

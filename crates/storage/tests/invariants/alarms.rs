@@ -1,12 +1,12 @@
 //! The index of alarms agrees with the objects' rows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use abide_storage::{AlarmRow, Disk as _, ErrorKind, ObjectKey, SimDisk};
+use abide_storage::{AlarmRow, Disk as _, ErrorKind, ObjectKey, OpenMode, SimDisk, Store};
 
 use crate::{
     acts::{checkpoint_beside, due, put, put_durably, set_alarm},
-    common::{DIR, flush, manual, open, threaded, try_manual},
+    common::{DIR, flush, key, manual, open, read_file, threaded, try_manual},
 };
 
 /// Sets an alarm, moves it, takes checkpoints between, and removes it, until the disk stops.
@@ -160,4 +160,154 @@ fn an_alarm_that_a_savepoint_undoes_does_not_reach_the_index() {
     db.delete_all().unwrap();
     db.commit().unwrap();
     assert_eq!((due(&store, 1), db.alarm().unwrap()), (None, None));
+}
+
+const OBJECTS: u8 = 6;
+
+/// A disk after a kill: alarms in a first run, changes of them in a second, and others in the log's tail.
+fn with_runs() -> SimDisk {
+    let disk = SimDisk::new();
+    let store = manual(&disk);
+    let clear = |id| {
+        let db = open(&store, id);
+        db.set_alarm(None).unwrap();
+        db.commit().unwrap();
+    };
+    for id in 0..OBJECTS {
+        set_alarm(&open(&store, id), 1_000 + i64::from(id));
+    }
+    put(&open(&store, OBJECTS), "it has no alarm");
+    store.checkpoint().unwrap();
+    set_alarm(&open(&store, 1), 10);
+    clear(2);
+    store.checkpoint().unwrap();
+    set_alarm(&open(&store, 3), 5);
+    set_alarm(&open(&store, 2), 7_000);
+    clear(4);
+    flush(&store);
+    disk.after_kill()
+}
+
+fn runs(disk: &SimDisk) -> Vec<PathBuf> {
+    let dir = Path::new(DIR).join("alarms");
+    let mut names = disk.list(&dir).unwrap();
+    names.retain(|name| name.ends_with(".run"));
+    names.sort();
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+/// The index says of each object what its row says.
+fn assert_agrees(store: &Store, what: &str) {
+    for id in 0..=OBJECTS {
+        let row = open(store, id).alarm().unwrap();
+        let known = store.alarms().get(key(store, id));
+        assert_eq!(known, row.map(|row| row.entry()), "{id}: {what}");
+    }
+    let dues: Vec<_> = (0..5).map(|id| due(store, id)).collect();
+    let expected = [Some(1_000), Some(10), Some(7_000), Some(5), None];
+    assert_eq!(dues, expected, "{what}");
+    assert_eq!(store.alarms().counts().pending, 5, "{what}");
+}
+
+#[test]
+fn s14_an_index_with_a_run_that_is_damaged_at_any_byte_is_rebuilt_from_the_rows() {
+    let whole = with_runs();
+    let runs = runs(&whole);
+    assert_eq!(runs.len(), 2);
+    assert_agrees(&manual(&whole.after_kill()), "undamaged");
+    for run in &runs {
+        let length = read_file(&whole, run).len() as u64;
+        for offset in 0..length {
+            let disk = whole.after_kill();
+            disk.flip(run, offset);
+            let store = manual(&disk);
+            assert_agrees(&store, &format!("{} at {offset}", run.display()));
+        }
+    }
+}
+
+#[test]
+fn s14_an_index_with_a_missing_or_a_short_run_is_rebuilt_from_the_rows() {
+    let whole = with_runs();
+    for run in runs(&whole) {
+        for keep in [None, Some(0), Some(20), Some(48), Some(60)] {
+            let disk = whole.after_kill();
+            match keep {
+                None => disk.remove(&run).unwrap(),
+                Some(bytes) => {
+                    let file = disk.open(&run, OpenMode::Existing).unwrap();
+                    file.set_len(bytes).unwrap();
+                }
+            }
+            let store = manual(&disk);
+            assert_agrees(&store, &format!("{} to {keep:?}", run.display()));
+        }
+    }
+}
+
+#[test]
+fn s14_a_rebuilt_index_is_saved_by_the_next_checkpoint_and_the_damaged_run_is_kept_aside() {
+    let disk = with_runs();
+    let run = &runs(&disk)[1];
+    disk.flip(run, 50);
+    let damaged = read_file(&disk, run);
+    let store = manual(&disk);
+    let aside = run.with_extension("run.damaged");
+    assert_eq!(read_file(&disk, &aside), damaged);
+    // Nothing has been saved yet: another start finds the run missing.
+    let again = disk.after_kill();
+    assert_agrees(&manual(&again), "after a kill before the checkpoint");
+    store.checkpoint().unwrap();
+    assert_eq!(runs(&disk).len(), 1, "one that says everything");
+    assert_eq!(read_file(&disk, &aside), damaged);
+    drop(store);
+    let saved = disk.after_kill();
+    // From the run, since no row can be read.
+    let objects = manual(&saved.after_kill());
+    for id in 0..=OBJECTS {
+        saved
+            .remove(&objects.object_path(key(&objects, id)).unwrap())
+            .unwrap();
+    }
+    let store = manual(&saved);
+    assert_eq!(store.alarms().counts().pending, 5);
+}
+
+#[test]
+fn s14_a_rebuild_survives_a_crash_at_any_change_of_the_disk() {
+    let damaged = with_runs();
+    damaged.flip(&runs(&damaged)[0], 100);
+    let life = |disk: &SimDisk| {
+        if let Ok(store) = try_manual(disk) {
+            let _ = store.checkpoint();
+        }
+    };
+    let whole = damaged.after_kill();
+    let before = whole.changes();
+    life(&whole);
+    let changes = whole.changes() - before;
+    assert!(changes > 5, "{changes}");
+    for stop in 0..=changes {
+        for seed in 0..4 {
+            let disk = damaged.after_kill();
+            disk.stop_at(disk.changes() + stop);
+            life(&disk);
+            let store = manual(&disk.crash(stop * 5 + seed));
+            assert_agrees(&store, &format!("power cut at change {stop}, seed {seed}"));
+        }
+    }
+}
+
+#[test]
+fn a_rebuild_passes_over_an_object_that_is_damaged_itself() {
+    let disk = with_runs();
+    let path = {
+        let store = manual(&disk.after_kill());
+        store.object_path(key(&store, 0)).unwrap()
+    };
+    disk.flip(&path, 0);
+    disk.remove(&runs(&disk)[0]).unwrap();
+    let store = manual(&disk);
+    assert_eq!((due(&store, 0), due(&store, 1)), (None, Some(10)));
+    assert_eq!(store.alarms().counts().pending, 4);
 }

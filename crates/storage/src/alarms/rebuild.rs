@@ -1,0 +1,101 @@
+//! The index made anew from the objects' rows, when a saved run is damaged or missing.
+//!
+//! Called when a store is opened, after the log's tail was replayed and before anybody uses the store. Each object is
+//! opened in its turn, so memory holds one of them beside the index. The damaged run is kept beside the others under
+//! another name. The manifest lists it until the next checkpoint has saved the whole index, so a crash before that ends in
+//! another rebuild.
+//!
+//! An object whose row cannot be read is damaged itself: it is logged, and has no alarm until it is restored.
+
+use super::{AlarmChange, AlarmRow, dir_of};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{NamespaceNo, ObjectKey};
+use crate::shared::Shared;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A run that cannot be read.
+pub(crate) struct DamagedRun {
+    pub(crate) path: PathBuf,
+    pub(crate) why: io::Error,
+}
+
+/// Objects after which the log says how far it is.
+const REPORT: u64 = 100_000;
+
+impl DamagedRun {
+    /// Brings the index, which knows the log's tail alone, to what the rows say.
+    pub(crate) fn rebuild(&self, engine: &Arc<Engine>) -> Result<()> {
+        tracing::error!(
+            path = %self.path.display(), why = %self.why,
+            "a saved run of the alarm index is damaged or missing: the index is rebuilt from the objects, which takes a while; \
+             check the disk"
+        );
+        let begun = Instant::now();
+        let (mut objects, mut unreadable) = (0_u64, 0_u64);
+        let namespaces = engine.shared.catalog.current().namespaces.len() as u32;
+        for namespace in (1..=namespaces).map(NamespaceNo) {
+            engine.each_object(namespace, |key| {
+                objects += 1;
+                if objects.is_multiple_of(REPORT) {
+                    tracing::info!(objects, "rebuilding the alarm index");
+                }
+                match row(engine, key) {
+                    Ok(Some(row)) => engine.alarms.load(key, AlarmChange::Set(row.entry())),
+                    Ok(None) => engine.alarms.load(key, AlarmChange::Cleared),
+                    // The disk's answer may be another one the next time, and would be taken for "no alarm".
+                    Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace) => {
+                        return Err(error);
+                    }
+                    Err(error) => {
+                        unreadable += 1;
+                        tracing::error!(
+                            object = %key, %error,
+                            "an object's alarm cannot be read: it has none until the object is restored"
+                        );
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        engine.alarms.save_whole();
+        self.keep_aside(engine);
+        tracing::warn!(
+            objects,
+            unreadable,
+            alarms = engine.alarms.counts().pending,
+            seconds = begun.elapsed().as_secs_f64(),
+            "the alarm index was rebuilt from the objects"
+        );
+        Ok(())
+    }
+
+    /// Gives the run another name, under which nothing removes it.
+    fn keep_aside(&self, engine: &Engine) {
+        let aside = aside(&self.path);
+        let Shared { disk, dir, .. } = &*engine.shared;
+        let renamed = disk
+            .rename(&self.path, &aside)
+            .and_then(|()| disk.sync_dir(&dir_of(dir)));
+        match renamed {
+            Ok(()) => tracing::warn!(path = %aside.display(), "the damaged run is kept here"),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                tracing::warn!(path = %self.path.display(), %error, "the damaged run could not be kept aside");
+            }
+        }
+    }
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".damaged");
+    name.into()
+}
+
+fn row(engine: &Arc<Engine>, key: ObjectKey) -> Result<Option<AlarmRow>, Error> {
+    engine.open_database(key)?.alarm()
+}

@@ -1,0 +1,175 @@
+//! One part of the alarm index, behind a lock of its own: the alarms of one class on one worker.
+
+use super::{AlarmChange, AlarmEntry, AlarmState, Isolation};
+use crate::broken::{Variant, broken};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Shard {
+    pub(super) entries: FxHashMap<ObjectKey, AlarmEntry>,
+    pub(super) failed: usize,
+    /// How many alarms of each namespace are failing; without those that have none.
+    pub(super) failing: BTreeMap<NamespaceNo, u64>,
+    pub(super) in_flight: FxHashSet<ObjectKey>,
+    /// What the next run must say.
+    pub(super) changed: FxHashSet<ObjectKey>,
+    /// The position behind the newest change.
+    pub(super) newest: Lsn,
+    /// The pending alarms that nobody has taken, by time, with as much isolation as they need; `None` as long as nobody
+    /// takes any from here.
+    queues: Option<[BTreeSet<(i64, ObjectKey)>; 3]>,
+    /// The isolation of those attempts that an earlier process had begun and did not end.
+    suspects: FxHashMap<ObjectKey, Isolation>,
+}
+
+/// What a change has done to what a scheduler waits for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// Something is due earlier than all else.
+    pub(super) earlier: bool,
+    /// So many suspects are none any more.
+    pub(super) cleared: usize,
+}
+
+impl Shard {
+    /// Makes the queues. What was taken before can be taken again, and what had begun before is a suspect now.
+    pub(super) fn open_queues(&mut self) {
+        self.in_flight.clear();
+        self.suspects = FxHashMap::default();
+        let mut queues = [const { Vec::new() }; 3];
+        for (key, entry) in self.entries.iter().filter(|(_, entry)| !entry.failed) {
+            let isolation = match entry.begun {
+                None => Isolation::Free,
+                Some(Isolation::Free) => Isolation::Few,
+                Some(Isolation::Few | Isolation::Alone) => Isolation::Alone,
+            };
+            if isolation != Isolation::Free {
+                self.suspects.insert(*key, isolation);
+            }
+            queues[isolation as usize].push((entry.due, *key));
+        }
+        // A tree that is made of a sorted list at once is made many times faster.
+        self.queues = Some(queues.map(|mut queue| {
+            queue.sort_unstable();
+            queue.into_iter().collect()
+        }));
+    }
+
+    pub(super) fn suspects(&self) -> usize {
+        self.suspects.len()
+    }
+
+    pub(super) fn next_due(&self, isolation: Isolation) -> Option<i64> {
+        let queue = &self.queues.as_ref()?[isolation as usize];
+        queue.first().map(|(due, _)| *due)
+    }
+
+    /// Takes the earliest alarm of a queue if it is due.
+    pub(super) fn take(
+        &mut self,
+        isolation: Isolation,
+        now: i64,
+    ) -> Option<(ObjectKey, AlarmEntry)> {
+        let queue = &mut self.queues.as_mut()?[isolation as usize];
+        if queue.first()?.0 > now {
+            return None;
+        }
+        let (_, key) = queue.pop_first()?;
+        self.in_flight.insert(key);
+        Some((key, *self.entries.get(&key)?))
+    }
+
+    /// Puts back what was taken, where its entry says now. True if it is now the earliest of its queue.
+    pub(super) fn give_back(&mut self, key: ObjectKey) -> bool {
+        self.in_flight.remove(&key);
+        match self.entries.get(&key) {
+            Some(&entry) if !broken(Variant::AlarmNotPutBack) => self.enqueue(key, entry),
+            _ => false,
+        }
+    }
+
+    pub(super) fn change(&mut self, key: ObjectKey, change: AlarmChange) -> Effect {
+        let old = match change {
+            AlarmChange::Set(entry) => self.entries.insert(key, entry),
+            AlarmChange::Cleared => self.entries.remove(&key),
+        };
+        if let Some(old) = old {
+            self.uncount(key, &old);
+        }
+        let AlarmChange::Set(entry) = change else {
+            let cleared = usize::from(self.suspects.remove(&key).is_some());
+            return Effect {
+                earlier: false,
+                cleared,
+            };
+        };
+        // An attempt that this process has begun is in flight; one that has begun otherwise is still the earlier one.
+        let is_over = entry.begun.is_none() || self.in_flight.contains(&key);
+        let cleared = usize::from(is_over && self.suspects.remove(&key).is_some());
+        self.failed += usize::from(entry.failed);
+        if entry.failing {
+            *self.failing.entry(key.namespace).or_default() += 1;
+        }
+        Effect {
+            earlier: self.enqueue(key, entry),
+            cleared,
+        }
+    }
+
+    /// An entry is no more what it was.
+    fn uncount(&mut self, key: ObjectKey, old: &AlarmEntry) {
+        self.failed -= usize::from(old.failed);
+        if old.failing
+            && let Some(count) = self.failing.get_mut(&key.namespace)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.failing.remove(&key.namespace);
+            }
+        }
+        let isolation = self.isolation(&key);
+        if let Some(queues) = &mut self.queues {
+            queues[isolation as usize].remove(&(old.due, key));
+        }
+    }
+
+    fn isolation(&self, key: &ObjectKey) -> Isolation {
+        self.suspects.get(key).copied().unwrap_or_default()
+    }
+
+    /// Puts an alarm where it is found when it is due. True if it is now the earliest there.
+    fn enqueue(&mut self, key: ObjectKey, entry: AlarmEntry) -> bool {
+        if entry.failed || self.in_flight.contains(&key) {
+            return false;
+        }
+        let isolation = self.isolation(&key);
+        let Some(queues) = &mut self.queues else {
+            return false;
+        };
+        let queue = &mut queues[isolation as usize];
+        let earliest = queue.first().is_none_or(|first| entry.due < first.0);
+        queue.insert((entry.due, key));
+        earliest
+    }
+
+    pub(super) fn is_in(&self, state: AlarmState, key: &ObjectKey, entry: &AlarmEntry) -> bool {
+        match state {
+            AlarmState::Pending => !entry.failed,
+            AlarmState::Failed => entry.failed,
+            AlarmState::Failing => {
+                !entry.failed && (entry.failing || self.suspects.contains_key(key))
+            }
+        }
+    }
+
+    /// What is known of this alarm, as a run says it.
+    pub(super) fn said_of(&self, key: &ObjectKey) -> AlarmChange {
+        match self.entries.get(key) {
+            Some(entry) => AlarmChange::Set(*entry),
+            None => AlarmChange::Cleared,
+        }
+    }
+}
