@@ -64,7 +64,10 @@ impl Life {
             .map_err(|error| error.to_string())?;
         let life = u64::from(history.life());
         let options = || ClassOptions {
-            alarm_retry: AlarmRetry::for_ever(Duration::from_secs(10)),
+            alarm_retry: AlarmRetry {
+                max_retries: plan.alarm_retries(),
+                ..AlarmRetry::for_ever(Duration::from_secs(10))
+            },
             ..ClassOptions::default()
         };
         let courier = Courier {
@@ -118,6 +121,14 @@ impl Life {
         let next = self.node.alarms(AlarmState::Pending, None, 1);
         next.first()
             .is_some_and(|alarm| alarm.due.unix_millis() <= now + time.as_millis() as i64)
+    }
+
+    /// How long it is until an alarm is tried again whose process has ended while it went off.
+    pub(crate) fn next_retry(&self) -> Option<Duration> {
+        let now = self.env().clock().unix_millis().cast_signed();
+        let next = self.node.alarms(AlarmState::Failing, None, 1);
+        let due = next.first()?.due.unix_millis();
+        Some(Duration::from_millis(u64::try_from(due - now).unwrap_or(0)))
     }
 
     /// True if the process would end itself, or a part of it has ended.

@@ -156,6 +156,12 @@ impl Plan {
 }
 
 impl Plan {
+    /// Retries of an alarm. Where alarms and crashes are all there is, nothing but its own failures may use them up: a handler
+    /// fails twice at most.
+    pub(crate) fn alarm_retries(&self) -> Option<u32> {
+        (self.focus == Some(Focus::Alarms)).then_some(2)
+    }
+
     /// What makes it again, as `abide-sim replay` takes it.
     pub fn name(&self) -> String {
         let focus = self.focus.and_then(|focus| focus.to_possible_value());
@@ -283,7 +289,7 @@ impl Focus {
             },
             Self::Alarms => match random.below(8) {
                 0..2 => client(Op::Alarm(0, [value, value + 1], random.below(1_500), 0)),
-                2..4 => Step::Pass(random.below(1_500)),
+                2..4 => Step::Pass(random.below(4_000)),
                 4 => Step::Rounds(1 + random.below(4)),
                 5 => Step::Write,
                 6 => Step::Kill,

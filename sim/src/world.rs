@@ -24,6 +24,9 @@ const MAX_LAST_PASSES: u32 = 400;
 const SOON: Duration = Duration::from_secs(90);
 const LAST_PASS: Duration = Duration::from_secs(1);
 
+/// As long as an alarm waits that many processes have not survived.
+const LONGEST_WAIT: Duration = Duration::from_hours(8);
+
 /// Bigger than the number of any operation of a plan.
 const LAST_OPS: OpId = 1 << 24;
 
@@ -306,11 +309,15 @@ impl World<'_> {
         for pass in 0..MAX_LAST_PASSES {
             let Some(life) = &self.life else { return false };
             life.settle(false);
+            let mut time = LAST_PASS;
             if pass >= LAST_PASSES && !life.alarm_within(SOON) {
-                break;
+                match life.next_retry() {
+                    Some(wait) if wait <= LONGEST_WAIT => time = wait,
+                    _ => break,
+                }
             }
             drop(life.node.store().run_maintenance());
-            self.clock.advance(LAST_PASS);
+            self.clock.advance(time);
             if !self.look() {
                 return false;
             }

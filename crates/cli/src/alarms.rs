@@ -1,11 +1,13 @@
-//! `abide alarms`: what will go off, what was given up, and another try for that.
+//! `abide alarms`: what will go off, what is failing, what was given up, and another try for these.
 //!
 //! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
 
 use std::io::Write;
 
-use abide::{AlarmCursor, AlarmState, AlarmTime};
-use abide_storage::AlarmRow;
+use abide::{
+    AlarmCursor, AlarmState, AlarmTime,
+    clock::{Clock as _, SystemClock},
+};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
@@ -22,14 +24,18 @@ const PAGE: usize = 1_000;
 pub(crate) enum Alarms {
     /// List the alarms by time: class, object, when it is due, attempts so far
     List(ListArgs),
-    /// Run an alarm again that was given up, as if for the first time
+    /// Run an alarm at once that was given up or waits for a retry, as if for the first time
     Rerun(RerunArgs),
 }
 
 #[derive(Args)]
 pub(crate) struct ListArgs {
-    /// Those that were given up, instead of those that will go off
+    /// Those whose last attempt failed and that are tried again, with how often each ended the process and its last error
     #[arg(long)]
+    failing: bool,
+
+    /// Those that were given up, likewise
+    #[arg(long, conflicts_with = "failing")]
     failed: bool,
 
     /// At most so many
@@ -57,6 +63,10 @@ struct Listed {
     id: String,
     due: i64,
     attempts: u32,
+    #[serde(default)]
+    crashes: Option<u32>,
+    #[serde(default)]
+    error: Option<String>,
 }
 
 /// A page of a running node's list.
@@ -75,14 +85,23 @@ pub(crate) fn run(command: &Alarms, out: &mut impl Write) -> Result<()> {
 
 fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
     let mut left = args.limit.unwrap_or(usize::MAX);
-    writeln!(out, "CLASS\tID\tDUE\tATTEMPTS")?;
+    let state = match (args.failing, args.failed) {
+        (true, _) => AlarmState::Failing,
+        (_, true) => AlarmState::Failed,
+        _ => AlarmState::Pending,
+    };
+    let troubles = match state {
+        AlarmState::Pending => "",
+        AlarmState::Failing | AlarmState::Failed => "\tCRASHES\tERROR",
+    };
+    writeln!(out, "CLASS\tID\tDUE\tATTEMPTS{troubles}")?;
     match args.node.source()? {
         Source::Data(data) => {
             let mut after = None;
             while left > 0 {
-                let (alarms, next) = stored(&data, args.failed, after, left.min(PAGE));
+                let (alarms, next) = stored(&data, state, after, left.min(PAGE));
                 left -= alarms.len();
-                print(&alarms, out)?;
+                print(&alarms, state, out)?;
                 after = next;
                 if after.is_none() {
                     break;
@@ -91,14 +110,17 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
             data.close()
         }
         Source::Node(node) => {
-            let state = if args.failed { "failed" } else { "pending" };
+            let name = match state {
+                AlarmState::Pending => "pending",
+                AlarmState::Failing => "failing",
+                AlarmState::Failed => "failed",
+            };
             let mut after = String::new();
             while left > 0 {
                 let limit = left.min(PAGE);
-                let page: Page =
-                    node.get(&format!("/alarms?state={state}&limit={limit}{after}"))?;
+                let page: Page = node.get(&format!("/alarms?state={name}&limit={limit}{after}"))?;
                 left -= page.alarms.len();
-                print(&page.alarms, out)?;
+                print(&page.alarms, state, out)?;
                 match page.next {
                     Some(next) => after = format!("&after={}", segment(&next)),
                     None => break,
@@ -112,38 +134,56 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
 /// A page of a data directory's alarms, and where the next one begins.
 fn stored(
     data: &Data,
-    failed: bool,
+    state: AlarmState,
     after: Option<AlarmCursor>,
     limit: usize,
 ) -> (Vec<Listed>, Option<AlarmCursor>) {
-    let state = if failed {
-        AlarmState::Failed
-    } else {
-        AlarmState::Pending
-    };
     let classes = data.store.namespaces();
     let found = data.store.alarms().list(state, after, limit);
     let next = found.last().map(|(key, entry)| (entry.due, *key));
     let listed = found.into_iter().map(|(key, entry)| {
         let known = classes.iter().find(|(number, _)| *number == key.namespace);
+        // The index has no errors.
+        let row = match state {
+            AlarmState::Pending => Ok(None),
+            AlarmState::Failing | AlarmState::Failed => {
+                data.store.open_object(key).and_then(|db| db.alarm())
+            }
+        };
+        let (crashes, error) = match row {
+            Ok(row) => row.map_or((None, None), |row| (Some(row.crashes), row.error)),
+            Err(error) => (None, Some(error.to_string())),
+        };
         Listed {
             class: known.map_or_else(String::new, |(_, class)| class.clone()),
             id: key.id_hex(),
             due: entry.due,
             attempts: u32::from(entry.attempts),
+            crashes,
+            error,
         }
     });
     (listed.collect(), next)
 }
 
-fn print(alarms: &[Listed], out: &mut impl Write) -> Result<()> {
+fn print(alarms: &[Listed], state: AlarmState, out: &mut impl Write) -> Result<()> {
     for alarm in alarms {
         let due = AlarmTime::from_unix_millis(alarm.due);
-        writeln!(
+        write!(
             out,
             "{}\t{}\t{due}\t{}",
             alarm.class, alarm.id, alarm.attempts
         )?;
+        if state != AlarmState::Pending {
+            let crashes = alarm
+                .crashes
+                .map_or("-".to_owned(), |crashes| crashes.to_string());
+            let error = alarm.error.as_deref().unwrap_or("-");
+            // A line is an alarm.
+            let error = error.replace(char::is_control, " ");
+            write!(out, "\t{crashes}\t{error}")?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }
@@ -163,10 +203,14 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
         }
         Source::Data(data) => {
             let db = data.find(object, Some(class))?;
-            let Some(failed) = db.alarm()?.filter(|alarm| alarm.failed) else {
-                bail!("the object has no alarm that was given up");
+            let now = SystemClock::new().unix_millis().cast_signed();
+            let row = db
+                .alarm()?
+                .and_then(|row| row.rerun(now, data.store.epoch()));
+            let Some(row) = row else {
+                bail!("the object has no alarm that was given up or waits for a retry");
             };
-            db.set_alarm(Some(&AlarmRow::at(failed.scheduled)))?;
+            db.set_alarm(Some(&row))?;
             db.commit()?;
             drop(db);
             data.close()?;

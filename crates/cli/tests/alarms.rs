@@ -59,18 +59,32 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     };
     let host = Host::builder(&data)
         .object_with::<Clockwork>("CLOCKWORK", options)
+        .object_with::<Clockwork>(
+            "STUBBORN",
+            ClassOptions {
+                unique_key: Some("Stubborn".to_owned()),
+                alarm_retry: AlarmRetry {
+                    base: Duration::from_hours(1),
+                    ..AlarmRetry::default()
+                },
+                ..ClassOptions::default()
+            },
+        )
         .configure(|config| {
             config.server.listen = abide::server::ListenAddress::any_port();
             config.admin.listen = Some(abide::server::ListenAddress::any_port());
         });
     let host = host.start().await.unwrap();
     let admin = format!("http://{}", host.admin_addr().unwrap());
-    let clockwork = host.env().object::<Clockwork>();
+    let clockwork = host.env().namespace::<Clockwork>("CLOCKWORK").unwrap();
     let (broken, later) = (clockwork.get_by_name("a/b"), clockwork.get_by_name("later"));
     later.set(4_000_000_000_000).await.unwrap().unwrap();
     broken.set(1_000).await.unwrap().unwrap();
 
-    let line = format!("Clockwork\t{}\t1970-01-01T00:00:01.000Z\t2", broken.id());
+    let line = format!(
+        "Clockwork\t{}\t1970-01-01T00:00:01.000Z\t2\t0\ta spring is broken\n",
+        broken.id()
+    );
     let failed = ["alarms", "list", "--failed", "--admin", &admin];
     while !abide(&failed, &data).await.unwrap().contains(&line) {}
     let pending = abide(&["alarms", "list", "--admin", &admin], &data)
@@ -92,13 +106,50 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     let said = unasked.unwrap_err();
     assert!(said.contains("no node answers at"), "{said}");
 
+    let stubborn = host.env().namespace::<Clockwork>("STUBBORN").unwrap();
+    let stubborn = stubborn.get_by_name("s");
+    stubborn.set(1_000).await.unwrap().unwrap();
+    let failing = ["alarms", "list", "--failing", "--admin", &admin];
+    let told = loop {
+        let told = abide(&failing, &data).await.unwrap();
+        if told.contains("a spring") {
+            break told;
+        }
+    };
+    let (head, line_of_it) = told.trim_end().split_once('\n').unwrap();
+    assert_eq!(head, "CLASS\tID\tDUE\tATTEMPTS\tCRASHES\tERROR");
+    let expected_of_it = format!("Stubborn\t{}\t", stubborn.id());
+    assert!(line_of_it.starts_with(&expected_of_it), "{told}");
+    assert!(line_of_it.ends_with("\t1\t0\ta spring is broken"), "{told}");
+    let both = ["alarms", "list", "--failing", "--failed"];
+    assert!(
+        abide(&both, &data)
+            .await
+            .unwrap_err()
+            .contains("cannot be used with")
+    );
+
     drop((clockwork, broken, later));
     host.shutdown().await.unwrap();
     assert!(abide(&failed[..3], &data).await.unwrap().contains(&line));
+    let of_directory = abide(&failing[..3], &data).await.unwrap();
+    assert_eq!(of_directory, told, "the directory tells the same");
     assert_eq!(
-        abide(&["alarms", "list"], &data).await.unwrap(),
-        expected,
-        "the directory tells the same"
+        abide(&["alarms", "rerun", "Stubborn/s"], &data)
+            .await
+            .unwrap(),
+        "it goes off when a node serves the directory\n"
+    );
+    let pending = abide(&["alarms", "list"], &data).await.unwrap();
+    assert!(
+        pending.ends_with(expected.split_once('\n').unwrap().1),
+        "{pending}"
+    );
+    assert!(
+        !abide(&failing[..3], &data)
+            .await
+            .unwrap()
+            .contains("Stubborn")
     );
     assert_eq!(
         abide(&["alarms", "rerun", "Clockwork/a/b"], &data)
@@ -107,7 +158,10 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
         "it goes off when a node serves the directory\n"
     );
     let list = abide(&["alarms", "list", "--limit", "1"], &data).await;
-    assert!(list.unwrap().contains("1970-01-01T00:00:01.000Z\t0"));
+    assert!(
+        list.unwrap().contains("1970-01-01T00:00:01.000Z\t0"),
+        "run again"
+    );
     let said = abide(&["alarms", "rerun", "Clockwork"], &data)
         .await
         .unwrap_err();

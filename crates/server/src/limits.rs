@@ -42,6 +42,10 @@ pub(crate) const OUTBOUND_IDLE: Duration = Duration::from_secs(90);
 /// Unused outgoing connections kept for each host.
 pub(crate) const OUTBOUND_IDLE_PER_HOST: usize = 32;
 
+/// How long a list of failing alarms waits for what their objects say. Beyond it the list comes without: a worker that is
+/// blocked does not answer, and is one of the things that such a list is asked for.
+pub(crate) const ALARM_TROUBLES_LIMIT: Duration = Duration::from_secs(5);
+
 /// How often gathered histogram samples are put into their buckets between scrapes.
 pub(crate) const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 

@@ -71,6 +71,14 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
         "abide_alarms_given_up_total",
         "Alarms that were given up after their last retry.",
     ),
+    (
+        "abide_alarms_cut_off_total",
+        "Attempts to handle an alarm that were found to have ended with an earlier process.",
+    ),
+    (
+        "abide_alarms_crashed_total",
+        "Those of abide_alarms_cut_off_total that ran with no other suspect beside them.",
+    ),
 ];
 
 const NODE_GAUGES: &[(&str, &str)] = &[
@@ -95,6 +103,14 @@ const NODE_GAUGES: &[(&str, &str)] = &[
     (
         "abide_alarms_failed",
         "Alarms that were given up and wait to be run again.",
+    ),
+    (
+        "abide_alarms_failing",
+        "Alarms whose last attempt failed and that are tried again, by class.",
+    ),
+    (
+        "abide_alarms_suspect",
+        "Alarms that were going off when an earlier process ended and wait to be run apart.",
     ),
 ];
 

@@ -119,10 +119,17 @@ async fn an_alarm_that_was_given_up_is_listed_and_run_again_on_demand() {
         tokio::task::yield_now().await;
     };
     let id = clockwork.id().to_string();
-    let expected = json!([{ "class": "Clockwork", "id": id, "due": 1, "attempts": 2 }]);
+    let error = &failed["alarms"][0]["error"];
+    assert!(error.is_string(), "{failed}");
+    let expected = json!([{
+        "class": "Clockwork", "id": id, "due": 1, "attempts": 2, "crashes": 0, "error": error,
+    }]);
     assert_eq!(failed["alarms"], expected);
+    assert_eq!(listed(&host, "?state=failing").await["alarms"], json!([]));
     let metrics = ask(admin, Method::GET, "/metrics").await.body;
     assert!(metrics.contains("\nabide_alarms_failed 1\n"), "{metrics}");
+    let failing = "\nabide_alarms_failing{class=\"Clockwork\"} 0\n";
+    assert!(metrics.contains(failing), "{metrics}");
 
     clockwork.mend().await.unwrap().unwrap();
     let rerun = change(admin, "/alarms/Clockwork/a%2Fb/rerun").await;

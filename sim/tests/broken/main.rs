@@ -102,7 +102,8 @@ impl Broken {
         use runtime::Variant as Runtime;
         match self {
             Self::Storage(storage::Variant::OldRecordsTaken) => Some(Focus::Log),
-            Self::Runtime(Runtime::AlarmDeletedFirst) => Some(Focus::Alarms),
+            Self::Runtime(Runtime::AlarmDeletedFirst)
+            | Self::Storage(storage::Variant::CrashCountsForAll) => Some(Focus::Alarms),
             Self::Runtime(
                 Runtime::SocketsForgotten | Runtime::MessageOvertakes | Runtime::MessagesDropped,
             ) => Some(Focus::Sockets),
@@ -133,7 +134,10 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::FileBeforeLog
         | V::FloorNotRaised
         | V::SegmentsFreedEarly => STARTS,
-        V::AlarmForgottenByRecovery | V::AlarmForgottenByCheckpoint | V::AlarmNotPutBack => ALARMS,
+        V::AlarmForgottenByRecovery
+        | V::AlarmForgottenByCheckpoint
+        | V::AlarmNotPutBack
+        | V::CrashCountsForAll => ALARMS,
         V::HistorySkipped
         | V::MergeDropsNewest
         | V::RunsRemovedEarly

@@ -123,6 +123,7 @@ impl Crew {
         for _ in 0..seconds {
             self.world.clock.advance(Duration::from_secs(1));
             self.world.fence().await;
+            assert_eq!(self.world.node.stats().alarms_given_up, 0);
         }
     }
 

@@ -1,16 +1,19 @@
-//! `/alarms`: what will go off, what was given up, and another try for that.
+//! `/alarms`: what will go off, what is failing, what was given up, and another try for these.
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `GET /alarms?state=pending` or `failed`, `&limit=`, `&after=` | 200 and `{"alarms":[{"class","id","due","attempts"}…],"next":…}` |
+//! | `GET /alarms?state=pending`, `failing` or `failed`, `&limit=`, `&after=` | 200 and `{"alarms":[{"class","id","due","attempts"}…],"next":…}` |
 //! | `POST /alarms/{class}/{object}/rerun` | 204, or 404 `no_failed_alarm` |
 //!
-//! Alarms come by time; `due` is milliseconds since 1970; `next`, if not null, is the `after` of the next page. An object
+//! Alarms come by time; `due` is milliseconds since 1970; `next`, if not null, is the `after` of the next page. Those that
+//! are failing or were given up have `error` and `crashes`, too, as far as their objects tell in time. An object
 //! is named by its id or its name. The answer to a rerun leaves when it is on disk.
 
 use std::sync::Arc;
 
-use abide_runtime::{AlarmListing, ErrorKind, ObjectId, limits::MAX_LISTED_ALARMS};
+use abide_runtime::{
+    AlarmListing, AlarmTroubles, ErrorKind, Node, ObjectId, limits::MAX_LISTED_ALARMS,
+};
 use abide_storage::{AlarmCursor, AlarmState, NamespaceNo, ObjectKey};
 use axum::{
     Json, Router,
@@ -19,9 +22,10 @@ use axum::{
 };
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
 
 use super::target;
-use crate::{ApiError, UrlPath, UrlQuery, readiness::Readiness};
+use crate::{ApiError, UrlPath, UrlQuery, limits::ALARM_TROUBLES_LIMIT, readiness::Readiness};
 
 /// Alarms of a page if the client does not say.
 const DEFAULT_PAGE: usize = 100;
@@ -42,11 +46,12 @@ struct Wanted {
     after: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Wanting {
     #[default]
     Pending,
+    Failing,
     Failed,
 }
 
@@ -62,6 +67,10 @@ struct Listed {
     id: String,
     due: i64,
     attempts: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crashes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 async fn list(
@@ -79,6 +88,7 @@ async fn list(
     let after = wanted.after.as_deref().map(read_place).transpose()?;
     let state = match wanted.state {
         Wanting::Pending => AlarmState::Pending,
+        Wanting::Failing => AlarmState::Failing,
         Wanting::Failed => AlarmState::Failed,
     };
     let alarms = node.alarms(state, after, limit);
@@ -86,19 +96,41 @@ async fn list(
         .last()
         .filter(|_| alarms.len() == limit)
         .map(|last| write_place(last.place));
+    // One limit for all: an object whose worker is blocked does not answer.
+    let until = Instant::now() + ALARM_TROUBLES_LIMIT;
+    let mut listed = Vec::with_capacity(alarms.len());
+    for alarm in alarms {
+        let troubles = match wanted.state {
+            Wanting::Pending => None,
+            Wanting::Failing | Wanting::Failed => {
+                let troubles = timeout_at(until, troubles(&node, &alarm)).await;
+                troubles.ok().flatten()
+            }
+        };
+        listed.push(Listed::new(alarm, troubles));
+    }
     Ok(Json(Page {
-        alarms: alarms.into_iter().map(Listed::from).collect(),
+        alarms: listed,
         next,
     }))
 }
 
-impl From<AlarmListing> for Listed {
-    fn from(alarm: AlarmListing) -> Self {
+/// What has become of an alarm's attempts, if its object can tell.
+async fn troubles(node: &Node, alarm: &AlarmListing) -> Option<AlarmTroubles> {
+    let object = target::object(node, &alarm.class, &alarm.id.to_string()).ok()?;
+    node.alarm_troubles(&object).await.ok().flatten()
+}
+
+impl Listed {
+    fn new(alarm: AlarmListing, troubles: Option<AlarmTroubles>) -> Self {
+        let crashes = troubles.as_ref().map(|troubles| troubles.crashes);
         Self {
             class: alarm.class,
             id: alarm.id.to_string(),
             due: alarm.due.unix_millis(),
             attempts: alarm.attempts,
+            crashes,
+            error: troubles.and_then(|troubles| troubles.error),
         }
     }
 }
@@ -133,7 +165,7 @@ async fn rerun(
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(ApiError::not_found(
             "no_failed_alarm",
-            "The object has no alarm that was given up; GET /alarms?state=failed lists those there are.",
+            "The object has no alarm that was given up or waits for a retry; GET /alarms?state=failed and ?state=failing list those there are.",
         )),
         Err(error) => Err(error.into()),
     }
