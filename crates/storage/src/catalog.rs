@@ -1,6 +1,7 @@
 //! The catalog: the manifest of an open store, in memory and on disk.
 //!
-//! Readers get the manifest that was published last. A change is durable before anybody sees it.
+//! Readers get the manifest that was published last, and never wait for the disk. A change is durable before anybody
+//! sees it.
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -14,6 +15,8 @@ pub(crate) struct Catalog {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     published: Mutex<Arc<Manifest>>,
+    /// One change at a time; held while it is written.
+    changing: Mutex<()>,
 }
 
 impl Catalog {
@@ -23,6 +26,7 @@ impl Catalog {
             disk,
             dir,
             published: Mutex::new(Arc::new(manifest)),
+            changing: Mutex::default(),
         }
     }
 
@@ -34,11 +38,11 @@ impl Catalog {
     /// Changes the manifest. It is durable when this returns; after an error but one of space nobody knows which is on
     /// disk.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
-        let mut published = self.published.lock();
-        let mut changed = Manifest::clone(&published);
+        let _one = self.changing.lock();
+        let mut changed = Manifest::clone(&self.current());
         change(&mut changed);
         changed.store(&*self.disk, &self.dir)?;
-        *published = Arc::new(changed);
+        *self.published.lock() = Arc::new(changed);
         Ok(())
     }
 

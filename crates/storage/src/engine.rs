@@ -8,11 +8,13 @@ use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
+use crate::log::Shortage;
 use crate::log::segment_pool::SegmentPool;
-use crate::maintenance::Maintenance;
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
+use crate::waits::{WaitReason, Waits};
+use crate::wakeup::Wakeup;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,9 @@ pub(crate) struct Engine {
     pub(crate) archiver: Arc<Archiver>,
     pub(crate) compactor: Compactor,
     pub(crate) checkpointer: Checkpointer,
-    pub(crate) maintenance: Maintenance,
+    /// Wakes the thread that takes checkpoints.
+    pub(crate) maintenance: Wakeup,
+    pub(crate) waits: Waits,
     /// The pages of an object that was never written.
     pub(crate) template: Vec<Arc<Page>>,
 }
@@ -60,7 +64,8 @@ impl Engine {
             alarms,
             archive,
             archiver,
-            maintenance: Maintenance::default(),
+            maintenance: Wakeup::default(),
+            waits: Waits::default(),
             template,
         }
     }
@@ -100,21 +105,34 @@ impl Engine {
         }
     }
 
+    /// What a commit has to wait for.
+    pub(crate) fn wait_reason(&self, shortage: Shortage) -> WaitReason {
+        // A segment that a transaction waits for, or the first one.
+        let out_of_segments = self.shared.log.wants_segment(1);
+        match shortage {
+            _ if self.shared.no_space() && (out_of_segments || self.objects.overlay_is_full()) => {
+                WaitReason::DiskSpace
+            }
+            Shortage::Overlay => WaitReason::OverlayBound,
+            Shortage::Unsynced => WaitReason::UnsyncedBytes,
+            Shortage::Segments if self.may_prepare_segment() => WaitReason::Segment,
+            Shortage::Segments => WaitReason::LogBound,
+        }
+    }
+
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],
     /// who hold no lock.
-    pub(crate) fn make_room(&self) -> Result<()> {
+    pub(crate) fn make_room(&self, reason: WaitReason) -> Result<()> {
         let Shared { log, .. } = &*self.shared;
         log.must_be_open()?;
         if !self.shared.threads {
             log.write_group();
             return self.run_maintenance();
         }
-        // A segment that a transaction waits for, or the first one.
-        let out_of_segments = log.wants_segment(1);
-        if self.shared.no_space() && (out_of_segments || self.objects.overlay_is_full()) {
+        if reason == WaitReason::DiskSpace {
             return Err(Error::no_space());
         }
-        self.maintenance.request();
+        self.request_maintenance();
         log.wait_for_progress(Duration::from_millis(50));
         Ok(())
     }
@@ -129,6 +147,7 @@ impl Engine {
         self.shared.log.close();
         self.archive.stop();
         self.maintenance.stop();
+        self.segments.wakeup.stop();
     }
 
     /// The number of a namespace; a new one is durable before it is returned.

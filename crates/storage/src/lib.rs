@@ -90,6 +90,8 @@ mod sync;
 mod template;
 mod threads;
 mod vfs;
+mod waits;
+mod wakeup;
 
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -114,6 +116,7 @@ pub use log::Progress;
 pub use rows::{Row, Rows};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use template::RESERVED_PREFIX;
+pub use waits::{CommitWait, WaitReason, WaitStats};
 
 pub use rusqlite::types::Value;
 pub use rusqlite::{Params, ToSql, params};

@@ -1,66 +1,37 @@
 //! Maintenance: what has to be done from time to time so that commits have room.
 //!
-//! Segments are prepared ahead of the log, and a checkpoint is taken when it is due. A thread does it when somebody
-//! asks and once a second; a store without threads does it when its caller asks.
+//! A checkpoint is taken when it is due, and segments are prepared ahead of the log. Each has a thread of its own, so
+//! that segments are there however long a checkpoint and its archiving take. A store without threads does both when its
+//! caller asks.
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::PREPARED_SEGMENTS;
-use crate::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// The thread looks for work at least so often.
+/// The threads look for work at least so often.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Who asks for maintenance, and the thread that waits for it.
-#[derive(Default)]
-pub(crate) struct Maintenance {
-    requests: Mutex<Requests>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct Requests {
-    work: bool,
-    stop: bool,
-}
-
-impl Maintenance {
-    /// Asks the thread to look for work now.
-    pub(crate) fn request(&self) {
-        let mut requests = self.requests.lock();
-        if !requests.work {
-            requests.work = true;
-            drop(requests);
-            self.wake.notify_all();
-        }
-    }
-
-    /// Ends the thread.
-    pub(crate) fn stop(&self) {
-        self.requests.lock().stop = true;
-        self.wake.notify_all();
-    }
-
-    /// Waits for work or a timeout. False: stop.
-    fn wait(&self, timeout: Duration) -> bool {
-        let mut requests = self.requests.lock();
-        if !requests.work && !requests.stop {
-            requests = self.wake.wait_timeout(requests, timeout);
-        }
-        requests.work = false;
-        !requests.stop
-    }
-}
-
 impl Engine {
+    /// Asks for a checkpoint, if one is due, and for segments.
+    pub(crate) fn request_maintenance(&self) {
+        self.maintenance.request();
+        self.segments.wakeup.request();
+    }
+
     /// Prepares segments, and takes a checkpoint if one is due. Without threads it tidies the archive, too.
     pub(crate) fn run_maintenance(&self) -> Result<()> {
         self.prepare_segments()?;
         if !self.shared.threads {
             while self.compactor.compact()? {}
         }
-        if self.checkpointer.is_due() || self.shared.log_is_full() || self.shared.no_space() {
+        self.checkpoint_if_due()
+    }
+
+    fn checkpoint_if_due(&self) -> Result<()> {
+        let shared = &self.shared;
+        let no_segments = shared.log.wants_segment(1) && !self.may_prepare_segment();
+        if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
             self.checkpointer.checkpoint()?;
         }
         Ok(())
@@ -68,7 +39,7 @@ impl Engine {
 
     fn prepare_segments(&self) -> Result<()> {
         let shared = &self.shared;
-        while shared.log.wants_segment(PREPARED_SEGMENTS) && !shared.log_is_full() {
+        while shared.log.wants_segment(PREPARED_SEGMENTS) && self.may_prepare_segment() {
             match self.segments.prepare() {
                 Ok(()) => {
                     shared.log.add_segment();
@@ -88,16 +59,27 @@ impl Engine {
         Ok(())
     }
 
-    /// The maintenance thread.
-    pub(crate) fn run_maintenance_thread(&self) {
+    /// True if the log stays within its bound with one more segment. A transaction that needs several gets them while
+    /// the log has not reached the bound: it could never be written otherwise.
+    pub(crate) fn may_prepare_segment(&self) -> bool {
+        let shared = &self.shared;
+        let segment = self.segments.capacity();
+        let filled = shared
+            .kept_log()
+            .saturating_add(shared.log.room())
+            .saturating_add(segment);
+        // Two segments are the least that a log can do with.
+        filled <= shared.log_bound().max(2 * segment)
+            || (shared.log.wants_segments_at_once() && !shared.log_is_full())
+    }
+
+    /// The thread that takes checkpoints.
+    pub(crate) fn run_checkpoints(&self) {
         let shared = &self.shared;
         let interval = shared.options.checkpoint_interval;
         let mut last = Instant::now();
-        while self.maintenance.wait(RETRY.min(interval)) {
-            if shared.log.failed() {
-                return;
-            }
-            if let Err(error) = self.run_maintenance() {
+        while self.maintenance.wait(RETRY.min(interval)) && !shared.log.failed() {
+            if let Err(error) = self.checkpoint_if_due() {
                 tracing::warn!(%error, "maintenance goes on later");
             }
             if last.elapsed() >= interval {
@@ -107,6 +89,17 @@ impl Engine {
                     tracing::warn!(%error, "the checkpoint goes on later");
                 }
                 last = Instant::now();
+            }
+            // A checkpoint gives segments back, and room for more.
+            self.segments.wakeup.request();
+        }
+    }
+
+    /// The thread that prepares segments.
+    pub(crate) fn run_preparation(&self) {
+        while self.segments.wakeup.wait(RETRY) && !self.shared.log.failed() {
+            if let Err(error) = self.prepare_segments() {
+                tracing::warn!(%error, "segments are prepared later");
             }
         }
     }

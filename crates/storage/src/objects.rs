@@ -1,4 +1,7 @@
 //! The table of live objects: those that are open or have pages that their files lack.
+//!
+//! An object in the table is not retired, and a retired one is not in the table. Both change together, under the lock
+//! of the object's pages.
 
 use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
@@ -34,8 +37,24 @@ impl ObjectTable {
         }
     }
 
-    /// The object, which stays in the table while it is open or has pages in the overlay.
-    pub(crate) fn get(&self, key: ObjectKey) -> Result<Arc<Object>> {
+    /// Gives access to an object that is in the table, and to its pages. It stays there while it is open or has pages
+    /// in the overlay; see [`Self::forget_if_idle`].
+    pub(crate) fn with<R>(
+        &self,
+        key: ObjectKey,
+        access: impl FnOnce(&Arc<Object>, &mut Pages) -> R,
+    ) -> Result<R> {
+        loop {
+            let object = self.get(key)?;
+            let mut pages = object.pages();
+            // Whoever had the pages until now may have taken it from the table.
+            if !pages.retired {
+                return Ok(access(&object, &mut pages));
+            }
+        }
+    }
+
+    fn get(&self, key: ObjectKey) -> Result<Arc<Object>> {
         if let Some(object) = self.live.lock().get(&key) {
             return Ok(object.clone());
         }
@@ -72,33 +91,32 @@ impl ObjectTable {
         {
             return Err(quarantined(key, why));
         }
-        loop {
-            let object = self.get(key)?;
-            // Between the look-up and this lock a checkpoint may have dropped it from the table: look again then.
-            let live = self.live.lock();
-            let known = live
-                .get(&key)
-                .is_some_and(|known| Arc::ptr_eq(known, &object));
-            let mut pages = object.pages();
-            drop(live);
-            if !known {
-                continue;
-            }
-            let shared = broken(Variant::OpenedTwice);
-            if pages.open && !shared {
-                return Err(Error::new(
-                    ErrorKind::Refused,
-                    format!("the object {key} is open already; an object has one connection"),
-                ));
-            }
-            self.look_at_file(&object, &mut pages)?;
-            if let Some(why) = &pages.quarantined {
-                return Err(quarantined(key, why));
-            }
-            pages.open = true;
-            drop(pages);
-            return Ok(object);
+        let (opened, object) = self.with(key, |object, pages| {
+            (self.take(object, pages), object.clone())
+        })?;
+        if let Err(error) = opened {
+            self.forget_if_idle(&object);
+            return Err(error);
         }
+        Ok(object)
+    }
+
+    /// See [`Self::open`].
+    fn take(&self, object: &Arc<Object>, pages: &mut Pages) -> Result<()> {
+        let key = object.key;
+        let shared = broken(Variant::OpenedTwice);
+        if pages.open && !shared {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!("the object {key} is open already; an object has one connection"),
+            ));
+        }
+        self.look_at_file(object, pages)?;
+        if let Some(why) = &pages.quarantined {
+            return Err(quarantined(key, why));
+        }
+        pages.open = true;
+        Ok(())
     }
 
     /// Reads size and commit number from the file, and compares them with the log's tail.
@@ -154,16 +172,14 @@ impl ObjectTable {
         self.forget_if_idle(object);
     }
 
-    /// Drops an object from the table if nobody has it open and its file has all of it.
+    /// Drops an object from the table if nobody has it open and its file has all of it. Pages are locked before the
+    /// table, never after: what one object waits for must not hold up the others.
     pub(crate) fn forget_if_idle(&self, object: &Object) {
-        let mut live = self.live.lock();
-        let pages = object.pages();
-        // The table may hold a later incarnation under this key.
-        let known = live
-            .get(&object.key)
-            .is_some_and(|known| std::ptr::eq(&raw const **known, object));
-        if known && !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none() {
-            live.remove(&object.key);
+        let mut pages = object.pages();
+        let idle = !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none();
+        if idle && !pages.retired {
+            pages.retired = true;
+            self.live.lock().remove(&object.key);
         }
     }
 

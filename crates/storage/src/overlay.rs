@@ -32,6 +32,8 @@ pub(crate) struct Pages {
     pub(crate) quarantined: Option<String>,
     /// True while a connection is open.
     pub(crate) open: bool,
+    /// True once the object has left the table of live objects: look it up again.
+    pub(crate) retired: bool,
 }
 
 pub(crate) struct OverlayPage {
@@ -66,6 +68,7 @@ impl Object {
                 tail: None,
                 quarantined: None,
                 open: false,
+                retired: false,
             }),
         }
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
-use crate::log::{Refused, Transaction};
+use crate::log::{Refused, Shortage, Transaction};
 use crate::overlay::{Object, OverlayPage, Pages, header};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
@@ -242,14 +242,21 @@ impl PageFile {
         if self.needs_commit.get() {
             self.stage_first_page()?;
         }
+        let mut waiting = None;
         loop {
             match self.try_commit() {
                 Ok(()) => return Ok(()),
                 Err(Refused::Stale) => {}
-                Err(Refused::NoRoom) => self.engine.make_room().inspect_err(|error| {
-                    self.engine.shared.log.forget_wanted();
-                    self.fail(error.clone());
-                })?,
+                Err(Refused::NoRoom(shortage)) => {
+                    let reason = self.engine.wait_reason(shortage);
+                    waiting
+                        .get_or_insert_with(|| self.engine.waits.begin(reason))
+                        .goes_on(reason);
+                    self.engine.make_room(reason).inspect_err(|error| {
+                        self.engine.shared.log.forget_wanted();
+                        self.fail(error.clone());
+                    })?;
+                }
                 Err(Refused::Failed(error)) => {
                     self.engine.shared.log.forget_wanted();
                     self.fail(error.clone());
@@ -270,7 +277,7 @@ impl PageFile {
 
     fn try_commit(&self) -> Result<(), Refused> {
         if self.engine.objects.overlay_is_full() {
-            return Err(Refused::NoRoom);
+            return Err(Refused::NoRoom(Shortage::Overlay));
         }
         let mut staged = self.staged.borrow_mut();
         // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the

@@ -53,16 +53,20 @@ impl Shared {
         self.log.durable().get().saturating_sub(redo)
     }
 
-    /// Bytes of durable log that are kept for recovery or for the archive.
+    /// Bytes of log that are kept for recovery or for the archive.
     pub(crate) fn kept_log(&self) -> u64 {
         let needed = self.catalog.current().archived().get();
-        self.log.durable().get().saturating_sub(needed)
+        self.log.appended().get().saturating_sub(needed)
     }
 
-    /// True if no further segment is prepared before a checkpoint has freed some.
+    /// So many bytes of log are kept, and then commits wait for a checkpoint.
+    pub(crate) fn log_bound(&self) -> u64 {
+        let bytes = self.options.checkpoint_bytes;
+        bytes.saturating_mul(LOG_TAIL_FACTOR)
+    }
+
     pub(crate) fn log_is_full(&self) -> bool {
-        let bound = self.options.checkpoint_bytes;
-        self.kept_log() >= bound.saturating_mul(LOG_TAIL_FACTOR)
+        self.kept_log() >= self.log_bound()
     }
 
     /// Changes the manifest, durably. If that fails for any reason but space, what is on disk is unknown: the log is

@@ -13,6 +13,7 @@ use crate::log::segment::HEADER_BLOCK;
 use crate::recovery::{self, DirLock};
 use crate::sync::Mutex;
 use crate::threads;
+use crate::waits::{CommitWait, WaitReason, WaitStats};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,6 +114,10 @@ pub struct StoreStats {
     pub checkpoints: u64,
     /// Objects that are open or have pages that their files lack.
     pub live_objects: u64,
+    /// Commits that had to wait for room, by reason, in the order of [`WaitReason::ALL`].
+    pub commit_waits: [WaitStats; WaitReason::ALL.len()],
+    /// Commits that wait for room now.
+    pub commits_waiting: u64,
     /// True while commits are refused because the disk is full.
     pub no_space: bool,
     /// Bytes of the archive.
@@ -338,6 +343,11 @@ impl Store {
         self.0.engine.shared.no_space()
     }
 
+    /// The commit that waits longest for room now, and for what.
+    pub fn commit_wait(&self) -> Option<CommitWait> {
+        self.0.engine.waits.longest()
+    }
+
     /// Figures for metrics.
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;
@@ -360,6 +370,8 @@ impl Store {
             log_tail_bytes: engine.shared.log_tail(),
             checkpoints: engine.checkpointer.taken(),
             live_objects: engine.objects.len() as u64,
+            commit_waits: engine.waits.stats(),
+            commits_waiting: engine.waits.count(),
             no_space: engine.shared.no_space(),
             archive_bytes: archive.bytes(),
             archive_runs: archive.runs.len() as u64,

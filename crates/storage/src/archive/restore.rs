@@ -74,13 +74,9 @@ impl Engine {
 
     /// See [`crate::Store::current_bookmark`].
     pub(crate) fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
-        let object = self.objects.get(key)?;
-        let (bookmark, quarantined) = {
-            let mut pages = object.pages();
-            self.objects.look_at_file(&object, &mut pages)?;
-            (self.bookmark_of(key, &pages), pages.quarantined.clone())
-        };
-        self.objects.forget_if_idle(&object);
+        let (bookmark, quarantined) = self.at_present(key, |pages| {
+            (self.bookmark_of(key, pages), pages.quarantined.clone())
+        })?;
         if let Some(why) = quarantined {
             return Err(Error::damaged(format!(
                 "the object {key} is quarantined: {why}"
@@ -92,14 +88,19 @@ impl Engine {
 
     /// The number of an object's newest commit; `None` if it is quarantined, so that nobody knows.
     pub(crate) fn present_commit(&self, key: ObjectKey) -> Result<Option<CommitNo>> {
-        let object = self.objects.get(key)?;
-        let commit = {
-            let mut pages = object.pages();
-            self.objects.look_at_file(&object, &mut pages)?;
+        self.at_present(key, |pages| {
             pages.quarantined.is_none().then_some(pages.commit)
-        };
+        })
+    }
+
+    /// Looks at an object's newest commit, whether it is open or not.
+    fn at_present<R>(&self, key: ObjectKey, look: impl FnOnce(&Pages) -> R) -> Result<R> {
+        let (seen, object) = self.objects.with(key, |object, pages| {
+            let looked = self.objects.look_at_file(object, pages);
+            (looked.map(|()| look(pages)), object.clone())
+        })?;
         self.objects.forget_if_idle(&object);
-        Ok(commit)
+        seen
     }
 
     /// The bookmark of an object's newest commit.

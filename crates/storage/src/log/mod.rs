@@ -54,10 +54,21 @@ pub(crate) struct Transaction {
 pub(crate) enum Refused {
     /// A checkpoint has begun since it was encoded: encode again.
     Stale,
-    /// There is no room yet: wait with [`Log::wait_for_room`] and try again.
-    NoRoom,
+    /// There is no room yet: wait for progress and try again.
+    NoRoom(Shortage),
     /// The log has failed or was closed.
     Failed(Error),
+}
+
+/// What there is too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// Prepared segments.
+    Segments,
+    /// Bytes that may wait for a sync.
+    Unsynced,
+    /// Pages that files may lack.
+    Overlay,
 }
 
 /// Figures of the log.
@@ -188,10 +199,10 @@ impl Log {
         // A group alone may pass the bound, or a large transaction could never be appended.
         let unsynced = state.pending.bytes.len();
         if unsynced > 0 && unsynced + transaction.bytes.len() > MAX_UNSYNCED_BYTES {
-            return Err(Refused::NoRoom);
+            return Err(Refused::NoRoom(Shortage::Unsynced));
         }
         if !state.room.take(&transaction.lengths, self.segment_capacity) {
-            return Err(Refused::NoRoom);
+            return Err(Refused::NoRoom(Shortage::Segments));
         }
         let durable = self.durable();
         let mut at = 0;
@@ -241,6 +252,17 @@ impl Log {
     /// The number of segments that are ready and not yet begun.
     pub(crate) fn segments_ready(&self) -> usize {
         self.state.lock().room.segments
+    }
+
+    /// Bytes of records that fit the segments that are there.
+    pub(crate) fn room(&self) -> u64 {
+        let room = &self.state.lock().room;
+        room.left + room.segments as u64 * self.segment_capacity
+    }
+
+    /// True if a transaction waits for more than one segment.
+    pub(crate) fn wants_segments_at_once(&self) -> bool {
+        self.state.lock().room.wanted > 1
     }
 
     /// True if so many segments should be prepared ahead, or a transaction waits for more.

@@ -1,6 +1,6 @@
 //! The segments that are not being written: prepared ones ahead of the log's end, used ones behind it.
 //!
-//! Maintenance prepares segments ahead, the writer takes them into use, and a checkpoint gives back those that are no
+//! A thread prepares segments ahead, the writer takes them into use, and a checkpoint gives back those that are no
 //! longer needed. They are recycled: their blocks are allocated already.
 
 use super::segment::{HEADER_BLOCK, Segment};
@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::ident::Lsn;
 use crate::limits::PREPARED_SEGMENTS;
 use crate::sync::Mutex;
+use crate::wakeup::Wakeup;
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ pub(crate) struct SegmentPool {
     dir: PathBuf,
     pub(super) segment_bytes: u64,
     segments: Mutex<Segments>,
+    /// Wakes whoever prepares segments.
+    pub(crate) wakeup: Wakeup,
 }
 
 struct Segments {
@@ -51,6 +54,7 @@ impl SegmentPool {
                 used,
                 spare,
             }),
+            wakeup: Wakeup::default(),
         }
     }
 
@@ -90,15 +94,22 @@ impl SegmentPool {
 
     /// Takes back the segments that lie wholly before `redo`; those beyond what is kept prepared are removed.
     pub(crate) fn trim(&self, redo: Lsn) -> io::Result<()> {
-        let mut segments = self.segments.lock();
-        while segments.used.len() > 1 && segments.used[1].1 <= redo {
-            if let Some((path, _)) = segments.used.pop_front() {
-                segments.spare.push(path);
+        let mut surplus = {
+            let mut segments = self.segments.lock();
+            while segments.used.len() > 1 && segments.used[1].1 <= redo {
+                if let Some((path, _)) = segments.used.pop_front() {
+                    segments.spare.push(path);
+                }
             }
-        }
-        while segments.spare.len() > PREPARED_SEGMENTS {
-            if let Some(path) = segments.spare.pop() {
-                self.disk.remove(&path)?;
+            let kept = segments.spare.len().min(PREPARED_SEGMENTS);
+            segments.spare.split_off(kept)
+        };
+        // The writer must not wait for this: removing a large file takes time.
+        while let Some(path) = surplus.pop() {
+            if let Err(error) = self.disk.remove(&path) {
+                surplus.push(path);
+                self.segments.lock().spare.append(&mut surplus);
+                return Err(error);
             }
         }
         Ok(())
@@ -112,11 +123,10 @@ impl SegmentPool {
 
     /// Takes the next prepared segment.
     pub(super) fn take(&self) -> io::Result<Segment> {
-        let mut segments = self.segments.lock();
-        let segment = segments.prepared.pop_front();
+        let segment = self.segments.lock().prepared.pop_front();
+        self.wakeup.request();
         // The log counts the room before it accepts a record, so there is always one.
-        let segment = segment.ok_or_else(|| io::Error::other("no segment is prepared"))?;
-        Ok(segment)
+        segment.ok_or_else(|| io::Error::other("no segment is prepared"))
     }
 
     /// A segment's header is durable: from now on its predecessors may be given back.

@@ -1,0 +1,199 @@
+//! Commits that wait for room: how many, how long, and for what.
+
+use crate::sync::Mutex;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WaitReason {
+    /// A segment of the log, which is being prepared.
+    Segment,
+    /// A checkpoint: the log has reached [`crate::limits::LOG_TAIL_FACTOR`] times `checkpoint_bytes`.
+    LogBound,
+    /// A checkpoint: pages that files lack have reached [`crate::limits::OVERLAY_FACTOR`] times `checkpoint_bytes`.
+    OverlayBound,
+    /// The disk: [`crate::limits::MAX_UNSYNCED_BYTES`] of log are not durable yet.
+    UnsyncedBytes,
+    /// Space on the disk. The commit is refused.
+    DiskSpace,
+}
+
+impl WaitReason {
+    /// All of them, in the order of [`crate::StoreStats::commit_waits`].
+    pub const ALL: [Self; 5] = [
+        Self::Segment,
+        Self::LogBound,
+        Self::OverlayBound,
+        Self::UnsyncedBytes,
+        Self::DiskSpace,
+    ];
+
+    /// Its name in metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Segment => "segment",
+            Self::LogBound => "log_bound",
+            Self::OverlayBound => "overlay_bound",
+            Self::UnsyncedBytes => "unsynced_bytes",
+            Self::DiskSpace => "disk_space",
+        }
+    }
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The commit that waits longest now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitWait {
+    /// What it waits for.
+    pub reason: WaitReason,
+    /// How long it has waited.
+    pub lasted: Duration,
+}
+
+/// Waits for one reason since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WaitStats {
+    /// How many there were.
+    pub count: u64,
+    /// How long they took together, in seconds, with those that have not ended.
+    pub seconds: f64,
+}
+
+/// After this time a wait is logged, and again whenever it has doubled.
+const WARNING: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(crate) struct Waits {
+    totals: [Total; WaitReason::ALL.len()],
+    /// Those that have not ended: one for each thread that commits, at most.
+    current: Mutex<Vec<Current>>,
+    next: AtomicU64,
+}
+
+#[derive(Default)]
+struct Total {
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+struct Current {
+    number: u64,
+    begun: Instant,
+    /// When the present reason began.
+    since: Instant,
+    reason: WaitReason,
+}
+
+impl Waits {
+    /// A commit begins to wait. It ends when the guard is dropped.
+    pub(crate) fn begin(&self, reason: WaitReason) -> Waiting<'_> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let begun = Instant::now();
+        self.total(reason).count.fetch_add(1, Ordering::Relaxed);
+        self.current.lock().push(Current {
+            number,
+            begun,
+            since: begun,
+            reason,
+        });
+        Waiting {
+            waits: self,
+            number,
+            begun,
+            next_warning: WARNING,
+        }
+    }
+
+    /// The commit that waits longest now.
+    pub(crate) fn longest(&self) -> Option<CommitWait> {
+        let current = self.current.lock();
+        let longest = current.iter().min_by_key(|wait| wait.begun)?;
+        Some(CommitWait {
+            reason: longest.reason,
+            lasted: longest.begun.elapsed(),
+        })
+    }
+
+    /// How many commits wait now.
+    pub(crate) fn count(&self) -> u64 {
+        self.current.lock().len() as u64
+    }
+
+    pub(crate) fn stats(&self) -> [WaitStats; WaitReason::ALL.len()] {
+        let current = self.current.lock();
+        WaitReason::ALL.map(|reason| {
+            let total = self.total(reason);
+            let running = current.iter().filter(|wait| wait.reason == reason);
+            let running: Duration = running.map(|wait| wait.since.elapsed()).sum();
+            let ended = Duration::from_nanos(total.nanos.load(Ordering::Relaxed));
+            WaitStats {
+                count: total.count.load(Ordering::Relaxed),
+                seconds: (ended + running).as_secs_f64(),
+            }
+        })
+    }
+
+    fn total(&self, reason: WaitReason) -> &Total {
+        &self.totals[reason as usize]
+    }
+
+    /// Adds what a wait has taken for its present reason.
+    fn settle(&self, wait: &Current) {
+        let nanos = wait.since.elapsed().as_nanos() as u64;
+        let total = self.total(wait.reason);
+        total.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+/// A commit that waits.
+pub(crate) struct Waiting<'a> {
+    waits: &'a Waits,
+    number: u64,
+    begun: Instant,
+    next_warning: Duration,
+}
+
+impl Waiting<'_> {
+    /// It waits for this now.
+    pub(crate) fn goes_on(&mut self, reason: WaitReason) {
+        let mut current = self.waits.current.lock();
+        let waits = current.iter_mut();
+        if let Some(wait) = waits.into_iter().find(|wait| wait.number == self.number)
+            && wait.reason != reason
+        {
+            self.waits.settle(wait);
+            let total = self.waits.total(reason);
+            total.count.fetch_add(1, Ordering::Relaxed);
+            wait.reason = reason;
+            wait.since = Instant::now();
+        }
+        drop(current);
+        let lasted = self.begun.elapsed();
+        if lasted >= self.next_warning {
+            self.next_warning = lasted * 2;
+            tracing::warn!(
+                reason = reason.as_str(),
+                seconds = lasted.as_secs_f64(),
+                "a commit waits for room"
+            );
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut current = self.waits.current.lock();
+        let place = current.iter().position(|wait| wait.number == self.number);
+        if let Some(ended) = place.map(|place| current.swap_remove(place)) {
+            self.waits.settle(&ended);
+        }
+    }
+}
