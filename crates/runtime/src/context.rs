@@ -2,13 +2,61 @@
 //!
 //! Set for the length of one poll of an object's code. It is how a stub knows that its call must pass the
 //! object's output gate, and how storage refuses to be used by code that the gates do not watch.
+//!
+//! Code that an object has started beside its handlers, as a task, a thread or a destructor, is not watched by any gate: it
+//! could tell others of what is not durable. So what an object was given ([`Holder::Object`]) sends nothing outside of
+//! polls, wherever it was taken; and on the threads that run objects nothing else does.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
-use crate::object::Object;
+use crate::{Error, ErrorKind, Result, object::Object};
 
 thread_local! {
     static CURRENT: RefCell<Option<Rc<Object>>> = const { RefCell::new(None) };
+    /// What runs here between polls was started by objects.
+    static OF_OBJECTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Who was given an environment, and what was made from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Program,
+    Object,
+}
+
+/// The object through whose output gate must pass what is sent here and now; `None` if the program sends it.
+///
+/// # Errors
+/// If an object sends it where no gate watches.
+pub(crate) fn sender(holder: Holder) -> Result<Option<Rc<Object>>> {
+    match current() {
+        None if holder == Holder::Object || OF_OBJECTS.get() => Err(Error::with_kind(
+            ErrorKind::Input,
+            "an object calls others only inside its own handlers, so that the call leaves when its writes are durable: \
+             start background work with `state.wait_until(…)`, not with a task or thread of your own",
+        )),
+        object => Ok(object),
+    }
+}
+
+/// From now on this thread runs objects, or what they have started.
+pub(crate) fn runs_objects() {
+    OF_OBJECTS.set(true);
+}
+
+/// Runs code of the program that is no object's, between polls.
+pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            OF_OBJECTS.set(self.0);
+        }
+    }
+    let _back = Back(OF_OBJECTS.replace(false));
+    f()
 }
 
 /// The object whose code runs now.

@@ -10,18 +10,25 @@ use std::{
 use crate::{
     AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
     clock::Clock,
+    context::Holder,
     namespace::Binding,
     outbound,
     random::Randomness,
-    router::{Phase, Router},
+    router::{Phase, Router, RouterHandle},
 };
 
 /// The typed values that a program shares with its objects.
 pub(crate) type Values = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// The bindings of a node and the program's shared values. Clones are cheap and are the same environment.
+///
+/// An environment that an object was given, and the namespaces and stubs that were made from it, call others only inside
+/// handlers: in a task or thread that a handler has started the call is refused, because no output gate would hold it.
 #[derive(Clone)]
-pub struct Env(Arc<Inner>);
+pub struct Env {
+    inner: Arc<Inner>,
+    holder: Holder,
+}
 
 struct Inner {
     router: Arc<Router>,
@@ -31,11 +38,22 @@ struct Inner {
 
 impl Env {
     pub(crate) fn new(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>, values: Values) -> Self {
-        Self(Arc::new(Inner {
-            router,
-            bindings,
-            values,
-        }))
+        Self {
+            inner: Arc::new(Inner {
+                router,
+                bindings,
+                values,
+            }),
+            holder: Holder::Program,
+        }
+    }
+
+    /// The same environment, for objects.
+    pub(crate) fn for_objects(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            holder: Holder::Object,
+        }
     }
 
     /// All bindings.
@@ -86,23 +104,18 @@ impl Env {
     /// The namespace under a binding, whatever its class.
     pub fn any_namespace(&self, binding: &str) -> Result<AnyNamespace> {
         let found = self.find(binding)?;
-        Ok(AnyNamespace::new(
-            Arc::clone(&self.0.router),
-            Arc::clone(found),
-        ))
+        Ok(self.wrap_any(found))
     }
 
     /// All namespaces, in the order in which they were registered.
     pub fn namespaces(&self) -> Vec<AnyNamespace> {
-        let wrap = |binding: &Arc<Binding>| {
-            AnyNamespace::new(Arc::clone(&self.0.router), Arc::clone(binding))
-        };
-        self.0.bindings.iter().map(wrap).collect()
+        let bindings = self.inner.bindings.iter();
+        bindings.map(|binding| self.wrap_any(binding)).collect()
     }
 
     /// A value that the program registered with the builder's `with`.
     pub fn get<C: Send + Sync + 'static>(&self) -> Option<Arc<C>> {
-        let value = self.0.values.get(&TypeId::of::<C>())?;
+        let value = self.inner.values.get(&TypeId::of::<C>())?;
         Arc::clone(value).downcast().ok()
     }
 
@@ -125,38 +138,38 @@ impl Env {
     /// returned future is awaited. A program that must know that a request arrived keeps it in storage until
     /// then, and repeats it.
     pub fn fetch(&self, request: Request) -> Call<Response> {
-        outbound::fetch(&self.0.router, request)
+        outbound::fetch(&RouterHandle::new(&self.inner.router, self.holder), request)
     }
 
     /// The node's clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.0.router.clock
+        &self.inner.router.clock
     }
 
     /// True when the node ends: handlers that run are waited for, and work that can wait for the next start should not
     /// begin.
     pub fn is_stopping(&self) -> bool {
-        self.0.router.phase() != Phase::Running
+        self.inner.router.phase() != Phase::Running
     }
 
     pub(crate) fn router(&self) -> &Arc<Router> {
-        &self.0.router
+        &self.inner.router
     }
 
     /// The node's randomness.
     pub(crate) fn randomness(&self) -> &dyn Randomness {
-        &*self.0.router.randomness
+        &*self.inner.router.randomness
     }
 
     fn of_class<T: ObjectClass>(&self) -> impl Iterator<Item = &Arc<Binding>> {
-        self.0
+        self.inner
             .bindings
             .iter()
             .filter(|binding| binding.native == Some(TypeId::of::<T>()))
     }
 
     fn find(&self, binding: &str) -> Result<&Arc<Binding>> {
-        self.0
+        self.inner
             .bindings
             .iter()
             .find(|known| known.name == binding)
@@ -172,10 +185,10 @@ impl Env {
     }
 
     fn known(&self) -> String {
-        if self.0.bindings.is_empty() {
+        if self.inner.bindings.is_empty() {
             return "none".to_owned();
         }
-        self.0
+        self.inner
             .bindings
             .iter()
             .map(|known| format!("`{}`", known.name))
@@ -184,10 +197,12 @@ impl Env {
     }
 
     fn wrap<T: ObjectClass>(&self, binding: &Arc<Binding>) -> Namespace<T> {
-        Namespace::new(AnyNamespace::new(
-            Arc::clone(&self.0.router),
-            Arc::clone(binding),
-        ))
+        Namespace::new(self.wrap_any(binding))
+    }
+
+    fn wrap_any(&self, binding: &Arc<Binding>) -> AnyNamespace {
+        let router = RouterHandle::new(&self.inner.router, self.holder);
+        AnyNamespace::new(router, Arc::clone(binding))
     }
 }
 

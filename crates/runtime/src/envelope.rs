@@ -17,10 +17,11 @@ use crate::{
     backlog::Backlog,
     call::Answer,
     chain::Link,
-    gate::{Lane, Released},
+    gate::{Egress, Lane, Released},
     limits::MAX_QUEUED_PER_WORKER,
     socket::Delivery,
     stats::Counters,
+    unwind::guarded,
     watchdog::PollWatch,
 };
 
@@ -81,33 +82,37 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) fn new(channel: mpsc::UnboundedSender<Message>, drain: Arc<Drain>) -> Self {
+    pub(crate) fn new(
+        channel: mpsc::UnboundedSender<Message>,
+        drain: Arc<Drain>,
+        egress: Arc<Egress>,
+    ) -> Self {
         Self {
             channel,
             outstanding: AtomicUsize::new(0),
             backlog: Backlog::default(),
             gated: AtomicUsize::new(0),
             drain,
-            lane: Lane::default(),
+            lane: Lane::new(egress),
             watch: PollWatch::default(),
             counters: Counters::default(),
         }
     }
 
-    /// Hands an event to the worker, or gives back the way to tell why not.
-    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Replier, Error)> {
+    /// Hands an event to the worker, or gives it back with the way to tell why not.
+    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Replier, Event, Error)> {
         // Alarms have a bound of their own, and this one has been counted as begun.
         let admitted = match envelope.event {
             Event::Alarm(_) => Ok(()),
             _ => self.admit(),
         };
         if let Err(error) = admitted {
-            return Err((envelope.replier, error));
+            return Err((envelope.replier, envelope.event, error));
         }
         self.channel()
             .send(Message::Event(envelope))
             .map_err(|refused| match refused.0 {
-                Message::Event(envelope) => (envelope.replier, Error::stopping()),
+                Message::Event(envelope) => (envelope.replier, envelope.event, Error::stopping()),
                 Message::Ring(_) | Message::Rework(_) | Message::Stop => {
                     unreachable!("an event was sent")
                 }
@@ -159,6 +164,17 @@ impl Mailbox {
         let _ = self.channel().send(Message::Stop);
     }
 
+    /// Runs code of the program that is not an object's, on the worker's thread: its panic ends here.
+    pub(crate) fn guard(&self, what: &str, f: impl FnOnce()) {
+        // The panic was logged and counted.
+        let _ = guarded(&self.counters.panics, what, f);
+    }
+
+    /// Drops what the program has made, on the worker's thread.
+    pub(crate) fn discard<T>(&self, value: T) {
+        self.guard("a destructor", || drop(value));
+    }
+
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding.load(Ordering::Acquire)
     }
@@ -168,6 +184,12 @@ impl Mailbox {
 pub(crate) struct Replier {
     to: Origin,
     ticket: Ticket,
+}
+
+/// A response whose caller is gone. Its destructor is the program's, and the worker owes it until it has run.
+pub(crate) struct Untaken {
+    _reply: Reply,
+    _ticket: Ticket,
 }
 
 /// Who is to know what became of an event.
@@ -216,17 +238,26 @@ impl Replier {
         }
     }
 
-    /// Answers; a caller that is gone does not mind.
-    pub(crate) fn send(self, answer: Released<Result<Reply>>) {
-        match self.to {
-            Origin::Caller(caller) => drop(caller.send(answer)),
+    /// Answers. Gives back a response that nobody takes, because its caller is gone.
+    pub(crate) fn send(self, answer: Released<Result<Reply>>) -> Option<Untaken> {
+        let Self { to, ticket } = self;
+        let answer = match to {
+            Origin::Caller(caller) => caller.send(answer).err()?.into_inner(),
             Origin::Socket(delivery) => {
                 if let Err(error) = answer.into_inner() {
                     delivery.fail(&error);
                 }
+                return None;
             }
+        };
+        match answer {
+            Ok(reply @ Reply::Fetch(_)) => Some(Untaken {
+                _reply: reply,
+                _ticket: ticket,
+            }),
+            // Nothing but bytes.
+            Ok(Reply::Rpc(_) | Reply::Done) | Err(_) => None,
         }
-        drop(self.ticket);
     }
 
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {

@@ -66,6 +66,7 @@ mod storage;
 mod stub;
 mod task;
 mod timers;
+mod unwind;
 mod watchdog;
 mod worker;
 

@@ -6,7 +6,7 @@ use abide_storage::{NamespaceNo, ObjectKey};
 
 use crate::{
     AnyStub, Class, ClassOptions, Error, ErrorKind, ObjectClass, ObjectId, Result, Stub, id::IdKey,
-    router::Router,
+    router::RouterHandle,
 };
 
 /// What a node knows about one binding.
@@ -35,12 +35,12 @@ impl Binding {
 /// The objects under one binding, whatever their class.
 #[derive(Clone)]
 pub struct AnyNamespace {
-    router: Arc<Router>,
+    router: RouterHandle,
     binding: Arc<Binding>,
 }
 
 impl AnyNamespace {
-    pub(crate) fn new(router: Arc<Router>, binding: Arc<Binding>) -> Self {
+    pub(crate) fn new(router: RouterHandle, binding: Arc<Binding>) -> Self {
         Self { router, binding }
     }
 
@@ -89,19 +89,14 @@ impl AnyNamespace {
 
     /// The stub of the object with this id. A foreign id is refused when the stub is called.
     pub fn get(&self, id: ObjectId) -> AnyStub {
-        AnyStub::new(
-            Arc::clone(&self.router),
-            Arc::clone(&self.binding),
-            id,
-            None,
-        )
+        AnyStub::new(self.router.clone(), Arc::clone(&self.binding), id, None)
     }
 
     /// The stub of the object with this name.
     pub fn get_by_name(&self, name: &str) -> AnyStub {
         let id = self.id_from_name(name);
         AnyStub::new(
-            Arc::clone(&self.router),
+            self.router.clone(),
             Arc::clone(&self.binding),
             id,
             Some(name.into()),

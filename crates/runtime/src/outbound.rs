@@ -8,11 +8,11 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::oneshot;
 
 use crate::{
-    Call, Error, ErrorKind, Reply, Request, Response, Result, body, context,
+    Call, Error, ErrorKind, Reply, Request, Response, Result, body,
     envelope::Ticket,
     gate::{Departure, Released},
     object::Object,
-    router::{Phase, Router},
+    router::{Phase, Router, RouterHandle},
 };
 
 /// A request on its way: what comes back, later.
@@ -25,8 +25,8 @@ pub trait Outbound: Send + Sync + 'static {
     /// Sends a request, whose URI is absolute.
     ///
     /// The request is on its way when this returns: dropping the future does not call it back. This never
-    /// blocks, and works on any thread; the output gate calls it on the thread that writes the log. Heeds
-    /// [`NoRedirects`].
+    /// blocks, and works on any thread. For an object it is called on a thread of the node, in the order in which the
+    /// requests left; if it panics, whoever made the request gets an error. Heeds [`NoRedirects`].
     fn fetch(&self, request: Request) -> Fetching;
 }
 
@@ -39,37 +39,30 @@ pub struct NoRedirects;
 
 /// A request that waits at an output gate.
 pub(crate) struct OutgoingRequest {
-    client: Arc<dyn Outbound>,
-    request: Result<Request>,
-    left: oneshot::Sender<Released<Fetching>>,
+    pub(crate) client: Arc<dyn Outbound>,
+    pub(crate) request: Request,
+    /// Why it must not leave.
+    pub(crate) failure: Option<Error>,
+    pub(crate) left: oneshot::Sender<Released<Fetching>>,
     /// Bounds what the gate holds.
-    _ticket: Ticket,
+    pub(crate) ticket: Ticket,
 }
 
 impl OutgoingRequest {
-    /// Hands the request to the client. What brings its response goes to whoever made it, who may be gone.
-    pub(crate) fn leave(self) -> (Fetching, oneshot::Sender<Released<Fetching>>) {
-        let fetching = match self.request {
-            Ok(request) => self.client.fetch(request),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
-        };
-        (fetching, self.left)
-    }
-
     /// The request must not leave.
     pub(crate) fn fail(&mut self, error: Error) {
-        self.request = Err(error);
+        self.failure = Some(error);
     }
 }
 
 /// Sends a request: at once from outside, through the output gate from inside an object.
-pub(crate) fn fetch(router: &Router, request: Request) -> Call<Response> {
-    let sent = match context::current() {
+pub(crate) fn fetch(router: &RouterHandle, request: Request) -> Call<Response> {
+    let sent = router.sender().and_then(|sender| match sender {
         Some(object) => send_from(&object, router, request),
         None if router.phase() == Phase::Running => client(router, &request)
             .map(|client| Call::outside(client.fetch(request), Reply::into_response)),
         None => Err(Error::stopping()),
-    };
+    });
     sent.unwrap_or_else(|error| Call::failed(error, Reply::into_response))
 }
 
@@ -87,9 +80,10 @@ fn send_from(
     let (left, leaving) = oneshot::channel();
     object.push(Departure::Fetch(Box::new(OutgoingRequest {
         client,
-        request: Ok(request),
+        request,
+        failure: None,
         left,
-        _ticket: ticket,
+        ticket,
     })));
     Ok(Call::leaving(leaving, Reply::into_response))
 }

@@ -1,8 +1,12 @@
 //! From a stub to the worker that an object lives on.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering, fence},
+use std::{
+    ops::Deref,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering, fence},
+    },
 };
 
 use abide_storage::{Progress, Store};
@@ -11,11 +15,13 @@ use tokio::sync::watch;
 use crate::{
     Error, ObjectId, Outbound, Result,
     clock::Clock,
-    context,
+    context::{self, Holder},
     envelope::{Drain, Envelope, Mailbox},
-    gate::Departure,
+    gate::{Departure, Egress},
+    object::Object,
     random::Randomness,
     socket::{WebSocketConnector, WebSocketOptions},
+    unwind::guarded,
 };
 
 /// Where a node is in its life.
@@ -42,6 +48,7 @@ pub(crate) struct Router {
     pub(crate) websockets: WebSocketOptions,
     pub(crate) carriers: Carriers,
     pub(crate) drain: Arc<Drain>,
+    pub(crate) egress: Arc<Egress>,
     /// The log has failed, or a thread of the node has ended too early.
     pub(crate) failed: watch::Sender<bool>,
     pub(crate) stopped: watch::Sender<bool>,
@@ -57,6 +64,7 @@ impl Router {
         websockets: WebSocketOptions,
         carriers: Carriers,
         drain: Arc<Drain>,
+        egress: Arc<Egress>,
     ) -> Arc<Self> {
         let router = Arc::new(Self {
             workers,
@@ -66,6 +74,7 @@ impl Router {
             websockets,
             carriers,
             drain,
+            egress,
             failed: watch::Sender::new(false),
             stopped: watch::Sender::new(false),
             phase: AtomicU8::new(Phase::Running as u8),
@@ -74,6 +83,7 @@ impl Router {
         router.store.subscribe(Box::new(move |progress| {
             if let Some(router) = listener.upgrade() {
                 router.log_moved(progress);
+                let_go(router);
             }
         }));
         // It may have failed before anybody listened.
@@ -89,11 +99,16 @@ impl Router {
 
     /// Sends an event: at once from outside, through the output gate from inside an object. Either way a worker
     /// that has too much to do is told of at once, so that the gate cannot hold more than workers may.
-    pub(crate) fn send(&self, worker: &Mailbox, envelope: Envelope) -> Result<()> {
+    pub(crate) fn send(
+        &self,
+        sender: Option<Rc<Object>>,
+        worker: &Mailbox,
+        envelope: Envelope,
+    ) -> Result<()> {
         if self.store.failed() {
             return Err(Error::log_failed());
         }
-        match context::current() {
+        match sender {
             Some(object) => {
                 worker.admit()?;
                 object.push(Departure::Call(envelope));
@@ -102,7 +117,7 @@ impl Router {
             None if self.phase() != Phase::Running => Err(Error::stopping()),
             None => {
                 worker.admit_from_outside()?;
-                worker.post(envelope).map_err(|(_, error)| error)
+                worker.post(envelope).map_err(|(_, _, error)| error)
             }
         }
     }
@@ -132,7 +147,7 @@ impl Router {
         }
     }
 
-    /// The log's writer thread reports here.
+    /// The log's writer thread reports here. Whatever of the program's code panics, everybody is told.
     fn log_moved(&self, progress: Progress) {
         match progress {
             Progress::Durable(lsn) => self
@@ -141,8 +156,51 @@ impl Router {
                 .for_each(|worker| worker.lane.release_through(lsn)),
             Progress::Failed => {
                 self.workers.iter().for_each(|worker| worker.lane.fail());
-                self.failed.send_replace(true);
+                // The panic was logged and counted.
+                let _ = guarded(&self.egress.panics, "whoever waits for a failure", || {
+                    self.failed.send_replace(true)
+                });
             }
         }
+    }
+}
+
+/// Drops the router on the log's writer thread. The last to do so drops what the program gave the node, which may take
+/// long or panic: that is for a thread of its own.
+fn let_go(router: Arc<Router>) {
+    if let Some(router) = Arc::into_inner(router) {
+        // If there can be no thread it is dropped here.
+        let _ = std::thread::Builder::new()
+            .name("abide-end".to_owned())
+            .spawn(move || drop(router));
+    }
+}
+
+/// A router in the hands of the program or of an object.
+#[derive(Clone)]
+pub(crate) struct RouterHandle {
+    router: Arc<Router>,
+    holder: Holder,
+}
+
+impl RouterHandle {
+    pub(crate) fn new(router: &Arc<Router>, holder: Holder) -> Self {
+        Self {
+            router: Arc::clone(router),
+            holder,
+        }
+    }
+
+    /// Through whose output gate goes what is sent here and now, as [`context::sender`] says.
+    pub(crate) fn sender(&self) -> Result<Option<Rc<Object>>> {
+        context::sender(self.holder)
+    }
+}
+
+impl Deref for RouterHandle {
+    type Target = Arc<Router>;
+
+    fn deref(&self) -> &Arc<Router> {
+        &self.router
     }
 }

@@ -63,7 +63,8 @@ pub struct NodeStats {
     pub evicted: u64,
     /// Objects reset by a panic, an abort, a time limit, a failed constructor or a failed commit.
     pub resets: u64,
-    /// Panics in objects' code.
+    /// Panics in objects' code, and in code of the program that runs when something leaves an object: HTTP clients, wakers,
+    /// destructors.
     pub panics: u64,
     /// Background work that was dropped because it took too long.
     pub background_timeouts: u64,

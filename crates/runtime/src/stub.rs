@@ -12,17 +12,17 @@ use tokio::sync::oneshot;
 
 use crate::{
     Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request,
-    Response, Result, body, context,
+    Response, Result, body,
     envelope::{Envelope, Mailbox, Replier},
     namespace::Binding,
-    router::Router,
+    router::RouterHandle,
     rpc,
 };
 
 /// A handle on an object of any class.
 #[derive(Clone)]
 pub struct AnyStub {
-    router: Arc<Router>,
+    router: RouterHandle,
     binding: Arc<Binding>,
     id: ObjectId,
     name: Option<Arc<str>>,
@@ -31,7 +31,7 @@ pub struct AnyStub {
 
 impl AnyStub {
     pub(crate) fn new(
-        router: Arc<Router>,
+        router: RouterHandle,
         binding: Arc<Binding>,
         id: ObjectId,
         name: Option<Arc<str>>,
@@ -62,17 +62,18 @@ impl AnyStub {
     /// written before it is durable.
     pub fn fetch(&self, request: Request) -> Call<Response> {
         let decode = Reply::into_response;
-        let request = match context::current() {
-            None => request,
-            Some(caller) => {
+        let request = match self.router.sender() {
+            Ok(None) => Ok(request),
+            Ok(Some(caller)) => {
                 let (parts, body) = request.into_parts();
-                match body::gated(&caller, body) {
-                    Ok(body) => Request::from_parts(parts, body),
-                    Err(error) => return Call::failed(error, decode),
-                }
+                body::gated(&caller, body).map(|body| Request::from_parts(parts, body))
             }
+            Err(error) => Err(error),
         };
-        self.send(Event::Fetch(Box::new(request)), decode)
+        match request {
+            Ok(request) => self.send(Event::Fetch(Box::new(request)), decode),
+            Err(error) => Call::failed(error, decode),
+        }
     }
 
     /// Calls a method by name; `args` is a tuple.
@@ -154,7 +155,7 @@ impl AnyStub {
     /// The stub of the object of the same class with this name.
     pub(crate) fn sibling(&self, name: &str) -> Self {
         Self {
-            router: Arc::clone(&self.router),
+            router: self.router.clone(),
             binding: Arc::clone(&self.binding),
             id: self.binding.ids.named(name),
             name: Some(name.into()),
@@ -171,12 +172,14 @@ impl AnyStub {
     }
 
     fn send<R>(&self, event: Event, decode: fn(Reply) -> Result<R>) -> Call<R> {
-        if let Err(error) = self.checked_id() {
-            return Call::failed(error, decode);
-        }
+        let sender = self.checked_id().and_then(|_| self.router.sender());
+        let sender = match sender {
+            Ok(sender) => sender,
+            Err(error) => return Call::failed(error, decode),
+        };
         let worker = self.worker();
         let (answer, receiver) = oneshot::channel();
-        let link = context::current().and_then(|caller| caller.link());
+        let link = sender.as_ref().and_then(|caller| caller.link());
         let envelope = Envelope {
             binding: self.binding.index,
             id: self.id,
@@ -185,7 +188,7 @@ impl AnyStub {
             replier: Replier::new(answer, worker),
             chain: link.clone(),
         };
-        match self.router.send(worker, envelope) {
+        match self.router.send(sender, worker, envelope) {
             Ok(()) => Call::waiting(receiver, decode, link),
             Err(error) => Call::failed(error, decode),
         }

@@ -19,6 +19,7 @@ use crate::{
     namespace::Binding,
     router::{Phase, Router},
     stats::NodeStats,
+    unwind::guarded,
 };
 
 /// What a worker notes about the poll that it is in. Written by the worker alone.
@@ -88,7 +89,10 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
         for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
             inspect(index, worker, &bindings, now, reported);
         }
-        publish(&router, &bindings);
+        // The panic was logged and counted.
+        let _ = guarded(&router.egress.panics, "the metrics recorder", || {
+            publish(&router, &bindings);
+        });
         if router.phase() == Phase::Stopped {
             break;
         }
@@ -149,6 +153,7 @@ pub(crate) fn stats(router: &Router) -> NodeStats {
         stats.held += worker.lane.len() as u64;
         stats.stuck_workers += u64::from(worker.watch.is_stuck());
     }
+    stats.panics += router.egress.panics.get();
     let alarms = router.store.alarms().counts();
     stats.alarms_pending = alarms.pending;
     stats.alarms_failed = alarms.failed;

@@ -102,12 +102,13 @@ impl Worker {
             if idle {
                 busy_since = self.now();
             }
-            for message in batch.drain(..) {
+            let mut messages = batch.drain(..);
+            while let Some(message) = messages.next() {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::Ring(ring) => self.ring(ring),
                     Message::Rework(rework) => self.rework(rework),
-                    Message::Stop => return self.end(),
+                    Message::Stop => return self.end(messages, channel),
                 }
                 let now = self.now();
                 self.mailbox.backlog.done(now.saturating_sub(busy_since));
@@ -127,7 +128,7 @@ impl Worker {
                 tokio::task::yield_now().await;
             }
         }
-        self.end();
+        self.end(std::iter::empty(), channel);
     }
 
     fn deliver(self: &Rc<Self>, mut envelope: Envelope) {
@@ -159,7 +160,7 @@ impl Worker {
             && socket.link().is_broken()
         {
             // One before it is lost, and its peer is told so by the close.
-            return;
+            return self.mailbox.discard((event, replier));
         }
         self.object(binding, id, name).accept(Arrival {
             event,
@@ -184,8 +185,11 @@ impl Worker {
             _ => None,
         };
         if let Some(error) = refusal {
-            let _ = rework.refused.send(error);
-            return;
+            let mailbox = &self.mailbox;
+            return mailbox.guard("whoever waits for a restore", || {
+                let _ = rework.refused.send(error);
+                drop(rework.work);
+            });
         }
         let (mut waiting, mut name) = (Vec::new(), None);
         if let Some(object) = known {
@@ -237,7 +241,7 @@ impl Worker {
         let Some(first) = put_off.waiting.front_mut() else {
             all.remove(&key);
             drop(all);
-            return give_up(given_up, reason);
+            return self.give_up(given_up, reason);
         };
         if !put_off.scheduled {
             put_off.scheduled = true;
@@ -252,7 +256,14 @@ impl Worker {
             }
         }
         drop(all);
-        give_up(given_up, reason);
+        self.give_up(given_up, reason);
+    }
+
+    fn give_up(&self, events: Vec<Envelope>, reason: &Error) {
+        for event in events {
+            self.mailbox.discard(event.event);
+            refuse(event.replier, reason.clone());
+        }
     }
 
     /// Hands socket events that were put off to their object, until one is put off again.
@@ -321,7 +332,12 @@ impl Worker {
         }
     }
 
-    fn end(&self) {
+    /// Drops every object and whatever waits, which tells those who wait.
+    fn end(
+        &self,
+        messages: impl Iterator<Item = Message>,
+        mut channel: mpsc::UnboundedReceiver<Message>,
+    ) {
         let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
         for object in objects {
             object.interrupt_attempt();
@@ -329,8 +345,25 @@ impl Worker {
                 object.kill(Error::stopping().into_maybe_ran());
             }
         }
+        channel.close();
+        let rest = std::iter::from_fn(|| channel.try_recv().ok());
+        for message in messages.chain(rest) {
+            match message {
+                Message::Event(envelope) => self.drop_event(envelope),
+                other => self.mailbox.discard(other),
+            }
+        }
         // Their sockets end with the node.
-        self.put_off.take();
+        for put_off in self.put_off.take().into_values() {
+            for envelope in put_off.waiting {
+                self.drop_event(envelope);
+            }
+        }
+    }
+
+    fn drop_event(&self, envelope: Envelope) {
+        self.mailbox.discard(envelope.event);
+        self.mailbox.discard(envelope.replier);
     }
 
     /// Remembers to look after something.
@@ -382,12 +415,6 @@ struct PutOff {
     again: bool,
     /// They will be tried again.
     scheduled: bool,
-}
-
-fn give_up(events: Vec<Envelope>, reason: &Error) {
-    for event in events {
-        refuse(event.replier, reason.clone());
-    }
 }
 
 /// Ends when the sleep does; never, if there is none.

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 mod atomicity;
+mod beside_handlers;
 mod calls;
 mod destructors;
+mod foreign_code;
 mod input_gate;
 mod life;
 mod output_gate;

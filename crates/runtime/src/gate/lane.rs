@@ -3,18 +3,18 @@
 //! - A [`Departure`] carries the log position (LSN) of the newest write it may reveal. If the log is durable
 //!   that far it leaves at once, without a lock; otherwise it waits in its worker's [`Lane`].
 //! - The log's writer thread releases what has become durable, directly to the receiver: the worker is not
-//!   involved any more.
+//!   involved any more. Code of the program that a departure calls for does not run there but in [`Egress`].
 //! - What one object sends leaves in the order in which it was sent.
 //! - If the log fails, everything held is replaced by an error, and so is everything that comes later and
 //!   would have to wait.
-//! - What nobody waits for, which is what goes to sockets, carries a [`Passage`]: a bound on what one object, and one
-//!   worker, have at the gate.
-//! - [`Released`] is the proof of having passed: reply channels carry nothing else, and only this module makes one.
+//! - Each departure is released under a guard of its own: if it runs code that panics, a waker or a destructor, the others
+//!   leave all the same, and the counts are right.
+//! - What nobody waits for, which is what goes to sockets, carries a [`Passage`](super::Passage): a bound on what one
+//!   object, and one worker, have at the gate.
 
 use std::{
     cell::Cell,
     collections::VecDeque,
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering, fence},
@@ -22,154 +22,13 @@ use std::{
 };
 
 use abide_storage::{Lsn, Store};
-use tokio::sync::oneshot;
 
-use super::Passage;
-use crate::{
-    Error, Reply, Result,
-    body::{BodyMessage, FramePermit},
-    broken::{Variant, broken},
-    envelope::{Envelope, Replier},
-    outbound::OutgoingRequest,
-    socket::{AutoResponses, Outgoing, WebSocket},
-};
-
-/// A value that has passed an output gate.
-///
-/// Nothing outside the gate can make one, so a channel of `Released<T>` cannot carry anything that is not
-/// durable yet:
-///
-/// ```compile_fail
-/// let forged = abide_runtime::Released("not durable");
-/// ```
-/// ```compile_fail
-/// let forged = abide_runtime::Released::new("not durable");
-/// ```
-/// ```compile_fail
-/// let forged: abide_runtime::Released<&str> = "not durable".into();
-/// ```
-/// ```compile_fail
-/// fn copy(one: &abide_runtime::Released<&str>) -> abide_runtime::Released<&str> { one.clone() }
-/// ```
-pub struct Released<T>(T);
-
-impl<T> Released<T> {
-    /// The value, which is free to go anywhere.
-    pub fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Released<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Released").field(&self.0).finish()
-    }
-}
-
-/// Something on its way out of an object.
-pub(crate) enum Departure {
-    /// The answer to an event.
-    Reply(Replier, Result<Reply>),
-    /// A call to another object.
-    Call(Envelope),
-    /// A request to the world outside.
-    Fetch(Box<OutgoingRequest>),
-    /// A piece of a streamed body.
-    Body(FramePermit, BodyMessage),
-    /// A frame of a WebSocket. A close needs no room at the gate: there is one for each socket.
-    Frame(WebSocket, Outgoing, Option<Passage>),
-    /// What the gateway is to answer on the object's sockets while the object sleeps: the setting of this number.
-    AutoResponse(Arc<AutoResponses>, u64, Passage),
-    /// What was taken back before it left.
-    Nothing,
-    /// A request for a WebSocket to another server.
-    Connect(
-        http::Request<()>,
-        oneshot::Sender<Released<http::Request<()>>>,
-    ),
-    /// Nothing but the news that everything before it is durable.
-    Synced(oneshot::Sender<Released<()>>),
-}
-
-impl Departure {
-    /// Lets it out. Quick, never blocks: it may run on the log's writer thread.
-    fn release(self) {
-        match self {
-            Self::Reply(replier, result) => replier.send(Released(result)),
-            Self::Call(envelope) => {
-                if let Err((replier, error)) = envelope.replier.mailbox().post(envelope) {
-                    replier.send(Released(Err(error)));
-                }
-            }
-            Self::Fetch(request) => {
-                let (fetching, left) = request.leave();
-                drop(left.send(Released(fetching)));
-            }
-            Self::Body(permit, message) => drop(permit.send(Released(message))),
-            Self::Frame(socket, outgoing, passage) => {
-                socket.link().release(Released(outgoing));
-                drop(passage);
-            }
-            Self::AutoResponse(shared, number, passage) => {
-                shared.enforce(Released(number));
-                drop(passage);
-            }
-            Self::Nothing => {}
-            // The object may have been reset meanwhile.
-            Self::Connect(request, waiter) => drop(waiter.send(Released(request))),
-            Self::Synced(waiter) => drop(waiter.send(Released(()))),
-        }
-    }
-
-    /// True if a broken variant does not hold it.
-    fn slips_out(&self) -> bool {
-        match self {
-            Self::Reply(..) => broken(Variant::AnswersNotHeld),
-            Self::Call(_) => broken(Variant::CallsNotHeld),
-            Self::Frame(..) => broken(Variant::FramesNotHeld),
-            Self::Fetch(_) | Self::Connect(..) => broken(Variant::RequestsNotHeld),
-            Self::Body(..) | Self::AutoResponse(..) | Self::Nothing | Self::Synced(_) => false,
-        }
-    }
-
-    /// The same departure with an error instead of its content.
-    pub(crate) fn into_failed(self, error: Error) -> Self {
-        match self {
-            Self::Reply(replier, _) => {
-                replier.interrupted();
-                Self::Reply(replier, Err(error))
-            }
-            Self::Call(envelope) => Self::Reply(envelope.replier, Err(error)),
-            Self::Fetch(mut request) => {
-                request.fail(error);
-                Self::Fetch(request)
-            }
-            Self::Body(permit, _) => Self::Body(permit, BodyMessage::Failed(error)),
-            Self::Frame(socket, outgoing, passage) => match outgoing.into_failed(&socket, &error) {
-                Some(outgoing) => Self::Frame(socket, outgoing, passage),
-                None => Self::Nothing,
-            },
-            // What was set before stays so.
-            Self::AutoResponse(shared, number, _) => {
-                shared.withdraw(number);
-                Self::Nothing
-            }
-            Self::Nothing => Self::Nothing,
-            // Dropping the sender at release tells the waiter.
-            Self::Connect(request, _) => Self::Connect(request, oneshot::channel().0),
-            Self::Synced(_) => Self::Synced(oneshot::channel().0),
-        }
-    }
-}
-
-/// An answer that the runtime gives in place of an object: it reveals nothing of what an object wrote.
-pub(crate) fn refuse(replier: Replier, error: Error) {
-    replier.send(Released(Err(error)));
-}
+use super::{Departure, Egress, Errand};
+use crate::{Error, unwind::guarded};
 
 /// The output gate of one worker's objects.
-#[derive(Default)]
 pub(crate) struct Lane {
+    egress: Arc<Egress>,
     held: Mutex<Held>,
     /// Serialises releasing, so that the order of departures is kept between the worker and the log's writer.
     releasing: Mutex<()>,
@@ -187,6 +46,16 @@ struct Held {
 }
 
 impl Lane {
+    pub(crate) fn new(egress: Arc<Egress>) -> Self {
+        Self {
+            egress,
+            held: Mutex::default(),
+            releasing: Mutex::default(),
+            released: AtomicU64::default(),
+            count: AtomicUsize::default(),
+        }
+    }
+
     /// Lets a departure out when `lsn` is durable. `last_held` belongs to the sending object: the highest
     /// LSN at which something of it was ever held.
     pub(crate) fn depart(
@@ -200,7 +69,9 @@ impl Lane {
         if (durable && last_held.get().get() <= self.released.load(Ordering::Acquire))
             || departure.slips_out()
         {
-            departure.release();
+            if let Some(errand) = self.release(departure) {
+                self.egress.run_here(errand);
+            }
             return;
         }
         {
@@ -209,7 +80,7 @@ impl Lane {
                 drop(held);
                 // Not before what was held.
                 let _order = self.order();
-                departure.into_failed(Error::log_failed()).release();
+                self.release_failed(departure);
                 return;
             }
             let at = held.queue.partition_point(|(other, _)| *other <= lsn);
@@ -246,7 +117,7 @@ impl Lane {
                 }
                 let left = ready.len();
                 for (_, departure) in ready {
-                    departure.release();
+                    self.let_out(departure);
                 }
                 // Not before all of it has left: whoever reads zero may let later departures go at once.
                 self.count.fetch_sub(left, Ordering::Release);
@@ -265,9 +136,37 @@ impl Lane {
         };
         let left = lost.len();
         for (_, departure) in lost {
-            departure.into_failed(Error::log_failed()).release();
+            self.release_failed(departure);
         }
         self.count.fetch_sub(left, Ordering::Release);
+    }
+
+    /// Releases a departure on a thread that must not run code of the program.
+    fn let_out(&self, departure: Departure) {
+        if let Some(errand) = self.release(departure) {
+            self.egress.hand_over(errand);
+        }
+    }
+
+    /// Tells that the log has failed, in place of what a departure carries.
+    fn release_failed(&self, departure: Departure) {
+        let failing = guarded(&self.egress.panics, "a waker", || {
+            departure.into_failed(Error::log_failed())
+        });
+        let Ok((failed, remains)) = failing else {
+            return;
+        };
+        self.let_out(failed);
+        if let Some(remains) = remains {
+            self.egress.hand_over(Errand::Drop(remains));
+        }
+    }
+
+    fn release(&self, departure: Departure) -> Option<Errand> {
+        let released = guarded(&self.egress.panics, "whoever waits for a departure", || {
+            departure.release()
+        });
+        released.unwrap_or_default()
     }
 
     fn order(&self) -> MutexGuard<'_, ()> {
@@ -291,8 +190,13 @@ mod tests {
     use std::path::Path;
 
     use abide_storage::{ObjectKey, SimDisk, StoreOptions};
+    use tokio::sync::oneshot;
 
-    use super::*;
+    use super::{super::Released, *};
+
+    fn lane() -> Lane {
+        Lane::new(Egress::new())
+    }
 
     /// A store that makes nothing durable by itself, and the position of a write in it.
     fn store_with_a_write() -> (Store, Lsn) {
@@ -321,7 +225,7 @@ mod tests {
     #[test]
     fn a_departure_is_held_until_its_position_is_durable() {
         let (store, lsn) = store_with_a_write();
-        let (lane, last_held) = (Lane::default(), Cell::default());
+        let (lane, last_held) = (lane(), Cell::default());
         let (first, mut arrived) = departure();
         lane.depart(&store, lsn, &last_held, first);
         lane.release_through(store.durable());
@@ -336,7 +240,7 @@ mod tests {
     #[test]
     fn a_departure_does_not_overtake_an_earlier_one_of_its_object_that_is_about_to_leave() {
         let (store, lsn) = store_with_a_write();
-        let (lane, last_held) = (Lane::default(), Cell::default());
+        let (lane, last_held) = (lane(), Cell::default());
         let (first, mut first_arrived) = departure();
         lane.depart(&store, lsn, &last_held, first);
         // The log has moved and has not told the lane yet.
@@ -359,7 +263,7 @@ mod tests {
     #[test]
     fn what_is_being_released_counts_as_held_so_that_nothing_later_overtakes_it() {
         let (store, lsn) = store_with_a_write();
-        let (lane, last_held) = (Arc::new(Lane::default()), Cell::default());
+        let (lane, last_held) = (Arc::new(lane()), Cell::default());
         let told = Arc::new(Told(Arc::clone(&lane), Mutex::default()));
         let waker = std::task::Waker::from(Arc::clone(&told));
         let mut receivers = Vec::new();
@@ -380,7 +284,7 @@ mod tests {
     #[test]
     fn departures_of_other_objects_pass_those_that_wait() {
         let (store, lsn) = store_with_a_write();
-        let lane = Lane::default();
+        let lane = lane();
         let (waits, mut waiting) = departure();
         lane.depart(&store, lsn, &Cell::default(), waits);
         let (other, mut arrived) = departure();
@@ -392,7 +296,7 @@ mod tests {
     #[test]
     fn a_failed_lane_holds_nothing_and_releases_nothing() {
         let (store, lsn) = store_with_a_write();
-        let (lane, last_held) = (Lane::default(), Cell::default());
+        let (lane, last_held) = (lane(), Cell::default());
         let (before, mut lost) = departure();
         lane.depart(&store, lsn, &last_held, before);
         lane.fail();

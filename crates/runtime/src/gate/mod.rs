@@ -1,14 +1,20 @@
 //! The two gates of an object.
 //!
 //! The [`InputGate`] decides when a suspended handler may run on and when a waiting event may start. The output
-//! gate ([`Lane`]) holds whatever leaves the object until the log is durable up to the object's newest write;
-//! only it can make a [`Released`]. A [`Passage`] bounds what waits there.
+//! gate ([`Lane`]) holds whatever leaves the object ([`Departure`]) until the log is durable up to the object's newest
+//! write; only it can make a [`Released`]. A [`Passage`] bounds what waits there; [`Egress`] runs what a departure needs of
+//! the program's code.
 
+mod departure;
+mod egress;
 mod input;
 mod lane;
 mod passage;
+mod released;
 
+pub(crate) use departure::{Departure, Remains, refuse};
+pub(crate) use egress::{Egress, Errand};
 pub(crate) use input::{InputGate, Token};
-pub use lane::Released;
-pub(crate) use lane::{Departure, Lane, refuse};
+pub(crate) use lane::Lane;
 pub(crate) use passage::{Doorway, Passage};
+pub use released::Released;

@@ -19,8 +19,10 @@ use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
     alarms::{Schedulers, ring_suspects},
     clock::{Clock, SystemClock},
+    context,
     env::Values,
     envelope::{Drain, Mailbox},
+    gate::Egress,
     id::IdKey,
     limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
@@ -146,8 +148,8 @@ impl NodeBuilder {
         let (node, tasks) = self.assemble()?;
         // If a thread cannot be started, dropping the node stops the others.
         let mut threads = Vec::with_capacity(tasks.len());
-        for Task { name, guard, work } in tasks {
-            threads.push(spawn(name, guard, work)?);
+        for task in tasks {
+            threads.push(spawn(task)?);
         }
         *node
             .0
@@ -192,10 +194,12 @@ impl NodeBuilder {
         let bindings = bind(&self.store, self.classes)?;
 
         let drain = Arc::new(Drain::default());
+        let egress = Egress::new();
         let (mailboxes, channels): (Vec<_>, Vec<_>) = (0..workers)
             .map(|_| {
                 let (sender, receiver) = mpsc::unbounded_channel();
-                (Arc::new(Mailbox::new(sender, Arc::clone(&drain))), receiver)
+                let mailbox = Mailbox::new(sender, Arc::clone(&drain), Arc::clone(&egress));
+                (Arc::new(mailbox), receiver)
             })
             .unzip();
         let router = Router::new(
@@ -206,6 +210,7 @@ impl NodeBuilder {
             self.websockets,
             self.carriers,
             drain,
+            egress,
         );
         let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
         let node = Node(Arc::new(Inner {
@@ -214,18 +219,19 @@ impl NodeBuilder {
             threads: Mutex::default(),
         }));
 
-        let task = |name: String, work: Work| Task {
+        let task = |name: String, role: Role, work: Work| Task {
             name,
+            role,
             guard: Guard(Arc::clone(&router)),
             work,
         };
         let schedulers = Schedulers::new(Arc::clone(&router), Arc::clone(&bindings));
-        let mut tasks = Vec::with_capacity(workers + 2);
+        let mut tasks = Vec::with_capacity(workers + 3);
         for (index, channel) in channels.into_iter().enumerate() {
             let mailbox = Arc::clone(&router.workers[index]);
             let (store, env, bindings) = (
                 node.store().clone(),
-                node.env().clone(),
+                node.env().for_objects(),
                 Arc::clone(&bindings),
             );
             let alarms = schedulers.clone();
@@ -242,13 +248,32 @@ impl NodeBuilder {
                         .await;
                 })
             };
-            tasks.push(task(format!("abide-worker-{index}"), Box::new(work)));
+            tasks.push(task(
+                format!("abide-worker-{index}"),
+                Role::Worker,
+                Box::new(work),
+            ));
         }
         let suspects = move || -> LocalFuture<()> { Box::pin(ring_suspects(schedulers)) };
-        tasks.push(task("abide-alarms".to_owned(), Box::new(suspects)));
+        tasks.push(task(
+            "abide-alarms".to_owned(),
+            Role::Service,
+            Box::new(suspects),
+        ));
+        let (egress, stopped) = (Arc::clone(&router.egress), router.stopped.subscribe());
+        let run = move || -> LocalFuture<()> { Box::pin(egress.run(stopped)) };
+        tasks.push(task(
+            "abide-egress".to_owned(),
+            Role::Service,
+            Box::new(run),
+        ));
         let watched = Arc::clone(&router);
         let watch = move || -> LocalFuture<()> { Box::pin(watchdog::watch(watched, bindings)) };
-        tasks.push(task("abide-watchdog".to_owned(), Box::new(watch)));
+        tasks.push(task(
+            "abide-watchdog".to_owned(),
+            Role::Service,
+            Box::new(watch),
+        ));
         Ok((node, tasks))
     }
 }
@@ -259,8 +284,17 @@ type Work = Box<dyn FnOnce() -> LocalFuture<()> + Send>;
 /// A part of a node that runs for as long as the node does.
 struct Task {
     name: String,
+    role: Role,
     guard: Guard,
     work: Work,
+}
+
+/// What a thread of the node is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// It runs objects.
+    Worker,
+    Service,
 }
 
 impl fmt::Debug for NodeBuilder {
@@ -364,14 +398,23 @@ impl Drop for Guard {
 }
 
 /// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
-fn spawn(name: String, guard: Guard, work: Work) -> Result<Worked> {
+fn spawn(task: Task) -> Result<Worked> {
+    let Task {
+        name,
+        role,
+        guard,
+        work,
+    } = task;
     let (end, ended) = oneshot::channel();
     let thread = thread::Builder::new().name(name).spawn(move || {
         let _guard = guard;
-        match Builder::new_current_thread()
-            .enable_all()
-            .build_local(LocalOptions::default())
-        {
+        let mut builder = Builder::new_current_thread();
+        if role == Role::Worker {
+            context::runs_objects();
+            // The threads of blocking tasks, too.
+            builder.on_thread_start(context::runs_objects);
+        }
+        match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => runtime.block_on(async move { work().await }),
             Err(error) => {
                 tracing::error!(%error, "a thread of the node cannot start its event loop");

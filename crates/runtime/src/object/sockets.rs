@@ -79,7 +79,10 @@ impl Object {
         }
     }
 
-    pub(crate) fn set_auto_response(&self, pair: Option<Arc<RequestResponsePair>>) -> Result<()> {
+    pub(crate) fn set_auto_response(
+        self: &Rc<Self>,
+        pair: Option<Arc<RequestResponsePair>>,
+    ) -> Result<()> {
         self.must_be_current()?;
         let (key, worker) = (self.binding.key(self.id), &self.worker);
         let bytes = pair

@@ -19,6 +19,7 @@ use crate::{
     gate::{Departure, Token},
     limits::MAX_BACKGROUND_PER_OBJECT,
     task::{Task, Work},
+    unwind,
 };
 
 impl Object {
@@ -117,9 +118,16 @@ impl Object {
             .depart(&self.worker.store, lsn, &self.last_held, departure);
     }
 
+    /// Sends an error in place of what a departure carries.
+    fn depart_failed(self: &Rc<Self>, departure: Departure, error: Error) {
+        let (failed, remains) = departure.into_failed(error);
+        self.depart(failed);
+        self.discard(remains);
+    }
+
     /// Adds to what the current turn sends. Outside a turn, which only a destructor can be, it fails: there
     /// is no commit that it could follow.
-    pub(crate) fn push(&self, departure: Departure) {
+    pub(crate) fn push(self: &Rc<Self>, departure: Departure) {
         let refusal = match self.fate() {
             None if self.discarding.get() => Some(Error::with_kind(
                 ErrorKind::Reset,
@@ -128,7 +136,7 @@ impl Object {
             fate => fate,
         };
         match refusal {
-            Some(error) => self.depart(departure.into_failed(error)),
+            Some(error) => self.depart_failed(departure, error),
             None => self.outbox.borrow_mut().push(departure),
         }
     }
@@ -140,7 +148,7 @@ impl Object {
         }
         let error = error.into_reset();
         for departure in self.outbox.take() {
-            self.depart(departure.into_failed(error.clone()));
+            self.depart_failed(departure, error.clone());
         }
         self.kill(error.clone());
         error
@@ -148,11 +156,7 @@ impl Object {
 
     pub(super) fn panicked(&self, panic: &(dyn Any + Send)) -> Error {
         self.worker.mailbox.counters.panics.add();
-        let text = panic
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-            .unwrap_or("no message");
+        let text = unwind::message(panic);
         tracing::error!(class = self.binding.class.name(), id = %self.id, panic = text, "an object panicked and is reset");
         Error::with_kind(
             ErrorKind::Reset,

@@ -1,7 +1,8 @@
 //! What a socket's two ends share.
 //!
 //! The object's end pushes frames that have passed its output gate; the gateway's end takes them. The lock is held for
-//! a few assignments only, so the log's writer thread may push.
+//! a few assignments only, so the log's writer thread may push. Code of the program, which is wakers and the destructors of
+//! messages, runs after the lock was given back.
 
 use std::{
     collections::VecDeque,
@@ -53,7 +54,7 @@ pub(crate) enum Outgoing {
 
 impl Outgoing {
     /// What is to leave instead, because its turn did not take effect or the log has failed.
-    pub(crate) fn into_failed(self, socket: &WebSocket, error: &Error) -> Option<Self> {
+    pub(crate) fn instead(&self, socket: &WebSocket, error: &Error) -> Option<Self> {
         match self {
             _ if error.kind() == ErrorKind::Unavailable => Some(Self::Lost),
             Self::Frame(Frame::Close(_)) => {
@@ -171,8 +172,8 @@ impl Link {
         if inner.is_full(home) {
             home.mailbox().counters.slow_readers.add();
             if home.options().slow_reader == SlowReader::Close {
-                let unsent: usize = inner.outgoing.drain(..).map(|frame| frame.weight()).sum();
-                inner.buffered -= unsent;
+                let unsent = std::mem::take(&mut inner.outgoing);
+                inner.buffered -= unsent.iter().map(Frame::weight).sum::<usize>();
                 drop(inner);
                 self.close(Close::of(
                     code::TRY_AGAIN_LATER,
@@ -191,7 +192,7 @@ impl Link {
             inner.outgoing.push_back(frame);
         }
         inner.look_behind(home);
-        inner.wake();
+        wake(inner);
     }
 
     /// Puts the close after what is in the send buffer. Only the first close counts.
@@ -207,7 +208,7 @@ impl Link {
         let frame = Frame::Close(close);
         inner.buffered += frame.weight();
         inner.outgoing.push_back(frame);
-        inner.wake();
+        wake(inner);
     }
 
     /// The gateway's end: takes the next frame. If there is none, `waker` is woken when there is.
@@ -271,16 +272,18 @@ impl Link {
         inner.in_flight -= 1;
         inner.in_flight_bytes -= bytes;
         if std::mem::take(&mut inner.wants_room) {
-            inner.wake();
+            wake(inner);
         }
     }
 
     /// The gateway's end is gone. True the first time.
     pub(crate) fn end(&self) -> bool {
         let mut inner = self.lock();
-        inner.waker = None;
-        inner.outgoing = VecDeque::new();
-        !std::mem::replace(&mut inner.ended, true)
+        let left = (inner.waker.take(), std::mem::take(&mut inner.outgoing));
+        let first = !std::mem::replace(&mut inner.ended, true);
+        drop(inner);
+        drop(left);
+        first
     }
 
     /// The client's end was dropped and nobody has claimed it.
@@ -373,10 +376,13 @@ impl Inner {
             none => *none = Some(waker.clone()),
         }
     }
+}
 
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
+/// Gives the lock back and wakes whoever serves the gateway's end.
+fn wake(mut inner: MutexGuard<'_, Inner>) {
+    let waker = inner.waker.take();
+    drop(inner);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }

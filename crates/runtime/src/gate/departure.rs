@@ -1,0 +1,154 @@
+//! What leaves an object, and how.
+
+use std::sync::Arc;
+
+use crate::broken::{Variant, broken};
+use tokio::sync::oneshot;
+
+use super::{Errand, Passage, Released};
+use crate::{
+    Error, Reply, Result,
+    body::{BodyMessage, FramePermit},
+    envelope::{Envelope, Replier},
+    outbound::OutgoingRequest,
+    socket::{AutoResponses, Outgoing, WebSocket},
+};
+
+/// Something on its way out of an object.
+pub(crate) enum Departure {
+    /// The answer to an event.
+    Reply(Replier, Result<Reply>),
+    /// A call to another object.
+    Call(Envelope),
+    /// An event of a socket that another object serves as its client.
+    SocketEvent(Envelope),
+    /// A request to the world outside.
+    Fetch(Box<OutgoingRequest>),
+    /// A piece of a streamed body.
+    Body(FramePermit, BodyMessage),
+    /// A frame of a WebSocket. A close needs no room at the gate: there is one for each socket.
+    Frame(WebSocket, Outgoing, Option<Passage>),
+    /// What the gateway is to answer on the object's sockets while the object sleeps: the setting of this number.
+    AutoResponse(Arc<AutoResponses>, u64, Passage),
+    /// What was taken back before it left.
+    Nothing,
+    /// A request for a WebSocket to another server.
+    Connect(
+        http::Request<()>,
+        oneshot::Sender<Released<http::Request<()>>>,
+    ),
+    /// Nothing but the news that everything before it is durable.
+    Synced(oneshot::Sender<Released<()>>),
+}
+
+/// Content that is not to leave. Its destructor may be the program's.
+pub(crate) type Remains = Box<dyn Send>;
+
+impl Departure {
+    /// Lets it out. Quick, never blocks: it may run on the log's writer thread. What is left to do is code of the program,
+    /// and runs where the caller says.
+    pub(super) fn release(self) -> Option<Errand> {
+        match self {
+            Self::Reply(replier, result) => replier
+                .send(Released::new(result))
+                .map(|reply| Errand::Drop(Box::new(reply))),
+            Self::Call(envelope) => {
+                let (replier, event, error) = envelope.replier.mailbox().post(envelope).err()?;
+                replier.send(Released::new(Err(error)));
+                Some(Errand::Drop(Box::new(event)))
+            }
+            Self::SocketEvent(envelope) => {
+                envelope.replier.mailbox().post_admitted(envelope);
+                None
+            }
+            Self::Fetch(request) => Some(Errand::Fetch(request)),
+            Self::Body(permit, message) => {
+                drop(permit.send(Released::new(message)));
+                None
+            }
+            Self::Frame(socket, outgoing, passage) => {
+                socket.link().release(Released::new(outgoing));
+                drop(passage);
+                None
+            }
+            Self::AutoResponse(shared, number, passage) => {
+                shared.enforce(Released::new(number));
+                drop(passage);
+                None
+            }
+            Self::Nothing => None,
+            Self::Connect(request, waiter) => {
+                // The object may have been reset meanwhile.
+                let request = waiter.send(Released::new(request)).err()?;
+                Some(Errand::Drop(Box::new(request)))
+            }
+            Self::Synced(waiter) => {
+                drop(waiter.send(Released::new(())));
+                None
+            }
+        }
+    }
+
+    /// True if a broken variant does not hold it.
+    pub(super) fn slips_out(&self) -> bool {
+        match self {
+            Self::Reply(..) => broken(Variant::AnswersNotHeld),
+            Self::Call(_) => broken(Variant::CallsNotHeld),
+            Self::Frame(..) => broken(Variant::FramesNotHeld),
+            Self::Fetch(_) | Self::Connect(..) => broken(Variant::RequestsNotHeld),
+            Self::SocketEvent(_)
+            | Self::Body(..)
+            | Self::AutoResponse(..)
+            | Self::Nothing
+            | Self::Synced(_) => false,
+        }
+    }
+
+    /// The same departure with an error instead of its content, and the content.
+    pub(crate) fn into_failed(self, error: Error) -> (Self, Option<Remains>) {
+        match self {
+            Self::Reply(replier, content) => {
+                replier.interrupted();
+                let failed = Self::Reply(replier, Err(error));
+                (failed, Some(Box::new(content)))
+            }
+            Self::Call(envelope) | Self::SocketEvent(envelope) => {
+                envelope.replier.interrupted();
+                let failed = Self::Reply(envelope.replier, Err(error));
+                (failed, Some(Box::new(envelope.event)))
+            }
+            Self::Fetch(mut request) => {
+                request.fail(error);
+                (Self::Fetch(request), None)
+            }
+            Self::Body(permit, content) => {
+                let failed = Self::Body(permit, BodyMessage::Failed(error));
+                (failed, Some(Box::new(content)))
+            }
+            Self::Frame(socket, content, passage) => {
+                let failed = match content.instead(&socket, &error) {
+                    Some(outgoing) => Self::Frame(socket, outgoing, passage),
+                    None => Self::Nothing,
+                };
+                (failed, Some(Box::new(content)))
+            }
+            // What was set before stays so.
+            Self::AutoResponse(shared, number, _) => {
+                shared.withdraw(number);
+                (Self::Nothing, None)
+            }
+            Self::Nothing => (Self::Nothing, None),
+            // Dropping the sender tells the waiter.
+            Self::Connect(request, _) => (Self::Nothing, Some(Box::new(request))),
+            Self::Synced(_) => (Self::Nothing, None),
+        }
+    }
+}
+
+/// An answer that the runtime gives in place of an object: it reveals nothing of what an object wrote.
+pub(crate) fn refuse(replier: Replier, error: Error) {
+    let mailbox = replier.mailbox();
+    mailbox.guard("whoever waits for an answer", || {
+        replier.send(Released::new(Err(error)));
+    });
+}
