@@ -74,6 +74,11 @@ pub enum Event {
 }
 
 impl Event {
+    /// True for what a socket's peer says, and not for the news of the socket's end.
+    pub(crate) fn is_socket_message(&self) -> bool {
+        matches!(self, Self::WebSocketMessage { .. })
+    }
+
     /// True for events that nobody waits for an answer to, so that nobody would repeat them.
     pub(crate) fn is_of_socket(&self) -> bool {
         matches!(

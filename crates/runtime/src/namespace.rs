@@ -82,8 +82,15 @@ impl AnyNamespace {
     }
 
     /// The ids of the objects that have been written, in their order. Reads directories: not for hot paths.
+    ///
+    /// The first write of some may not be durable yet. Inside a handler what the object sends afterwards waits for those;
+    /// the program must not take an object that it finds here for one that a power failure cannot take back.
     pub fn written(&self) -> Result<Vec<ObjectId>> {
+        let sender = self.router.sender()?;
         let keys = self.router.store.objects(self.number())?;
+        if let Some(object) = sender {
+            object.has_seen(self.router.store.appended());
+        }
         keys.into_iter().map(|key| key.id_hex().parse()).collect()
     }
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{Lsn, ObjectKey, Store};
+use abide_storage::{ObjectKey, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
@@ -43,9 +43,6 @@ pub(crate) struct Worker {
     /// Something is due earlier than the loop knows.
     earlier: Notify,
     tokens: Cell<u64>,
-    /// The newest writes of objects that were reset before these were durable. The next incarnation may show
-    /// them, so its output gate starts there.
-    unconfirmed: RefCell<FxHashMap<ObjectKey, Lsn>>,
     /// The sockets of its objects, also of those that are not in memory.
     pub(crate) sockets: Registry,
     /// Socket events that an incarnation has not begun before it was reset, for the next one.
@@ -69,7 +66,6 @@ impl Worker {
             timers: RefCell::default(),
             earlier: Notify::new(),
             tokens: Cell::new(0),
-            unconfirmed: RefCell::default(),
             sockets: Registry::default(),
             put_off: RefCell::default(),
         })
@@ -299,12 +295,7 @@ impl Worker {
             object.learn_name(name);
         }
         known.unwrap_or_else(|| {
-            let floor = self
-                .unconfirmed
-                .borrow_mut()
-                .remove(&key)
-                .unwrap_or(Lsn::ZERO);
-            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name, floor);
+            let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name);
             self.objects.borrow_mut().insert(key, Rc::clone(&object));
             object
         })
@@ -374,7 +365,7 @@ impl Worker {
     }
 
     /// An object has ended; the next event for it makes another.
-    pub(crate) fn forget(&self, object: &Rc<Object>, newest: Lsn) {
+    pub(crate) fn forget(&self, object: &Rc<Object>) {
         let key = object.binding.key(object.id);
         let mut objects = self.objects.borrow_mut();
         if objects
@@ -384,12 +375,6 @@ impl Worker {
             objects.remove(&key);
         }
         self.sockets.object_left(key);
-        let durable = self.store.durable();
-        if newest > durable && !broken(Variant::UnconfirmedForgotten) {
-            let mut unconfirmed = self.unconfirmed.borrow_mut();
-            unconfirmed.retain(|_, lsn| *lsn > durable);
-            unconfirmed.insert(key, newest);
-        }
     }
 
     pub(crate) fn next_token(&self) -> Token {

@@ -287,6 +287,11 @@ impl Store {
         self.0.engine.shared.log.epoch.get()
     }
 
+    /// The position behind the newest commit of any object, durable or not.
+    pub fn appended(&self) -> Lsn {
+        self.0.engine.shared.log.appended()
+    }
+
     /// Everything before this position is durable.
     pub fn durable(&self) -> Lsn {
         self.0.engine.shared.log.durable()

@@ -1,8 +1,8 @@
 //! Nothing leaves an object before what it wrote is durable.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-use abide::{ErrorKind, SimDisk, prelude::*};
+use abide::{ErrorKind, Node, SimDisk, Store, StoreOptions, prelude::*};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 
@@ -165,6 +165,12 @@ impl Writer {
     pub async fn read_large(&self) -> Result<u32> {
         let found: Option<(u32, String)> = self.state.storage().get("large")?;
         Ok(found.map_or(0, |(number, _)| number))
+    }
+
+    /// How many objects of this class there are.
+    pub async fn count_all(&self) -> Result<usize> {
+        let all = self.state.env().object::<Self>();
+        all.untyped().written().map(|ids| ids.len())
     }
 
     pub async fn panic(&self) {
@@ -379,6 +385,75 @@ fn a_new_incarnation_does_not_show_what_is_not_durable_yet() {
         world.disk.release_syncs();
         assert_eq!(read.await.unwrap().unwrap(), Some(9));
         panic.await.unwrap_err();
+        write.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_second_node_on_one_store_does_not_show_what_is_not_durable_yet() {
+    run(async {
+        let options = StoreOptions {
+            manual: true,
+            ..StoreOptions::small()
+        };
+        let disk = Arc::new(SimDisk::new());
+        let store = Store::open(disk, Path::new("/data"), options).unwrap();
+        let signals = Signals::default();
+        let start = || {
+            Node::builder(store.clone())
+                .class::<Writer>("WRITER", ClassOptions::default())
+                .with(signals.clone())
+                .workers(1)
+                .start()
+                .unwrap()
+        };
+        let of = |node: &Node| node.env().object::<Writer>().get_by_name("a");
+
+        let first = start();
+        let write = of(&first).with_idempotency_key("once").write(7);
+        while store.appended() == store.durable() {
+            tokio::task::yield_now().await;
+        }
+        // The write is committed, and nothing makes it durable.
+        first.shutdown(Duration::ZERO).await.unwrap();
+        drop(first);
+
+        let second = start();
+        let mut again = of(&second).with_idempotency_key("once").write(7);
+        let mut read = of(&second).read();
+        while second.stats().held < 2 {
+            assert!(!is_answered(&mut again) && !is_answered(&mut read));
+            tokio::task::yield_now().await;
+        }
+        assert!(store.write_group());
+        again.await.unwrap().unwrap();
+        assert_eq!(read.await.unwrap().unwrap(), Some(7));
+        drop(write);
+        second.shutdown(Duration::from_secs(10)).await.unwrap();
+        drop(second);
+        store.close().unwrap();
+    });
+}
+
+#[test]
+fn who_has_counted_objects_waits_for_those_that_are_not_durable_yet() {
+    run(async {
+        let world = world();
+        assert_eq!(
+            writer(&world, "counter")
+                .count_all()
+                .await
+                .unwrap()
+                .unwrap(),
+            0
+        );
+        world.disk.hold_syncs();
+        let write = writer(&world, "a").write(1);
+        let mut count = writer(&world, "counter").count_all();
+        world.fence().await;
+        assert!(!is_answered(&mut count));
+        world.disk.release_syncs();
+        assert_eq!(count.await.unwrap().unwrap(), 1);
         write.await.unwrap().unwrap();
     });
 }

@@ -4,6 +4,7 @@
 
 mod accept;
 mod auto_response;
+mod bridge;
 mod close;
 mod connect;
 mod gated;

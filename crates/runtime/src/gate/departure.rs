@@ -112,6 +112,10 @@ impl Departure {
                 let failed = Self::Reply(replier, Err(error));
                 (failed, Some(Box::new(content)))
             }
+            // The socket has ended all the same.
+            Self::SocketEvent(envelope) if !envelope.event.is_socket_message() => {
+                (Self::SocketEvent(envelope), None)
+            }
             Self::Call(envelope) | Self::SocketEvent(envelope) => {
                 envelope.replier.interrupted();
                 let failed = Self::Reply(envelope.replier, Err(error));

@@ -8,7 +8,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-use abide_storage::ObjectDb;
+use abide_storage::{Lsn, ObjectDb};
 use tokio::sync::oneshot;
 
 use super::{Confirmation, Object};
@@ -121,6 +121,12 @@ impl Object {
         wait.await
             .map(Released::into_inner)
             .map_err(|_| Error::log_failed())
+    }
+
+    /// The object has learned of commits of others that may not be durable: what it sends from here on waits for them.
+    pub(crate) fn has_seen(&self, lsn: Lsn) {
+        self.gate_lsn.set(self.gate_lsn.get().max(lsn));
+        self.commit_lsn.set(self.commit_lsn.get().max(lsn));
     }
 
     pub(crate) fn must_be_current(&self) -> Result<()> {

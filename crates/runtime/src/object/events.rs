@@ -210,6 +210,13 @@ impl Object {
                 _ => {}
             }
         }
+        // Whoever wrote it, an earlier incarnation or another node on the store: it may not be durable yet.
+        if !broken(Variant::UnconfirmedForgotten) {
+            let newest = db.newest();
+            self.has_seen(newest);
+            // What an earlier incarnation has at the gate leaves first.
+            self.last_held.set(self.last_held.get().max(newest));
+        }
         *self.db.borrow_mut() = Some(db);
         self.worker.mailbox.counters.resident.add();
         self.check_by(self.worker.now() + self.idle_timeout());

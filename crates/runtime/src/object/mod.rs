@@ -154,13 +154,12 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// An object that has not begun; `floor` is where its output gate starts.
+    /// An object that has not begun. Its output gate starts at its newest commit, when its database is opened.
     pub(crate) fn new(
         worker: Rc<Worker>,
         binding: Arc<Binding>,
         id: ObjectId,
         name: Option<Arc<str>>,
-        floor: Lsn,
     ) -> Rc<Self> {
         Rc::new(Self {
             binding,
@@ -186,9 +185,9 @@ impl Object {
             discarding: Cell::new(false),
             spawned: RefCell::default(),
             confirmed: Cell::new(false),
-            commit_lsn: Cell::new(floor),
-            gate_lsn: Cell::new(floor),
-            last_held: Cell::new(floor),
+            commit_lsn: Cell::default(),
+            gate_lsn: Cell::default(),
+            last_held: Cell::default(),
             attempt: Cell::new(None),
             handling: Cell::new(false),
             attempt_ended: Cell::new(false),
@@ -402,10 +401,10 @@ impl Object {
     /// Drops database and instance. From here on this is a shell that tells its fate.
     fn end(self: &Rc<Self>, fate: Error) {
         if broken(Variant::ResetLeavesOld) {
-            return self.worker.forget(self, self.commit_lsn.get());
+            return self.worker.forget(self);
         }
         *self.fate.borrow_mut() = Some(fate);
-        self.worker.forget(self, self.commit_lsn.get());
+        self.worker.forget(self);
         self.gate.borrow_mut().clear();
         let db = self.db.take();
         if let Some(db) = &db {

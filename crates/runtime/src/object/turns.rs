@@ -80,11 +80,7 @@ impl Object {
 
     pub(super) fn commit(&self) -> Result<()> {
         if let Some(db) = &*self.db.borrow() {
-            // After an error the next incarnation's gate starts at what is committed.
-            let committed = db
-                .commit()
-                .inspect_err(|_| self.commit_lsn.set(db.newest()))?;
-            if let Some(lsn) = committed {
+            if let Some(lsn) = db.commit()? {
                 self.commit_lsn.set(lsn);
                 if self.confirmed.get() {
                     self.gate_lsn.set(lsn);

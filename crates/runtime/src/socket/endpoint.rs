@@ -14,7 +14,9 @@ use super::{
 use crate::{
     Error, Event, Result,
     clock::Sleep,
+    context::{self, Holder},
     envelope::{Envelope, Replier},
+    gate::Departure,
     limits::WEBSOCKET_RETRY,
     router::Phase,
 };
@@ -88,8 +90,10 @@ impl Endpoint {
     /// auto-response. Pending while too many messages of this socket are in flight, or the object's worker is
     /// overloaded: the gateway must read no further then.
     ///
+    /// In a handler of another object the message leaves through that object's output gate.
+    ///
     /// An error means that the node did not take the message, and the socket is to be closed as it says: 1013 if that
-    /// lasted too long, 1001 if the node stops.
+    /// lasted too long, 1001 if the node stops, 1011 if a task that another object has started delivers it.
     pub fn poll_deliver(
         &mut self,
         cx: &mut Context<'_>,
@@ -105,6 +109,12 @@ impl Endpoint {
             self.link.push(answer);
             return Poll::Ready(Ok(()));
         }
+        let Ok(sender) = context::sender(Holder::Program) else {
+            return Poll::Ready(Err(Close::of(
+                code::INTERNAL_ERROR,
+                "an object sends inside its handlers only: use `state.wait_until(…)`",
+            )));
+        };
         if home.router.phase() != Phase::Running {
             return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server stops")));
         }
@@ -118,7 +128,11 @@ impl Endpoint {
         self.stalled = None;
         let socket = WebSocket::new(Arc::clone(&self.link));
         let delivery = Delivery::of_message(socket.clone(), bytes);
-        self.post(Event::WebSocketMessage { socket, message }, delivery);
+        let envelope = self.envelope(Event::WebSocketMessage { socket, message }, delivery);
+        match sender {
+            Some(object) => object.push(Departure::SocketEvent(envelope)),
+            None => home.mailbox().post_admitted(envelope),
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -163,18 +177,26 @@ impl Endpoint {
         self.post(event, delivery);
     }
 
-    /// Sends an event to the object. If the node has ended there is nobody to tell.
+    /// Tells the object of the socket's end. If the node has ended there is nobody to tell. Another object that served the
+    /// socket as its client tells it through its own output gate, after its messages.
     fn post(&self, event: Event, delivery: Delivery) {
+        let envelope = self.envelope(event, delivery);
+        match context::current() {
+            Some(object) => object.push(Departure::SocketEvent(envelope)),
+            None => self.home().mailbox().post_admitted(envelope),
+        }
+    }
+
+    fn envelope(&self, event: Event, delivery: Delivery) -> Envelope {
         let home = self.home();
-        let envelope = Envelope {
+        Envelope {
             binding: home.binding,
             id: home.id,
             name: None,
             event,
             replier: Replier::for_socket(delivery, home.mailbox()),
             chain: None,
-        };
-        home.mailbox().post_admitted(envelope);
+        }
     }
 
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
