@@ -19,6 +19,10 @@ impl Counter {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn set(&self, count: u64) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -35,6 +39,7 @@ pub(crate) struct Counters {
     pub(crate) panics: Counter,
     pub(crate) background_timeouts: Counter,
     pub(crate) resident: Counter,
+    pub(crate) timers: Counter,
     pub(crate) sockets_open: Counter,
     pub(crate) socket_messages_in: Counter,
     pub(crate) socket_messages_out: Counter,
@@ -70,6 +75,8 @@ pub struct NodeStats {
     pub background_timeouts: u64,
     /// Objects in memory.
     pub resident: u64,
+    /// Timers by which workers look after objects: at most two for each object.
+    pub timers: u64,
     /// WebSockets that a gateway serves.
     pub sockets_open: u64,
     /// Messages that came on WebSockets.
@@ -119,6 +126,7 @@ impl NodeStats {
         self.panics += counters.panics.get();
         self.background_timeouts += counters.background_timeouts.get();
         self.resident += counters.resident.get();
+        self.timers += counters.timers.get();
         self.sockets_open += counters.sockets_open.get();
         self.socket_messages_in += counters.socket_messages_in.get();
         self.socket_messages_out += counters.socket_messages_out.get();
@@ -164,6 +172,7 @@ impl NodeStats {
         }
         for (name, value) in [
             ("abide_objects_resident", self.resident),
+            ("abide_timers", self.timers),
             ("abide_websockets_open", self.sockets_open),
             ("abide_events_outstanding", self.outstanding),
             ("abide_messages_held", self.held),

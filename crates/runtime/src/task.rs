@@ -8,6 +8,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use crate::{
@@ -29,7 +30,13 @@ pub(crate) enum Work {
         future: LocalFuture<()>,
         _ticket: Ticket,
     },
-    /// Something the object does for itself: hold the gate, stream a body. An error resets the object.
+    /// What the input gate is closed for. An error, or the end of its time, resets the object.
+    Block {
+        future: LocalFuture<Result<()>>,
+        until: Duration,
+        _ticket: Ticket,
+    },
+    /// Something the object does for itself: stream a body. An error resets the object.
     Inner {
         future: LocalFuture<Result<()>>,
         _ticket: Ticket,
@@ -41,6 +48,7 @@ impl Work {
         match self {
             Self::Event { .. } => Kind::Handler,
             Self::Background { .. } => Kind::Background,
+            Self::Block { .. } => Kind::Block,
             Self::Inner { .. } => Kind::Inner,
         }
     }
@@ -74,7 +82,9 @@ impl Task {
                 future.as_mut().poll(cx).map(|()| Step::End(Ok(())))
             }
             Some(Work::Event { future, .. }) => future.as_mut().poll(cx).map(Step::Answer),
-            Some(Work::Inner { future, .. }) => future.as_mut().poll(cx).map(Step::End),
+            Some(Work::Block { future, .. } | Work::Inner { future, .. }) => {
+                future.as_mut().poll(cx).map(Step::End)
+            }
             None => return Ok(Poll::Ready(())),
         };
         let Poll::Ready(step) = result else {

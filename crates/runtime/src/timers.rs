@@ -1,69 +1,47 @@
 //! What a worker has to look at later, ordered by time.
 //!
-//! Entries are never taken back: whoever is due decides whether it still matters. An object has one entry for
-//! its own check, one for each time it closes its gate and one for socket events that are put off, so the queue stays as
-//! small as the set of objects.
+//! There is one entry for each that is due, and arming it again moves it; what is gone is disarmed. So the queue stays as
+//! small as the set of objects, whatever they do.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-    rc::Weak,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use abide_storage::ObjectKey;
-
-use crate::{gate::Token, object::Object};
+use rustc_hash::FxHashMap;
 
 /// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Due {
-    /// Is the object idle, or a handler too slow?
-    Check(Weak<Object>),
-    /// Does this task of the object still keep the gate closed?
-    Gate(Weak<Object>, Token),
+    /// Is the object idle, a handler too slow, or the gate closed for too long?
+    Check(ObjectKey),
     /// Socket events of an object that could not be made go to it again.
     Retry(ObjectKey),
 }
 
-struct Timer {
-    at: Duration,
-    due: Due,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.at == other.at
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.at.cmp(&other.at)
-    }
-}
-
 #[derive(Default)]
-pub(crate) struct Timers(BinaryHeap<Reverse<Timer>>);
+pub(crate) struct Timers {
+    queue: BTreeSet<(Duration, Due)>,
+    times: FxHashMap<Due, Duration>,
+}
 
 impl Timers {
-    /// Adds an entry. True if it is now the earliest.
-    pub(crate) fn add(&mut self, at: Duration, due: Due) -> bool {
+    /// Has something looked at then, and not when it was armed for before. True if it is now the earliest.
+    pub(crate) fn arm(&mut self, due: Due, at: Duration) -> bool {
+        self.disarm(due);
         let earliest = self.next().is_none_or(|next| at < next);
-        self.0.push(Reverse(Timer { at, due }));
+        self.times.insert(due, at);
+        self.queue.insert((at, due));
         earliest
+    }
+
+    pub(crate) fn disarm(&mut self, due: Due) {
+        if let Some(at) = self.times.remove(&due) {
+            self.queue.remove(&(at, due));
+        }
     }
 
     /// When something is due next.
     pub(crate) fn next(&self) -> Option<Duration> {
-        self.0.peek().map(|Reverse(timer)| timer.at)
+        self.queue.first().map(|(at, _)| *at)
     }
 
     /// Takes one entry that is due.
@@ -71,26 +49,54 @@ impl Timers {
         if self.next()? > now {
             return None;
         }
-        self.0.pop().map(|Reverse(timer)| timer.due)
+        let (_, due) = self.queue.pop_first()?;
+        self.times.remove(&due);
+        Some(due)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use abide_storage::NamespaceNo;
+
     use super::*;
+
+    fn key(number: u8) -> ObjectKey {
+        ObjectKey {
+            namespace: NamespaceNo(1),
+            id: [number; 32],
+        }
+    }
 
     #[test]
     fn timers_come_due_in_order_and_tell_when_the_earliest_changes() {
         let mut timers = Timers::default();
         let second = Duration::from_secs;
-        assert!(timers.add(second(3), Due::Check(Weak::new())));
-        assert!(!timers.add(second(5), Due::Check(Weak::new())));
-        assert!(timers.add(second(1), Due::Gate(Weak::new(), Token(7))));
+        assert!(timers.arm(Due::Check(key(1)), second(3)));
+        assert!(!timers.arm(Due::Check(key(2)), second(5)));
+        assert!(timers.arm(Due::Retry(key(1)), second(1)));
         assert_eq!(timers.next(), Some(second(1)));
-        assert!(timers.pop_due(Duration::ZERO).is_none());
-        let first = timers.pop_due(second(4));
-        assert!(matches!(first, Some(Due::Gate(_, Token(7)))));
-        assert!(matches!(timers.pop_due(second(4)), Some(Due::Check(_))));
-        assert!(timers.pop_due(second(4)).is_none());
+        assert_eq!(timers.pop_due(Duration::ZERO), None);
+        assert_eq!(timers.pop_due(second(4)), Some(Due::Retry(key(1))));
+        assert_eq!(timers.pop_due(second(4)), Some(Due::Check(key(1))));
+        assert_eq!(timers.pop_due(second(4)), None);
+    }
+
+    #[test]
+    fn arming_again_moves_the_entry_and_disarming_removes_it() {
+        let mut timers = Timers::default();
+        let second = Duration::from_secs;
+        for at in [second(9), second(3), second(6)] {
+            timers.arm(Due::Check(key(1)), at);
+            assert_eq!((timers.len(), timers.next()), (1, Some(at)));
+        }
+        timers.arm(Due::Retry(key(1)), second(7));
+        timers.disarm(Due::Check(key(1)));
+        timers.disarm(Due::Check(key(2)));
+        assert_eq!((timers.len(), timers.next()), (1, Some(second(7))));
     }
 }

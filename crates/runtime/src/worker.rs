@@ -245,7 +245,7 @@ impl Worker {
             if put_off.again {
                 let wait = now.saturating_sub(since).max(WEBSOCKET_RETRY);
                 let at = (now + wait).min((since + patience).max(now + WEBSOCKET_RETRY));
-                self.arm(at, Due::Retry(key));
+                self.arm(Due::Retry(key), at);
             } else {
                 let worker = Rc::clone(self);
                 tokio::task::spawn_local(async move { worker.retry(key) });
@@ -304,18 +304,14 @@ impl Worker {
     fn look_after(self: &Rc<Self>) {
         let now = self.now();
         loop {
-            let Some(due) = self.timers.borrow_mut().pop_due(now) else {
+            let Some(due) = self.change_timers(|timers| timers.pop_due(now)) else {
                 break;
             };
             match due {
-                Due::Check(object) => {
-                    if let Some(object) = object.upgrade() {
+                Due::Check(key) => {
+                    let object = self.objects.borrow().get(&key).map(Rc::clone);
+                    if let Some(object) = object {
                         object.check(now);
-                    }
-                }
-                Due::Gate(object, token) => {
-                    if let Some(object) = object.upgrade() {
-                        object.check_gate(token);
                     }
                 }
                 Due::Retry(key) => self.retry(key),
@@ -357,11 +353,18 @@ impl Worker {
         self.mailbox.discard(envelope.replier);
     }
 
-    /// Remembers to look after something.
-    pub(crate) fn arm(&self, at: Duration, due: Due) {
-        if self.timers.borrow_mut().add(at, due) {
+    /// Remembers to look after something, then and not when it was to be before.
+    pub(crate) fn arm(&self, due: Due, at: Duration) {
+        if self.change_timers(|timers| timers.arm(due, at)) {
             self.earlier.notify_one();
         }
+    }
+
+    fn change_timers<R>(&self, change: impl FnOnce(&mut Timers) -> R) -> R {
+        let mut timers = self.timers.borrow_mut();
+        let result = change(&mut timers);
+        self.mailbox.counters.timers.set(timers.len() as u64);
+        result
     }
 
     /// An object has ended; the next event for it makes another.
@@ -373,6 +376,7 @@ impl Worker {
             .is_some_and(|known| Rc::ptr_eq(known, object))
         {
             objects.remove(&key);
+            self.change_timers(|timers| timers.disarm(Due::Check(key)));
         }
         self.sockets.object_left(key);
     }

@@ -39,6 +39,19 @@ impl Slow {
         blocked.await
     }
 
+    /// Closes the gate for a moment, so many times.
+    pub async fn block_often(&self, times: u32) -> Result<()> {
+        for _ in 0..times {
+            self.state
+                .block_concurrency_while(async {
+                    tokio::task::yield_now().await;
+                    Ok(())
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
     pub async fn wait(&self) {
         self.signals.note("waiting");
         self.signals.wait("go").await;
@@ -121,6 +134,40 @@ fn an_object_with_a_full_queue_is_overloaded_in_the_documented_words() {
         }
         slow.quick().await.unwrap();
         assert_eq!(world.node.stats().overloaded, 1);
+    });
+}
+
+#[test]
+fn timers_are_as_few_as_objects_however_often_these_close_their_gates() {
+    run(async {
+        let options = ClassOptions {
+            idle_timeout: Duration::MAX,
+            ..ClassOptions::default()
+        };
+        let world = World::new(|node| node.class::<Slow>("SLOW", options));
+        let names = ["a", "b", "c"];
+        let object = |name: &str| world.env().object::<Slow>().get_by_name(name);
+        for name in names {
+            object(name).block_often(1_000).await.unwrap().unwrap();
+        }
+        world.fence().await;
+        // The fence is an object, too.
+        assert!(world.node.stats().timers <= 4);
+
+        // Handlers that suspend have time limits, and those of their objects that are over leave nothing behind.
+        for _ in 0..10 {
+            let waiting = names.map(|name| object(name).wait());
+            world.fence().await;
+            for _ in names {
+                world.signals.give("go");
+            }
+            for call in waiting {
+                call.await.unwrap();
+            }
+            world.clock.advance(Duration::from_mins(5));
+            world.fence().await;
+        }
+        assert!(world.node.stats().timers <= 4);
     });
 }
 

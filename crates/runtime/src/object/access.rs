@@ -16,9 +16,10 @@ use crate::{
     Error, ErrorKind, LocalFuture, Result,
     chain::Link,
     context,
+    envelope::Ticket,
     gate::{Departure, Released, Token},
     limits::BLOCK_CONCURRENCY_LIMIT,
-    timers::Due,
+    task::Work,
 };
 
 impl Object {
@@ -28,11 +29,12 @@ impl Object {
         let token = self.worker.next_token();
         self.gate.borrow_mut().close(token, self.turn_of.get());
         self.inherit_chain(token);
-        self.worker.arm(
-            self.worker.now() + BLOCK_CONCURRENCY_LIMIT,
-            Due::Gate(Rc::downgrade(self), token),
-        );
-        self.spawn_later(token, future);
+        let work = Work::Block {
+            future,
+            until: self.worker.now() + BLOCK_CONCURRENCY_LIMIT,
+            _ticket: Ticket::new(&self.worker.mailbox),
+        };
+        self.spawned.borrow_mut().push((token, work));
         Ok(())
     }
 

@@ -89,6 +89,8 @@ pub(crate) enum Kind {
     Handler,
     /// What a handler left to `wait_until`. If it takes too long, it alone is dropped.
     Background,
+    /// What the input gate is closed for. If it takes too long, the object is reset.
+    Block,
     /// Part of something that has a time limit of its own.
     Inner,
 }
@@ -290,12 +292,22 @@ impl Object {
         self.check_at.set(Duration::MAX);
         let options = &self.binding.options;
         let overdue = |running: &Running| running.deadline.is_some_and(|deadline| deadline <= now);
-        let too_slow = self
-            .running
-            .borrow()
-            .values()
-            .any(|running| running.kind == Kind::Handler && overdue(running));
-        if too_slow {
+        let is_overdue = |kind| {
+            let running = self.running.borrow();
+            let mut of_kind = running.values().filter(|running| running.kind == kind);
+            of_kind.any(overdue)
+        };
+        if is_overdue(Kind::Block) {
+            return self.kill(
+                Error::with_kind(
+                    ErrorKind::Timeout,
+                    "A call to blockConcurrencyWhile() in a Durable Object waited for too long. \
+                     The call was canceled and the Durable Object was reset.",
+                )
+                .into_reset(),
+            );
+        }
+        if is_overdue(Kind::Handler) {
             tracing::error!(
                 class = self.binding.class.name(), id = %self.id, seconds = options.event_timeout.as_secs_f64(),
                 "a handler did not finish in time; its object is reset"
@@ -377,24 +389,10 @@ impl Object {
         }
     }
 
-    /// The gate's time limit has come for a task that closed it.
-    pub(crate) fn check_gate(self: &Rc<Self>, token: Token) {
-        if self.is_alive() && self.gate.borrow().involves(token) {
-            self.kill(
-                Error::with_kind(
-                    ErrorKind::Timeout,
-                    "A call to blockConcurrencyWhile() in a Durable Object waited for too long. \
-                 The call was canceled and the Durable Object was reset.",
-                )
-                .into_reset(),
-            );
-        }
-    }
-
     fn check_by(self: &Rc<Self>, at: Duration) {
         if at < self.check_at.get() {
             self.check_at.set(at);
-            self.worker.arm(at, Due::Check(Rc::downgrade(self)));
+            self.worker.arm(Due::Check(self.key()), at);
         }
     }
 

@@ -163,12 +163,12 @@ impl Object {
     pub(super) fn spawn(self: &Rc<Self>, token: Token, work: Work) {
         let kind = work.kind();
         let options = &self.binding.options;
-        let limit = match kind {
-            Kind::Handler => Some(options.event_timeout),
-            Kind::Background => Some(options.background_timeout),
-            Kind::Inner => None,
+        let deadline = match work {
+            Work::Event { .. } => Some(self.last_active.get() + options.event_timeout),
+            Work::Background { .. } => Some(self.last_active.get() + options.background_timeout),
+            Work::Block { until, .. } => Some(until),
+            Work::Inner { .. } => None,
         };
-        let deadline = limit.map(|limit| self.last_active.get() + limit);
         if let Some(deadline) = deadline {
             self.check_by(deadline);
         }
