@@ -3,6 +3,9 @@
 #[doc = include_str!("../../../docs/alarms.md")]
 struct Alarms;
 
+#[doc = include_str!("../../../docs/gates.md")]
+struct Gates;
+
 #[doc = include_str!("../../../docs/recovery.md")]
 struct Recovery;
 

@@ -16,7 +16,8 @@
 //!
 //! 1. Code of an object runs on one thread, and only inside a *turn*: one poll of one of its futures.
 //! 2. The writes of a turn are one transaction: all of them or none are found after a crash.
-//! 3. Nothing leaves an object before the log is durable up to the object's newest write.
+//! 3. Nothing leaves an object before the log is durable up to the object's newest write. What an object starts beside its
+//!    handlers, as a task or a thread, sends nothing.
 //! 4. Events of an object start in the order in which they arrived, never while its input gate is closed.
 //! 5. A panic, an abort, a failed constructor or commit, and a passed time limit reset one object and no other.
 //! 6. An alarm goes off at least once; an attempt is counted durably before any code of the object runs for it.

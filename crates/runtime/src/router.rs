@@ -155,13 +155,25 @@ impl Router {
                 .iter()
                 .for_each(|worker| worker.lane.release_through(lsn)),
             Progress::Failed => {
-                self.workers.iter().for_each(|worker| worker.lane.fail());
+                self.workers
+                    .iter()
+                    .for_each(|worker| worker.lane.fail(&Error::log_failed()));
                 // The panic was logged and counted.
                 let _ = guarded(&self.egress.panics, "whoever waits for a failure", || {
                     self.failed.send_replace(true)
                 });
             }
         }
+    }
+}
+
+/// From now on nobody releases what is held: whoever waits for it is told.
+impl Drop for Router {
+    fn drop(&mut self) {
+        let error = Error::stopping().into_maybe_ran();
+        self.workers
+            .iter()
+            .for_each(|worker| worker.lane.fail(&error));
     }
 }
 

@@ -37,7 +37,10 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
         "abide_object_resets_total",
         "Objects reset by a panic, an abort, a time limit or a failed commit.",
     ),
-    ("abide_panics_total", "Panics in objects' code."),
+    (
+        "abide_panics_total",
+        "Panics in objects' code, and in clients, wakers and destructors of what they sent.",
+    ),
     (
         "abide_background_timeouts_total",
         "Background work dropped because it took too long.",
@@ -83,6 +86,10 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
 
 const NODE_GAUGES: &[(&str, &str)] = &[
     ("abide_objects_resident", "Objects in memory."),
+    (
+        "abide_timers",
+        "Timers by which workers look after objects.",
+    ),
     ("abide_websockets_open", "Open WebSockets of objects."),
     (
         "abide_events_outstanding",

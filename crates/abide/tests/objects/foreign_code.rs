@@ -3,6 +3,7 @@
 
 use std::{
     future::Future,
+    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -12,7 +13,7 @@ use std::{
     thread,
 };
 
-use abide::{Call, Fetching, Outbound, prelude::*};
+use abide::{Call, ErrorKind, Fetching, Node, Outbound, SimDisk, Store, StoreOptions, prelude::*};
 
 use crate::support::{Signals, World, is_answered, run, signals};
 
@@ -211,6 +212,35 @@ fn a_worker_survives_the_destructor_of_a_response_that_an_abort_takes_back() {
             .unwrap_err();
         assert_eq!(error.message(), "on purpose");
         all_is_well(&world, 1).await;
+    });
+}
+
+#[test]
+fn a_node_that_stops_drops_what_it_holds_although_destructors_panic() {
+    run(async {
+        let options = StoreOptions {
+            manual: true,
+            ..StoreOptions::small()
+        };
+        let disk = Arc::new(SimDisk::new());
+        let store = Store::open(disk, Path::new("/data"), options).unwrap();
+        let node = Node::builder(store.clone())
+            .class::<Armed>("ARMED", ClassOptions::default())
+            .with(Signals::default())
+            .workers(1)
+            .start()
+            .unwrap();
+        let armed = node.env().object::<Armed>().get_by_name("a");
+        let calls: Vec<_> = (0..3).map(|_| armed.fetch(request("/write"))).collect();
+        while node.stats().held < 3 {
+            tokio::task::yield_now().await;
+        }
+        node.shutdown(std::time::Duration::ZERO).await.unwrap();
+        drop((node, armed));
+        for call in calls {
+            assert_eq!(call.await.unwrap_err().kind(), ErrorKind::Unavailable);
+        }
+        store.close().unwrap();
     });
 }
 

@@ -42,7 +42,8 @@ pub(crate) struct Lane {
 struct Held {
     /// Sorted by LSN; in order of arrival among equals.
     queue: VecDeque<(Lsn, Departure)>,
-    failed: bool,
+    /// Why nothing that has to wait will ever leave.
+    failed: Option<Error>,
 }
 
 impl Lane {
@@ -76,11 +77,11 @@ impl Lane {
         }
         {
             let mut held = self.held();
-            if held.failed {
+            if let Some(error) = held.failed.clone() {
                 drop(held);
                 // Not before what was held.
                 let _order = self.order();
-                self.release_failed(departure);
+                self.release_failed(departure, error);
                 return;
             }
             let at = held.queue.partition_point(|(other, _)| *other <= lsn);
@@ -96,7 +97,7 @@ impl Lane {
         if lsn <= durable {
             self.release_through(durable);
         } else if store.failed() {
-            self.fail();
+            self.fail(&Error::log_failed());
         }
     }
 
@@ -126,17 +127,17 @@ impl Lane {
         self.released.fetch_max(durable.get(), Ordering::Release);
     }
 
-    /// The log has failed: what is held will never be durable.
-    pub(crate) fn fail(&self) {
+    /// What is held will never leave: the log has failed, or nobody tells the lane of it any more.
+    pub(crate) fn fail(&self, error: &Error) {
         let _order = self.order();
         let lost = {
             let mut held = self.held();
-            held.failed = true;
+            held.failed.get_or_insert_with(|| error.clone());
             std::mem::take(&mut held.queue)
         };
         let left = lost.len();
         for (_, departure) in lost {
-            self.release_failed(departure);
+            self.release_failed(departure, error.clone());
         }
         self.count.fetch_sub(left, Ordering::Release);
     }
@@ -148,10 +149,10 @@ impl Lane {
         }
     }
 
-    /// Tells that the log has failed, in place of what a departure carries.
-    fn release_failed(&self, departure: Departure) {
+    /// Releases an error in place of what a departure carries.
+    fn release_failed(&self, departure: Departure, error: Error) {
         let failing = guarded(&self.egress.panics, "a waker", || {
-            departure.into_failed(Error::log_failed())
+            departure.into_failed(error)
         });
         let Ok((failed, remains)) = failing else {
             return;
@@ -299,7 +300,7 @@ mod tests {
         let (lane, last_held) = (lane(), Cell::default());
         let (before, mut lost) = departure();
         lane.depart(&store, lsn, &last_held, before);
-        lane.fail();
+        lane.fail(&Error::log_failed());
         let (after, mut refused) = departure();
         lane.depart(&store, lsn, &last_held, after);
         for receiver in [&mut lost, &mut refused] {

@@ -23,7 +23,8 @@ pub trait WebSocketConnector: Send + Sync + 'static {
 pub struct ConnectedWebSocket {
     /// The headers of the server's answer.
     pub headers: HeaderMap,
-    /// Serves the connection, given the socket that an object has accepted it as.
+    /// Serves the connection, given the socket that an object has accepted it as. Called on the object's thread: what it
+    /// starts runs on a runtime of the program's, because tasks of the object's thread deliver no messages.
     pub serve: Box<dyn FnOnce(Endpoint) + Send>,
 }
 
