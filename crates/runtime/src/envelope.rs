@@ -36,6 +36,12 @@ pub(crate) struct Envelope {
     pub(crate) chain: Option<Arc<Link>>,
 }
 
+/// An event that a worker did not take.
+pub(crate) struct Refusal {
+    pub(crate) envelope: Envelope,
+    pub(crate) error: Error,
+}
+
 /// Work on the database of an object, which is held meanwhile.
 pub(crate) struct Rework {
     pub(crate) binding: usize,
@@ -100,19 +106,22 @@ impl Mailbox {
     }
 
     /// Hands an event to the worker, or gives it back with the way to tell why not.
-    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), (Replier, Event, Error)> {
+    pub(crate) fn post(&self, envelope: Envelope) -> Result<(), Box<Refusal>> {
         // Alarms have a bound of their own, and this one has been counted as begun.
         let admitted = match envelope.event {
             Event::Alarm(_) => Ok(()),
             _ => self.admit(),
         };
         if let Err(error) = admitted {
-            return Err((envelope.replier, envelope.event, error));
+            return Err(Box::new(Refusal { envelope, error }));
         }
         self.channel()
             .send(Message::Event(envelope))
             .map_err(|refused| match refused.0 {
-                Message::Event(envelope) => (envelope.replier, envelope.event, Error::stopping()),
+                Message::Event(envelope) => Box::new(Refusal {
+                    envelope,
+                    error: Error::stopping(),
+                }),
                 Message::Ring(_) | Message::Rework(_) | Message::Stop => {
                     unreachable!("an event was sent")
                 }

@@ -40,6 +40,14 @@ pub(crate) struct Carriers {
     pub(crate) websockets: Option<Arc<dyn WebSocketConnector>>,
 }
 
+/// What the program gives a node to live with.
+pub(crate) struct Seams {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) randomness: Arc<dyn Randomness>,
+    pub(crate) websockets: WebSocketOptions,
+    pub(crate) carriers: Carriers,
+}
+
 pub(crate) struct Router {
     pub(crate) workers: Box<[Arc<Mailbox>]>,
     pub(crate) store: Store,
@@ -59,13 +67,16 @@ impl Router {
     pub(crate) fn new(
         workers: Box<[Arc<Mailbox>]>,
         store: Store,
-        clock: Arc<dyn Clock>,
-        randomness: Arc<dyn Randomness>,
-        websockets: WebSocketOptions,
-        carriers: Carriers,
+        seams: Seams,
         drain: Arc<Drain>,
         egress: Arc<Egress>,
     ) -> Arc<Self> {
+        let Seams {
+            clock,
+            randomness,
+            websockets,
+            carriers,
+        } = seams;
         let router = Arc::new(Self {
             workers,
             store,
@@ -117,7 +128,7 @@ impl Router {
             None if self.phase() != Phase::Running => Err(Error::stopping()),
             None => {
                 worker.admit_from_outside()?;
-                worker.post(envelope).map_err(|(_, _, error)| error)
+                worker.post(envelope).map_err(|refusal| refusal.error)
             }
         }
     }

@@ -303,10 +303,7 @@ impl Worker {
 
     fn look_after(self: &Rc<Self>) {
         let now = self.now();
-        loop {
-            let Some(due) = self.change_timers(|timers| timers.pop_due(now)) else {
-                break;
-            };
+        while let Some(due) = self.change_timers(|timers| timers.pop_due(now)) {
             match due {
                 Due::Check(key) => {
                     let object = self.objects.borrow().get(&key).map(Rc::clone);

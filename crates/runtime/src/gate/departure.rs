@@ -53,8 +53,9 @@ impl Departure {
                 .send(Released::new(result))
                 .map(|reply| Errand::Drop(Box::new(reply))),
             Self::Call(envelope) => {
-                let (replier, event, error) = envelope.replier.mailbox().post(envelope).err()?;
-                replier.send(Released::new(Err(error)));
+                let refusal = envelope.replier.mailbox().post(envelope).err()?;
+                let Envelope { replier, event, .. } = refusal.envelope;
+                replier.send(Released::new(Err(refusal.error)));
                 Some(Errand::Drop(Box::new(event)))
             }
             Self::SocketEvent(envelope) => {
@@ -141,10 +142,9 @@ impl Departure {
                 shared.withdraw(number);
                 (Self::Nothing, None)
             }
-            Self::Nothing => (Self::Nothing, None),
             // Dropping the sender tells the waiter.
             Self::Connect(request, _) => (Self::Nothing, Some(Box::new(request))),
-            Self::Synced(_) => (Self::Nothing, None),
+            Self::Synced(_) | Self::Nothing => (Self::Nothing, None),
         }
     }
 }

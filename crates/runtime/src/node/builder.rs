@@ -27,7 +27,7 @@ use crate::{
     limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
     random::{Randomness, SystemRandomness},
-    router::{Carriers, Phase, Router},
+    router::{Carriers, Phase, Router, Seams},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
@@ -39,10 +39,7 @@ pub struct NodeBuilder {
     store: Store,
     classes: Vec<Registration>,
     workers: Option<usize>,
-    clock: Arc<dyn Clock>,
-    randomness: Arc<dyn Randomness>,
-    websockets: WebSocketOptions,
-    carriers: Carriers,
+    seams: Seams,
     values: Values,
 }
 
@@ -59,10 +56,12 @@ impl NodeBuilder {
             store,
             classes: Vec::new(),
             workers: None,
-            clock: Arc::new(SystemClock::new()),
-            randomness: Arc::new(SystemRandomness),
-            websockets: WebSocketOptions::default(),
-            carriers: Carriers::default(),
+            seams: Seams {
+                clock: Arc::new(SystemClock::new()),
+                randomness: Arc::new(SystemRandomness),
+                websockets: WebSocketOptions::default(),
+                carriers: Carriers::default(),
+            },
             values: Values::new(),
         }
     }
@@ -106,31 +105,31 @@ impl NodeBuilder {
 
     /// The clock for everything timed.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
+        self.seams.clock = clock;
         self
     }
 
     /// The source of unique ids.
     pub fn randomness(mut self, randomness: Arc<dyn Randomness>) -> Self {
-        self.randomness = randomness;
+        self.seams.randomness = randomness;
         self
     }
 
     /// How sockets are treated.
     pub fn websockets(mut self, options: WebSocketOptions) -> Self {
-        self.websockets = options;
+        self.seams.websockets = options;
         self
     }
 
     /// Who opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
-        self.carriers.websockets = Some(connector);
+        self.seams.carriers.websockets = Some(connector);
         self
     }
 
     /// The HTTP client that carries requests to the world outside ([`Env::fetch`]); without one there are none.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
-        self.carriers.requests = Some(client);
+        self.seams.carriers.requests = Some(client);
         self
     }
 
@@ -186,7 +185,7 @@ impl NodeBuilder {
                 "a node has 1 to {MAX_WORKERS} workers, not {workers}"
             )));
         }
-        if self.websockets.max_in_flight == 0 {
+        if self.seams.websockets.max_in_flight == 0 {
             return Err(refused(
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
             ));
@@ -202,16 +201,7 @@ impl NodeBuilder {
                 (Arc::new(mailbox), receiver)
             })
             .unzip();
-        let router = Router::new(
-            mailboxes.into(),
-            self.store,
-            self.clock,
-            self.randomness,
-            self.websockets,
-            self.carriers,
-            drain,
-            egress,
-        );
+        let router = Router::new(mailboxes.into(), self.store, self.seams, drain, egress);
         let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
         let node = Node(Arc::new(Inner {
             env,

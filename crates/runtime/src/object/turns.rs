@@ -79,12 +79,12 @@ impl Object {
     }
 
     pub(super) fn commit(&self) -> Result<()> {
-        if let Some(db) = &*self.db.borrow() {
-            if let Some(lsn) = db.commit()? {
-                self.commit_lsn.set(lsn);
-                if self.confirmed.get() {
-                    self.gate_lsn.set(lsn);
-                }
+        if let Some(db) = &*self.db.borrow()
+            && let Some(lsn) = db.commit()?
+        {
+            self.commit_lsn.set(lsn);
+            if self.confirmed.get() {
+                self.gate_lsn.set(lsn);
             }
         }
         self.confirmed.set(false);
