@@ -58,7 +58,7 @@ impl Env {
 
     /// All bindings.
     pub(crate) fn bindings(&self) -> &[Arc<Binding>] {
-        &self.0.bindings
+        &self.inner.bindings
     }
 
     /// The namespace of a class that is registered once.

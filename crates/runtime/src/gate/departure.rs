@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::broken::{Variant, broken};
 use tokio::sync::oneshot;
 
 use super::{Errand, Passage, Released};
 use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
+    broken::{Variant, broken},
     envelope::{Envelope, Replier},
     outbound::OutgoingRequest,
     socket::{AutoResponses, Outgoing, WebSocket},
