@@ -5,7 +5,7 @@
 
 use std::{io::Write, process::ExitCode};
 
-use abide_storage::{ObjectKey, Store};
+use abide_storage::{AlarmEntry, ObjectKey, Store};
 use anyhow::Result;
 
 use crate::data::DataArgs;
@@ -53,7 +53,7 @@ fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
         .and_then(|db| db.alarm())
         .map_err(|error| error.to_string())?;
     let (row, index) = (alarm.map(|alarm| alarm.entry()), store.alarms().get(key));
-    if row != index {
+    if !AlarmEntry::agree(index, row) {
         return Err(format!(
             "its alarm is {row:?}, the index of alarms has {index:?}"
         ));

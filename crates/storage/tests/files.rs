@@ -119,7 +119,8 @@ fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_3() {
     std::fs::write(&path, text.replacen("manifest 3", "manifest 2", 1)).unwrap();
 
     let second = store(dir.path()).unwrap();
-    assert_eq!(second.alarms().get(key).unwrap().due, 50);
+    let known = second.alarms().get(key).unwrap();
+    assert_eq!((known.due, known.failing, known.begun), (50, false, None));
     let row = second.open_object(key).unwrap().alarm().unwrap().unwrap();
     assert_eq!((row.entry().due, row.begun), (70, None));
     let alarm = row.to_attempt(second.epoch());

@@ -299,7 +299,7 @@ impl Outbox {
     }
 }
 
-/// How to run a class whose alarm belongs to an outbox: the alarm is never given up.
+/// How to run a class whose alarm belongs to an outbox: the alarm is tried until it succeeds, at most a minute apart.
 pub fn class_options() -> ClassOptions {
     ClassOptions {
         alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),

@@ -95,7 +95,7 @@ pub fn install(host: HostBuilder, queues: Queues) -> HostBuilder {
         .with(queues)
 }
 
-/// How to run the class: its alarm is never given up.
+/// How to run the class: its alarm is tried until it succeeds, at most a minute apart.
 pub fn class_options() -> ClassOptions {
     ClassOptions {
         alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),

@@ -107,7 +107,7 @@ impl Schedule {
     /// Opens the schedule of an object, in its constructor; makes its tables, whose names begin with `schedule_`, when there
     /// are none. It has the slot `schedule` of the object's alarm.
     ///
-    /// Run its class with [`class_options`]: then the alarm is never given up.
+    /// Run its class with [`class_options`]: then the alarm is tried until it succeeds, at most a minute apart.
     ///
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense,

@@ -4,7 +4,7 @@
 
 use std::{rc::Rc, task::Poll};
 
-use abide_storage::{AlarmRow, BegunAttempt, Isolation, ObjectDb};
+use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, Isolation, ObjectDb};
 
 use super::{Confirmation, Object, Turn};
 use crate::{
@@ -110,7 +110,7 @@ impl Object {
         let now = self.worker.unix_millis();
         let row = self.read(ObjectDb::alarm)?;
         let known = self.worker.store.alarms().get(self.key());
-        if known != row.as_ref().map(AlarmRow::entry) {
+        if !AlarmEntry::agree(known, row.as_ref().map(AlarmRow::entry)) {
             // It would ring again and again.
             tracing::warn!(
                 class = self.binding.class.name(), id = %self.id, ?known, ?row,

@@ -579,8 +579,19 @@ mod tests {
         // It could not be begun.
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
+        // Its object has moved it meanwhile.
+        index.apply(key(1), begun(7, Isolation::Few), Lsn(1));
+        index.finished(key(1));
+        assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // It has begun and ended.
-        index.apply(key(1), begun(60, Isolation::Alone), Lsn(1));
+        let AlarmChange::Set(entry) = begun(60, Isolation::Alone) else {
+            unreachable!("it was set")
+        };
+        let again = AlarmEntry {
+            attempts: 2,
+            ..entry
+        };
+        index.apply(key(1), AlarmChange::Set(again), Lsn(1));
         assert_eq!(index.counts().suspects, 2);
         index.apply(key(1), at(60), Lsn(2));
         index.finished(key(1));

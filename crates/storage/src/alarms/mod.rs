@@ -49,6 +49,16 @@ impl AlarmEntry {
             begun: None,
         }
     }
+
+    /// True if what the index knows of an object's alarm is what its row says. The index learns from saved runs of format 2
+    /// nothing of what is failing, and nothing hangs on that.
+    pub fn agree(known: Option<Self>, row: Option<Self>) -> bool {
+        let but_for_failing = |entry: Self| Self {
+            failing: false,
+            ..entry
+        };
+        known.map(but_for_failing) == row.map(but_for_failing)
+    }
 }
 
 /// How far an attempt is kept apart from other suspects: attempts that ran when an earlier process ended. One of them may

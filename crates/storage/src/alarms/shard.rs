@@ -106,8 +106,9 @@ impl Shard {
                 cleared,
             };
         };
-        // An attempt that this process has begun is in flight; one that has begun otherwise is still the earlier one.
-        let is_over = entry.begun.is_none() || self.in_flight.contains(&key);
+        // Another attempt that has begun is this process's; else it is still the earlier one, of an alarm that was moved.
+        let is_another = old.is_none_or(|old| old.attempts != entry.attempts);
+        let is_over = entry.begun.is_none() || (is_another && self.in_flight.contains(&key));
         let cleared = usize::from(is_over && self.suspects.remove(&key).is_some());
         self.failed += usize::from(entry.failed);
         if entry.failing {
