@@ -1,4 +1,4 @@
-//! Notices handlers that run without ever awaiting.
+//! Notices handlers that run without ever awaiting, and commits that wait for room.
 //!
 //! Such a handler blocks every object of its worker, and nothing on that thread can tell. So each worker notes
 //! when a poll of user code began, and a thread of its own looks at the notes. It cannot end the handler; it
@@ -11,6 +11,8 @@ use std::{
     },
     time::Duration,
 };
+
+use abide_storage::{CommitWait, WaitReason};
 
 use crate::{
     ObjectId,
@@ -84,11 +86,13 @@ impl Drop for Watched<'_> {
 pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
     let mut reported = vec![0; router.workers.len()];
     let mut stopped = router.stopped.subscribe();
+    let mut stalled = None;
     loop {
         let now = router.clock.now();
         for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
             inspect(index, worker, &bindings, now, reported);
         }
+        look_at_commits(router.store.commit_wait(), &mut stalled);
         // The panic was logged and counted.
         let _ = guarded(&router.egress.panics, "the metrics recorder", || {
             publish(&router, &bindings);
@@ -142,6 +146,25 @@ pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
         metrics::gauge!("abide_alarms_failing", "class" => binding.unique_key.clone())
             .set(count as f64);
     }
+}
+
+/// A commit that waits for room blocks its worker, too, and no code of an object is to blame. `stalled` is what was
+/// reported last.
+fn look_at_commits(wait: Option<CommitWait>, stalled: &mut Option<WaitReason>) {
+    let wait = wait.filter(|wait| wait.lasted >= STUCK_POLL);
+    let reason = wait.map(|wait| wait.reason);
+    if *stalled == reason {
+        return;
+    }
+    match wait {
+        Some(wait) => tracing::error!(
+            reason = wait.reason.as_str(),
+            seconds = wait.lasted.as_secs_f64(),
+            "a commit waits for room and blocks its worker; other objects on it wait"
+        ),
+        None => tracing::info!("commits no longer wait for room"),
+    }
+    *stalled = reason;
 }
 
 /// The node's figures now.

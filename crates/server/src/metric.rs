@@ -2,6 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
+use abide_storage::WaitReason;
 use http::{Method, StatusCode};
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -15,6 +16,8 @@ const OUTBOUND: &str = "abide_outbound_requests_total";
 const OUTBOUND_SECONDS: &str = "abide_outbound_request_seconds";
 const OUTBOUND_IN_FLIGHT: &str = "abide_outbound_requests_in_flight";
 const CONNECTIONS: &str = "abide_http_connections_open";
+const COMMIT_WAITS: &str = "abide_commit_waits_total";
+const COMMIT_WAIT_SECONDS: &str = "abide_commit_wait_spent_seconds";
 const SILENT_SOCKETS: &str = "abide_websocket_keep_alive_timeouts_total";
 
 /// What the node publishes by itself, which the recorder is told here.
@@ -162,6 +165,15 @@ pub(crate) fn describe() {
     for (name, help) in NODE_GAUGES {
         describe_gauge!(*name, *help);
     }
+    describe_counter!(
+        COMMIT_WAITS,
+        "Commits that had to wait for room, by what they waited for."
+    );
+    describe_gauge!(
+        COMMIT_WAIT_SECONDS,
+        Unit::Seconds,
+        "Time that commits have waited for room, by what they waited for."
+    );
     for figure in STORE_FIGURES {
         match figure.read {
             Read::Counter(_) => describe_counter!(figure.name, figure.help),
@@ -368,6 +380,21 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Gauge(|s| f64::from(u8::from(s.archive_failing))),
     },
     Figure {
+        name: "abide_commits_waiting",
+        help: "Commits that wait for room now; the log and abide_commit_waits_total say for what.",
+        read: Read::Gauge(|s| s.commits_waiting as f64),
+    },
+    Figure {
+        name: "abide_archive_history_losses_total",
+        help: "Times that history was given up, since the process started, because there was no room for it.",
+        read: Read::Counter(|s| s.history_losses),
+    },
+    Figure {
+        name: "abide_archive_holes",
+        help: "Holes in the history within the retention: what was given up because there was no room for it.",
+        read: Read::Gauge(|s| s.archive_holes as f64),
+    },
+    Figure {
         name: "abide_storage_no_space",
         help: "1 while commits are refused because the disk is full, otherwise 0.",
         read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),
@@ -376,6 +403,10 @@ const STORE_FIGURES: &[Figure] = &[
 
 /// Puts the store's figures where the next rendering sees them.
 pub(crate) fn take_store(stats: &abide_storage::StoreStats) {
+    for (reason, waits) in WaitReason::ALL.iter().zip(&stats.commit_waits) {
+        counter!(COMMIT_WAITS, "reason" => reason.as_str()).absolute(waits.count);
+        gauge!(COMMIT_WAIT_SECONDS, "reason" => reason.as_str()).set(waits.seconds);
+    }
     for figure in STORE_FIGURES {
         match figure.read {
             Read::Counter(read) => counter!(figure.name).absolute(read(stats)),

@@ -115,7 +115,7 @@ impl Engine {
             }
             Shortage::Overlay => WaitReason::OverlayBound,
             Shortage::Unsynced => WaitReason::UnsyncedBytes,
-            Shortage::Segments if self.may_prepare_segment() => WaitReason::Segment,
+            Shortage::Segments if self.shared.may_prepare_segment() => WaitReason::Segment,
             Shortage::Segments => WaitReason::LogBound,
         }
     }

@@ -106,6 +106,7 @@ pub use alarms::{
 };
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
+pub use archive::hole::ArchiveHole;
 pub use database::ObjectDb;
 pub use disk::{Barrier, Disk, DiskEvent, DiskFile, OpenMode, RealDisk, SimDisk};
 pub use error::{Error, ErrorKind, Result};

@@ -89,6 +89,22 @@ pub const SYNC_ONE_BY_ONE: usize = 64;
 /// Bytes of log that are gathered in memory for one run of the archive, unless one transaction has more.
 pub const ARCHIVE_STEP_BYTES: usize = 64 * 1024 * 1024;
 
+/// Holes of the history that the manifest names; beyond it the oldest are forgotten. More than anybody reads.
+pub const MAX_ARCHIVE_HOLES: usize = 64;
+
+/// When the log that the archive lacks has used up its room, archiving is tried so often again, with pauses that begin
+/// with [`ARCHIVE_RETRY_PAUSE`] and double, before the history in it is given up: 1.5 s, which a commit can wait.
+pub const ARCHIVE_RETRIES: u32 = 4;
+
+/// See [`ARCHIVE_RETRIES`].
+pub const ARCHIVE_RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// A disk that has room, as it says, and none for the archive, so often in a row, is taken for full: a quota may say so.
+pub const ARCHIVE_FULL_AFTER: u32 = 3;
+
+/// A run of the archive that could not be read so often, for whatever reason, is set aside as a damaged one is.
+pub const ARCHIVE_SET_ASIDE_AFTER: u32 = 8;
+
 /// Bytes of entries that are compressed together in the archive. A block ends with the entry that reaches this.
 pub const ARCHIVE_BLOCK_BYTES: usize = 64 * 1024;
 

@@ -30,7 +30,7 @@ impl Engine {
 
     fn checkpoint_if_due(&self) -> Result<()> {
         let shared = &self.shared;
-        let no_segments = shared.log.wants_segment(1) && !self.may_prepare_segment();
+        let no_segments = shared.log.wants_segment(1) && !shared.may_prepare_segment();
         if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
             self.checkpointer.checkpoint()?;
         }
@@ -39,7 +39,7 @@ impl Engine {
 
     fn prepare_segments(&self) -> Result<()> {
         let shared = &self.shared;
-        while shared.log.wants_segment(PREPARED_SEGMENTS) && self.may_prepare_segment() {
+        while shared.log.wants_segment(PREPARED_SEGMENTS) && shared.may_prepare_segment() {
             match self.segments.prepare() {
                 Ok(()) => {
                     shared.log.add_segment();
@@ -59,20 +59,6 @@ impl Engine {
         Ok(())
     }
 
-    /// True if the log stays within its bound with one more segment. A transaction that needs several gets them while
-    /// the log has not reached the bound: it could never be written otherwise.
-    pub(crate) fn may_prepare_segment(&self) -> bool {
-        let shared = &self.shared;
-        let segment = self.segments.capacity();
-        let filled = shared
-            .kept_log()
-            .saturating_add(shared.log.room())
-            .saturating_add(segment);
-        // Two segments are the least that a log can do with.
-        filled <= shared.log_bound().max(2 * segment)
-            || (shared.log.wants_segments_at_once() && !shared.log_is_full())
-    }
-
     /// The thread that takes checkpoints.
     pub(crate) fn run_checkpoints(&self) {
         let shared = &self.shared;
@@ -83,7 +69,8 @@ impl Engine {
                 tracing::warn!(%error, "maintenance goes on later");
             }
             if last.elapsed() >= interval {
-                if shared.log_tail() > 0
+                // What could not be archived is tried again, even if nothing has been written since.
+                if (shared.log_tail() > 0 || self.archive.failing())
                     && let Err(error) = self.checkpointer.checkpoint()
                 {
                     tracing::warn!(%error, "the checkpoint goes on later");

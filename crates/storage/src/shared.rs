@@ -69,6 +69,19 @@ impl Shared {
         self.kept_log() >= self.log_bound()
     }
 
+    /// True if the log stays within its bound with one more segment. A transaction that needs several gets them while
+    /// the log has not reached the bound: it could never be written otherwise.
+    pub(crate) fn may_prepare_segment(&self) -> bool {
+        let segment = self.log.segment_capacity();
+        let filled = self
+            .kept_log()
+            .saturating_add(self.log.room())
+            .saturating_add(segment);
+        // Two segments are the least that a log can do with.
+        filled <= self.log_bound().max(2 * segment)
+            || (self.log.wants_segments_at_once() && !self.log_is_full())
+    }
+
     /// Changes the manifest, durably. If that fails for any reason but space, what is on disk is unknown: the log is
     /// poisoned.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {

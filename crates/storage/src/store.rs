@@ -3,6 +3,7 @@
 use crate::alarms::AlarmIndex;
 use crate::archive::ArchiveOptions;
 use crate::archive::bookmark::Bookmark;
+use crate::archive::hole::ArchiveHole;
 use crate::database::ObjectDb;
 use crate::disk::Disk;
 use crate::engine::Engine;
@@ -133,6 +134,10 @@ pub struct StoreStats {
     /// True while the log cannot be archived: the disk is full or refuses, and the program's log says why. The log is kept
     /// for the archive as long as commits have room; then the history in it is given up.
     pub archive_failing: bool,
+    /// Times that history was given up because there was no room for it.
+    pub history_losses: u64,
+    /// Holes in the history within the retention; see [`Store::archive_holes`].
+    pub archive_holes: u64,
 }
 
 /// A data directory, opened. Clones share it; the last one to go stops its threads, without a checkpoint: call
@@ -338,6 +343,12 @@ impl Store {
         self.0.engine.archive.verify()
     }
 
+    /// What of the history was given up because there was no room for it, oldest first. The commits in it cannot be restored
+    /// one by one. What is older than the retention is not named any more.
+    pub fn archive_holes(&self) -> Vec<ArchiveHole> {
+        self.0.engine.shared.catalog.current().archive.holes.clone()
+    }
+
     /// Prepares segments, merges runs of the archive, and takes a checkpoint if one is due. For `manual` stores.
     pub fn run_maintenance(&self) -> Result<()> {
         self.0.engine.run_maintenance()
@@ -385,6 +396,8 @@ impl Store {
                 .map_or(0, |archived| durable.saturating_sub(archived)),
             archive_horizon_ms: archive.horizon().unwrap_or(0),
             archive_failing: engine.archive.failing(),
+            history_losses: engine.archive.losses(),
+            archive_holes: archive.holes.len() as u64,
         }
     }
 }

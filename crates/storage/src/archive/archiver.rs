@@ -7,22 +7,24 @@
 use super::Archive;
 use super::bookmark::Bookmark;
 use super::entry::{Entry, Head, Kind};
+use super::hole::ArchiveHole;
 use super::index::NO_BASE;
 use super::lookup::Lookup;
 use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use crate::broken::{Variant, broken};
 use crate::disk::OpenMode;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
-use crate::limits::{ARCHIVE_STEP_BYTES, LOG_TAIL_FACTOR, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES};
+use crate::limits::{
+    ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES,
+};
 use crate::log::reader::{self, Logged};
 use crate::log::segment_pool::SegmentPool;
 use crate::overlay::header;
 use crate::shared::Shared;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Fast: the writer of the log waits for no compressor, but the checkpoint does.
 const COMPRESSION: i32 = 1;
@@ -93,36 +95,56 @@ impl Archiver {
     /// fails the log is kept and the next checkpoint tries again, unless commits need the room. The error is one of the
     /// manifest.
     pub(crate) fn archive(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {
-        let Err(error) = self.archive_up_to(redo, written) else {
-            *self.archive.failing.lock() = None;
-            self.archive.full.store(false, Ordering::Release);
-            return Ok(());
+        let mut pause = ARCHIVE_RETRY_PAUSE;
+        let mut retries = 0;
+        let error = loop {
+            let Err(error) = self.archive_up_to(redo, written) else {
+                self.archive.succeeded();
+                return Ok(());
+            };
+            if self.shared().log.failed() {
+                return Err(error);
+            }
+            self.archive.failed(&error);
+            if !self.room_has_run_out() {
+                tracing::warn!(%error, "the log cannot be archived: it is kept, and the next checkpoint tries again");
+                return Ok(());
+            }
+            if retries == ARCHIVE_RETRIES {
+                break error;
+            }
+            retries += 1;
+            if self.shared().threads {
+                self.archive.pause(pause);
+                pause *= 2;
+            }
         };
-        if self.shared().log.failed() {
-            return Err(error);
-        }
-        *self.archive.failing.lock() = Some(error.clone());
-        if error.kind() == ErrorKind::NoSpace {
-            self.archive.full.store(true, Ordering::Release);
-            self.archive.request_compaction();
-        }
-        // Damage to the log will be the same the next time. Recovery would need none of this any more.
-        let damaged = matches!(error.kind(), ErrorKind::Refused | ErrorKind::Damaged);
-        if !damaged && !self.commits_need_the_log() {
-            tracing::warn!(%error, "the log cannot be archived: it is kept, and the next checkpoint tries again");
-            return Ok(());
-        }
         // The objects' files have it all; what is lost is history.
-        tracing::error!(%error, "history is given up: the log cannot be archived, so its commits since the last checkpoint cannot be restored one by one");
-        self.archive.publish(|state| state.archived = Some(redo.0))
+        let state = self.archive.state();
+        let hole = ArchiveHole {
+            from: state.archived.unwrap_or(redo.0),
+            to: redo.0,
+            after_millis: state
+                .runs
+                .iter()
+                .map(|run| run.last_millis)
+                .max()
+                .unwrap_or(0),
+            until_millis: self.shared().unix_millis(),
+            given_up_millis: self.shared().unix_millis(),
+            reason: error.to_string(),
+        };
+        self.archive
+            .give_up(hole, |state| state.archived = Some(redo.0))
     }
 
-    /// True if the log must not be kept for the archive any longer, because commits would soon wait for room.
-    fn commits_need_the_log(&self) -> bool {
+    /// True if the log cannot be kept for the archive any longer: commits wait for the room that it takes, or would before
+    /// the next checkpoint.
+    fn room_has_run_out(&self) -> bool {
         let shared = self.shared();
-        let bound = shared.options.checkpoint_bytes;
-        shared.kept_log() >= bound.saturating_mul(LOG_TAIL_FACTOR / 2)
-            || shared.log.wants_segment(1)
+        let next = shared.options.checkpoint_bytes;
+        shared.kept_log().saturating_add(next) >= shared.log_bound()
+            || (shared.log.wants_segment(1) && (shared.no_space() || !shared.may_prepare_segment()))
     }
 
     fn archive_up_to(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {

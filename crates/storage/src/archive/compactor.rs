@@ -14,20 +14,25 @@
 //! A run that cannot be read is not merged, and the others are merged around it: somebody may put it back. Once it has
 //! expired a fold takes of it what can be read. No error here stops the node; the archive is tidied later.
 
-use super::Archive;
+use super::hole::ArchiveHole;
 use super::image::Image;
 use super::index::NO_BASE;
+use super::plan::retention_millis;
 use super::plan::{Compaction, Room, plan};
 use super::run::{RunMeta, RunWriter};
 use super::snapshot;
 use super::stream::{Merged, Stream};
+use super::{Archive, ArchiveState};
 use crate::broken::{Variant, broken};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, ObjectKey};
-use crate::limits::{ARCHIVE_ROOM_CHECK_BYTES, LOG_TAIL_FACTOR, PAGE_BYTES};
+use crate::limits::{
+    ARCHIVE_FULL_AFTER, ARCHIVE_ROOM_CHECK_BYTES, ARCHIVE_SET_ASIDE_AFTER, LOG_TAIL_FACTOR,
+    PAGE_BYTES,
+};
 use crate::shared::Shared;
 use crate::sync::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -41,6 +46,10 @@ struct State {
     looked: bool,
     /// A fold did not fit in so much room.
     too_little: u64,
+    /// Folds in a row that had too little room.
+    folds_refused: u32,
+    /// How often a run could not be read, and is not known to be damaged.
+    unread: BTreeMap<u64, u32>,
     /// True after the warning that history leaves before its time, until that is over.
     over: bool,
 }
@@ -94,7 +103,7 @@ impl Compactor {
             available: self.archive.available(),
             reserve: full_log.min(state.bytes()),
             too_little: known.too_little,
-            full: self.archive.full.load(Ordering::Acquire),
+            refused: self.archive.refused.load(Ordering::Acquire),
         };
         let over = state.bytes() > options.max_bytes || room.is_short();
         if over && !known.over {
@@ -114,24 +123,15 @@ impl Compactor {
         let made = match &work {
             Compaction::Merge(_) => self.merge(inputs, room.reserve),
             Compaction::Fold(_) => self.fold(inputs, room.floor()),
-            Compaction::Drop(_) => {
-                tracing::error!(
-                    runs = inputs.len(),
-                    "the disk is full: history is dropped, and objects cannot be restored to the commits in it"
-                );
-                Ok(Outcome::Run {
-                    run: None,
-                    lost: true,
-                })
-            }
+            Compaction::Drop(_) => Ok(Outcome::Dropped),
         };
         match made {
             Ok(Outcome::Stopped) => Ok(false),
-            Ok(Outcome::Run { run, lost }) => {
-                self.replace_runs(inputs, run, lost)?;
+            Ok(outcome) => {
+                self.replace_runs(inputs, outcome)?;
                 if !matches!(work, Compaction::Merge(_)) {
-                    known.too_little = 0;
-                    self.archive.full.store(false, Ordering::Release);
+                    (known.too_little, known.folds_refused) = (0, 0);
+                    self.archive.refused.store(0, Ordering::Release);
                 }
                 Ok(true)
             }
@@ -140,12 +140,16 @@ impl Compactor {
                 tracing::warn!(%error, "there is no room to tidy the archive");
                 let fold = matches!(work, Compaction::Fold(_));
                 if fold {
-                    known.too_little = room.available;
+                    // One refusal may be a passing one, and what comes after a fold is a loss.
+                    known.folds_refused += 1;
+                    if known.folds_refused >= ARCHIVE_FULL_AFTER {
+                        known.too_little = room.available;
+                    }
                 }
                 Ok(fold)
             }
             Err(error) => {
-                let found = self.set_aside(inputs)?;
+                let found = self.set_aside(inputs, &mut known.unread)?;
                 if !found {
                     tracing::warn!(%error, "the archive is tidied later");
                 }
@@ -156,12 +160,20 @@ impl Compactor {
 
     /// Looks for damage in runs, and notes it. Objects that are written from now on get a new base. False: there is
     /// no more than was known.
-    fn set_aside(&self, runs: &[RunMeta]) -> Result<bool> {
+    fn set_aside(&self, runs: &[RunMeta], unread: &mut BTreeMap<u64, u32>) -> Result<bool> {
         let known = self.archive.state().damaged;
         let mut damaged = BTreeSet::new();
         for run in runs.iter().filter(|run| !known.contains(&run.number)) {
-            if let Err(error) = self.archive.verify_run(run) {
+            let Err(error) = self.archive.verify_run(run) else {
+                unread.remove(&run.number);
+                continue;
+            };
+            // Any other error may pass.
+            let failures = unread.entry(run.number).or_default();
+            *failures += 1;
+            if error.kind() == ErrorKind::Damaged || *failures >= ARCHIVE_SET_ASIDE_AFTER {
                 tracing::error!(%error, "a run of the archive is set aside");
+                unread.remove(&run.number);
                 damaged.insert(run.number);
             }
         }
@@ -280,13 +292,16 @@ impl Compactor {
     fn salvaged(&self, inputs: &[RunMeta]) -> Result<(Merged, bool)> {
         let mut lost = false;
         let mut streams = Vec::new();
+        let set_aside = self.archive.state().damaged;
         for run in inputs {
+            // An error that may pass must not cost history; see `set_aside`.
+            let given_up = set_aside.contains(&run.number);
             match self.archive.reader(run) {
-                Err(error) if error.kind() == ErrorKind::Damaged => {
+                Err(error) if given_up || error.kind() == ErrorKind::Damaged => {
                     tracing::error!(%error, "expired history is given up: a run cannot be read");
                     lost = true;
                 }
-                reader => streams.push(Stream::salvage(reader?)?),
+                reader => streams.push(Stream::salvage(reader?, given_up)?),
             }
         }
         Ok((Merged::new(streams), lost))
@@ -314,12 +329,19 @@ impl Compactor {
         Ok(())
     }
 
-    fn replace_runs(&self, inputs: &[RunMeta], made: Option<RunMeta>, lost: bool) -> Result<()> {
+    fn replace_runs(&self, inputs: &[RunMeta], outcome: Outcome) -> Result<()> {
+        let is_dropped = matches!(outcome, Outcome::Dropped);
+        let (made, lost) = match outcome {
+            Outcome::Run { run, lost } => (run, lost),
+            Outcome::Dropped | Outcome::Stopped => (None, true),
+        };
         let old = |run: &RunMeta| inputs.iter().any(|input| input.number == run.number);
         if broken(Variant::RunsRemovedEarly) {
             self.remove_runs(inputs);
         }
-        self.archive.publish(|state| {
+        let now = self.archive.shared.unix_millis();
+        let horizon = now.saturating_sub(retention_millis(self.archive.options()));
+        let change = |state: &mut ArchiveState| {
             let place = state.runs.iter().position(old).unwrap_or(0);
             if lost {
                 state.lose_history();
@@ -331,7 +353,21 @@ impl Compactor {
             if let Some(made) = made {
                 state.runs.insert(place, made);
             }
-        })?;
+            state.forget_holes(horizon);
+        };
+        if is_dropped {
+            let hole = ArchiveHole {
+                from: inputs.first().map_or(0, |run| run.from),
+                to: inputs.last().map_or(0, |run| run.to),
+                after_millis: inputs.iter().map(|run| run.first_millis).min().unwrap_or(0),
+                until_millis: inputs.iter().map(|run| run.last_millis).max().unwrap_or(0),
+                given_up_millis: now,
+                reason: "the disk has no room even to fold it".to_owned(),
+            };
+            self.archive.give_up(hole, change)?;
+        } else {
+            self.archive.publish(change)?;
+        }
         self.remove_runs(inputs);
         Ok(())
     }
@@ -381,6 +417,8 @@ impl<'a> RoomCheck<'a> {
 enum Outcome {
     /// The store is closed; nothing was changed.
     Stopped,
+    /// There is no room even for a fold: the runs are given up.
+    Dropped,
     /// The new run; `None` if nothing was worth keeping. `lost`: an object's history has a hole now.
     Run { run: Option<RunMeta>, lost: bool },
 }

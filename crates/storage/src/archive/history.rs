@@ -7,6 +7,7 @@ use super::Archive;
 use super::bookmark::{self, Bookmark};
 use super::chain::Chain;
 use super::entry::{Entry, Head, Kind};
+use super::hole::ArchiveHole;
 use super::image::Image;
 use super::index::IndexEntry;
 use super::lookup::Lookup;
@@ -22,6 +23,8 @@ struct History {
     sections: Vec<(RunReader, IndexEntry)>,
     /// Why a run was left out. What it held of the object is missing, if it held anything.
     lost: Option<Error>,
+    /// What was given up of the history of all objects.
+    holes: Vec<ArchiveHole>,
 }
 
 impl History {
@@ -176,6 +179,20 @@ impl History {
         })
     }
 
+    /// The newest hole that has a part of what lies between two positions.
+    fn hole(&self, from: Lsn, to: Lsn) -> Option<&ArchiveHole> {
+        let mut newest = self.holes.iter().rev();
+        newest.find(|hole| hole.is_between(from, to))
+    }
+
+    /// Why what lies between two positions is not there.
+    fn missing(&self, why: impl std::fmt::Display, from: Lsn, to: Lsn) -> Error {
+        match self.hole(from, to) {
+            Some(hole) => self.refused(format_args!("{why}: {hole}")),
+            None => self.refused(why),
+        }
+    }
+
     /// Why there is nothing at or before a moment.
     fn too_early(&self) -> Result<Error> {
         Ok(match self.begin()? {
@@ -196,9 +213,11 @@ impl History {
     /// Why a state is not there as a whole.
     fn incomplete(&self, target: &Bookmark) -> Result<Error> {
         match self.begin()? {
-            Some(begin) if begin.lsn <= target.lsn => Ok(self.refused(format_args!(
-                "a part of its history before {target} is missing"
-            ))),
+            Some(begin) if begin.lsn <= target.lsn => Ok(self.missing(
+                format_args!("a part of its history before {target} is missing"),
+                begin.lsn,
+                target.lsn,
+            )),
             _ => self.too_early(),
         }
     }
@@ -220,7 +239,7 @@ fn shows(chain: &Chain, target: &Bookmark) -> bool {
 }
 
 /// A time as RFC 3339 has it.
-fn time(unix_millis: u64) -> String {
+pub(super) fn time(unix_millis: u64) -> String {
     jiff::Timestamp::from_millisecond(unix_millis.cast_signed())
         .map_or_else(|_| format!("{unix_millis} ms"), |time| time.to_string())
 }
@@ -232,6 +251,7 @@ impl Archive {
             key,
             sections: lookup.all(key),
             lost: lookup.into_lost(),
+            holes: self.state().holes,
         }
     }
 
@@ -280,10 +300,14 @@ impl Engine {
         };
         if !followed {
             let from = time(found.unix_millis);
-            let to = next.map_or_else(|| "now".to_owned(), |next| time(next.unix_millis));
-            return Err(history.refused(format_args!(
-                "its commits between {from} and {to} are not in the archive"
-            )));
+            let to = next
+                .as_ref()
+                .map_or_else(|| "now".to_owned(), |next| time(next.unix_millis));
+            return Err(history.missing(
+                format_args!("its commits between {from} and {to} are not in the archive"),
+                found.lsn,
+                next.map_or(Lsn(u64::MAX), |next| next.lsn),
+            ));
         }
         let bookmark = Bookmark {
             epoch: found.epoch,
@@ -316,6 +340,12 @@ impl Engine {
         // What is not archived yet may be what is missing.
         behind?;
         match reached {
+            Chain::At(head) if history.hole(head.lsn, target.lsn).is_some() => Err(history
+                .missing(
+                    format_args!("its commits up to {target} are missing"),
+                    head.lsn,
+                    target.lsn,
+                )),
             Chain::At(_) => Err(history.refused(format_args!(
                 "{target} names no commit of it: the commit was never durable"
             ))),

@@ -19,8 +19,9 @@
 //! it is durable. All bytes are checked when they are read; damage is an error that names the file, never a wrong page.
 //!
 //! No error of the archive's own files stops the node. A run that cannot be read is left out, and commit numbers show
-//! what is missing. If runs cannot be written, the log is kept for the next attempt as long as commits have room; then
-//! its history is given up, loudly ([`crate::StoreStats::archive_failing`]).
+//! what is missing. If runs cannot be written, for whatever reason, the log is kept for the next attempt as long as commits
+//! have room ([`crate::StoreStats::archive_failing`]). When there is none left, and trying again has not helped, its history
+//! is given up, and a [`hole`] in the manifest says so.
 
 pub(crate) mod archiver;
 pub(crate) mod block;
@@ -29,6 +30,7 @@ pub(crate) mod chain;
 pub(crate) mod compactor;
 pub(crate) mod entry;
 pub(crate) mod history;
+pub(crate) mod hole;
 pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod lookup;
@@ -39,19 +41,20 @@ pub(crate) mod snapshot;
 pub(crate) mod stream;
 
 use crate::disk::Disk;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
 use crate::manifest::Manifest;
 use crate::shared::Shared;
 use crate::sync::{Condvar, Mutex};
+use hole::ArchiveHole;
 use image::Image;
 use run::{RunMeta, RunReader, RunWriter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use stream::Stream;
 
 /// The archive's directory in the data directory.
@@ -97,6 +100,9 @@ pub(crate) struct ArchiveState {
     /// with its next.
     #[serde(default)]
     pub(crate) rebase: u64,
+    /// What was given up, oldest first.
+    #[serde(default)]
+    pub(crate) holes: Vec<ArchiveHole>,
 }
 
 impl ArchiveState {
@@ -171,8 +177,10 @@ pub(crate) struct Archive {
     stopping: AtomicBool,
     /// Why the last step did not archive everything; `None` if it did.
     failing: Mutex<Option<Error>>,
-    /// A step has met a full disk: history must give way.
-    full: AtomicBool,
+    /// Steps in a row that have met a full disk.
+    refused: AtomicU32,
+    /// Times that history was given up.
+    losses: AtomicU64,
 }
 
 impl Archive {
@@ -189,7 +197,8 @@ impl Archive {
             wake: Condvar::default(),
             stopping: AtomicBool::new(false),
             failing: Mutex::default(),
-            full: AtomicBool::new(false),
+            refused: AtomicU32::new(0),
+            losses: AtomicU64::new(0),
         }
     }
 
@@ -254,6 +263,48 @@ impl Archive {
         }
         *work = false;
         !self.is_stopping()
+    }
+
+    /// A step has archived everything.
+    fn succeeded(&self) {
+        *self.failing.lock() = None;
+        self.refused.store(0, Ordering::Release);
+    }
+
+    /// A step has failed. If the disk is full, the compactor may make room.
+    fn failed(&self, error: &Error) {
+        *self.failing.lock() = Some(error.clone());
+        if error.kind() == ErrorKind::NoSpace {
+            self.refused.fetch_add(1, Ordering::AcqRel);
+            self.request_compaction();
+        }
+    }
+
+    /// Waits, unless the store is closed.
+    fn pause(&self, pause: Duration) {
+        let begun = Instant::now();
+        while let Some(left) = pause.checked_sub(begun.elapsed()) {
+            if self.is_stopping() {
+                break;
+            }
+            let work = self.work.lock();
+            drop(self.wake.wait_timeout(work, left));
+        }
+    }
+
+    /// Publishes that a part of the history is given up, which `change` takes from the archive.
+    fn give_up(&self, hole: ArchiveHole, change: impl FnOnce(&mut ArchiveState)) -> Result<()> {
+        tracing::error!(%hole, "history is given up: its commits cannot be restored one by one");
+        self.losses.fetch_add(1, Ordering::Relaxed);
+        self.publish(|state| {
+            change(state);
+            state.add_hole(hole);
+        })
+    }
+
+    /// Times that history was given up since the store was opened.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
     }
 
     /// True while the log cannot be archived.

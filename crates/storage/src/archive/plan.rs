@@ -3,7 +3,7 @@
 use super::run::RunMeta;
 use super::{ArchiveOptions, ArchiveState};
 use crate::broken::{Variant, broken};
-use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_SPAN_SHARE};
+use crate::limits::{ARCHIVE_FAN_IN, ARCHIVE_FOLD_SHARE, ARCHIVE_FULL_AFTER, ARCHIVE_SPAN_SHARE};
 use std::ops::Range;
 
 /// The room on the disk.
@@ -15,13 +15,19 @@ pub(super) struct Room {
     pub(super) reserve: u64,
     /// A fold needs more than this.
     pub(super) too_little: u64,
-    /// A step could not be written.
-    pub(super) full: bool,
+    /// Steps in a row that could not be written.
+    pub(super) refused: u32,
 }
 
 impl Room {
+    /// True if the archive cannot go on: the disk says so, or has refused so often that it must be meant.
+    fn is_full(&self) -> bool {
+        let little = self.available < self.reserve;
+        self.refused >= ARCHIVE_FULL_AFTER || (self.refused > 0 && little)
+    }
+
     pub(super) fn is_short(&self) -> bool {
-        self.full || self.available < self.reserve
+        self.is_full() || self.available < self.reserve
     }
 
     /// What a fold may not use either: half of the reserve, for it makes room.
@@ -43,6 +49,11 @@ pub(super) enum Compaction {
     Drop(Range<usize>),
 }
 
+/// How long history is kept.
+pub(super) fn retention_millis(options: &ArchiveOptions) -> u64 {
+    u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Decides what is to be done next.
 pub(super) fn plan(
     state: &ArchiveState,
@@ -50,7 +61,7 @@ pub(super) fn plan(
     now: u64,
     room: &Room,
 ) -> Option<Compaction> {
-    let retention = u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX);
+    let retention = retention_millis(options);
     let horizon = if broken(Variant::FoldEarly) {
         now
     } else {
@@ -77,7 +88,7 @@ pub(super) fn plan(
             return Some(Compaction::Fold(0..half));
         }
         // A step that could not be written needs room, whatever it costs; a cap only if there is much to gain.
-        if !history.is_empty() && (room.full || (worth_it(history) && !fits)) {
+        if !history.is_empty() && (room.is_full() || (worth_it(history) && !fits)) {
             return Some(Compaction::Drop(bases..half));
         }
     }
@@ -135,7 +146,7 @@ mod tests {
         available: u64::MAX,
         reserve: 0,
         too_little: 0,
-        full: false,
+        refused: 0,
     };
 
     fn plan(state: &ArchiveState, options: &ArchiveOptions, now: u64) -> Option<Compaction> {

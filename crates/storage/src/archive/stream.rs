@@ -3,7 +3,7 @@
 use super::entry::{Entry, Head};
 use super::index::IndexEntry;
 use super::run::RunReader;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::ident::ObjectKey;
 use std::ops::Range;
 
@@ -19,8 +19,15 @@ pub(crate) struct Stream {
     next_block: u64,
     position: usize,
     current: Option<(Head, Range<usize>)>,
-    /// What cannot be read is passed over; true once that was said.
-    salvage: Option<bool>,
+    salvage: Option<Salvage>,
+}
+
+/// What cannot be read is passed over.
+struct Salvage {
+    /// Whatever the error is; else only damage.
+    any_error: bool,
+    /// True once it was said.
+    said: bool,
 }
 
 impl Stream {
@@ -31,9 +38,11 @@ impl Stream {
         Ok(stream)
     }
 
-    /// The entries of a run that can be read: an object is left at the first of its entries that cannot.
-    pub(crate) fn salvage(reader: RunReader) -> Result<Self> {
-        let mut stream = Self::new(reader, Some(0), Some(false));
+    /// The entries of a run that can be read: an object is left at the first of its entries that is damaged, or, with
+    /// `any_error`, that cannot be read for whatever reason.
+    pub(crate) fn salvage(reader: RunReader, any_error: bool) -> Result<Self> {
+        let said = false;
+        let mut stream = Self::new(reader, Some(0), Some(Salvage { any_error, said }));
         let begun = stream.skip();
         stream.pass_over(begun)?;
         Ok(stream)
@@ -47,7 +56,7 @@ impl Stream {
         Ok(stream)
     }
 
-    fn new(reader: RunReader, next_object: Option<u64>, salvage: Option<bool>) -> Self {
+    fn new(reader: RunReader, next_object: Option<u64>, salvage: Option<Salvage>) -> Self {
         Self {
             reader,
             next_object,
@@ -78,10 +87,13 @@ impl Stream {
 
     /// After an error goes on with the next object that can be read, if the stream is told to.
     fn pass_over(&mut self, mut stepped: Result<()>) -> Result<()> {
-        while let (Err(error), Some(said)) = (&stepped, self.salvage) {
-            if !said {
+        while let (Err(error), Some(salvage)) = (&stepped, &mut self.salvage) {
+            if error.kind() != ErrorKind::Damaged && !salvage.any_error {
+                break;
+            }
+            if !salvage.said {
                 tracing::error!(%error, "objects' history that cannot be read is passed over");
-                self.salvage = Some(true);
+                salvage.said = true;
             }
             stepped = self.skip();
         }

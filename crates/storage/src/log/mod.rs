@@ -254,6 +254,11 @@ impl Log {
         self.state.lock().room.segments
     }
 
+    /// Bytes of records that a segment holds.
+    pub(crate) fn segment_capacity(&self) -> u64 {
+        self.segment_capacity
+    }
+
     /// Bytes of records that fit the segments that are there.
     pub(crate) fn room(&self) -> u64 {
         let room = &self.state.lock().room;

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub const EMFILE: i32 = 24;
 /// "Input/output error".
 pub const EIO: i32 = 5;
+/// "No space left on device".
+pub const ENOSPC: i32 = 28;
 
 /// What is done to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +28,11 @@ pub enum Op {
 enum Effect {
     /// It waits until the rule is lifted.
     Hold,
-    /// It fails with this number, so many times.
+    /// It fails with this number, so many times, after so many that do not.
     Fail {
         errno: i32,
         times: u32,
+        after: u32,
     },
     Panic,
 }
@@ -55,6 +58,11 @@ pub struct SlowDisk {
 }
 
 impl SlowDisk {
+    pub fn new(sim: SimDisk) -> Self {
+        let rules = Arc::default();
+        Self { sim, rules }
+    }
+
     /// From now on such operations wait.
     pub fn hold(&self, op: Op, path: &str) {
         self.add(op, path, Effect::Hold);
@@ -62,7 +70,17 @@ impl SlowDisk {
 
     /// The next such operations fail, so many times.
     pub fn fail(&self, op: Op, path: &str, errno: i32, times: u32) {
-        self.add(op, path, Effect::Fail { errno, times });
+        self.fail_after(op, path, errno, times, 0);
+    }
+
+    /// The same, but so many pass before.
+    pub fn fail_after(&self, op: Op, path: &str, errno: i32, times: u32, after: u32) {
+        let effect = Effect::Fail {
+            errno,
+            times,
+            after,
+        };
+        self.add(op, path, effect);
     }
 
     /// The next such operation panics.
@@ -111,7 +129,11 @@ impl SlowDisk {
             });
             match met.map(|rule| &mut rule.effect) {
                 None => return Ok(()),
-                Some(Effect::Fail { errno, times }) => {
+                Some(Effect::Fail { after, .. }) if *after > 0 => {
+                    *after -= 1;
+                    return Ok(());
+                }
+                Some(Effect::Fail { errno, times, .. }) => {
                     *times -= 1;
                     return Err(io::Error::from_raw_os_error(*errno));
                 }

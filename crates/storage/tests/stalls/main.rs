@@ -3,8 +3,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod history;
 mod maintenance;
 mod objects;
+mod waits;
 
 use abide_storage::{ObjectDb, Store, StoreOptions};
 use common::DIR;

@@ -1,0 +1,71 @@
+//! Holes: parts of the history that were given up because there was no room for them.
+//!
+//! They are kept in the manifest, so that whoever asks for a state in one learns what became of it.
+
+use super::ArchiveState;
+use super::history::time;
+use crate::ident::Lsn;
+use crate::limits::MAX_ARCHIVE_HOLES;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A part of the history that was given up. Commits in it cannot be restored one by one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveHole {
+    /// The range of the log.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The commits were made after this time, milliseconds since 1970; 0: since the beginning.
+    pub after_millis: u64,
+    /// And not after this one.
+    pub until_millis: u64,
+    /// When they were given up.
+    pub given_up_millis: u64,
+    /// Why there was no room.
+    pub reason: String,
+}
+
+impl fmt::Display for ArchiveHole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the history between {} and {} was given up at {} for want of room: {}",
+            time(self.after_millis),
+            time(self.until_millis),
+            time(self.given_up_millis),
+            self.reason
+        )
+    }
+}
+
+impl ArchiveHole {
+    /// True if it has a part of what lies between two positions.
+    pub(crate) fn is_between(&self, from: Lsn, to: Lsn) -> bool {
+        self.from < to.0 && self.to > from.0
+    }
+}
+
+impl ArchiveState {
+    /// Notes a hole. One that adjoins the newest is joined to it.
+    pub(super) fn add_hole(&mut self, hole: ArchiveHole) {
+        match self.holes.last_mut() {
+            Some(last) if last.to >= hole.from => {
+                last.from = last.from.min(hole.from);
+                last.to = last.to.max(hole.to);
+                last.after_millis = last.after_millis.min(hole.after_millis);
+                last.until_millis = last.until_millis.max(hole.until_millis);
+                last.given_up_millis = hole.given_up_millis;
+                last.reason = hole.reason;
+            }
+            _ => self.holes.push(hole),
+        }
+        if self.holes.len() > MAX_ARCHIVE_HOLES {
+            self.holes.remove(0);
+        }
+    }
+
+    /// Forgets the holes that are older than all history can be.
+    pub(super) fn forget_holes(&mut self, horizon: u64) {
+        self.holes.retain(|hole| hole.until_millis > horizon);
+    }
+}

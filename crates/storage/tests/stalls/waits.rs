@@ -1,0 +1,139 @@
+//! A commit that waits for room is seen while it waits, with what it waits for, and counted afterwards.
+
+use crate::{
+    common::key,
+    disk::{Op, SlowDisk},
+    open, options, put, until,
+};
+use abide_storage::{StoreOptions, WaitReason};
+
+/// Commits until one waits, with such operations held, and then lets them go.
+fn waits_for(reason: WaitReason, held: (Op, &str), options: StoreOptions, length: usize) {
+    let disk = SlowDisk::default();
+    let store = open(&disk, options);
+    let key = key(&store, 1);
+    disk.hold(held.0, held.1);
+    let worker = {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            let db = store.open_object(key).expect("the object");
+            for n in 0.. {
+                put(&db, n, length);
+                let stats = store.stats();
+                if stats.commit_waits[reason as usize].count > 0 {
+                    break;
+                }
+            }
+        })
+    };
+    until("a commit waits for this", || {
+        store
+            .commit_wait()
+            .is_some_and(|wait| wait.reason == reason)
+    });
+    let wait = store.commit_wait().expect("it still waits");
+    until("the wait lasts", || {
+        let now = store.commit_wait().expect("it still waits");
+        now.reason == reason && now.lasted > wait.lasted
+    });
+    let during = store.stats();
+    assert_eq!(during.commits_waiting, 1);
+    assert!(during.commit_waits[reason as usize].seconds > 0.0);
+    disk.release();
+    worker.join().expect("the commit goes on");
+    let after = store.stats();
+    assert_eq!((after.commits_waiting, store.commit_wait()), (0, None));
+    let (during, after) = (during.commit_waits, after.commit_waits);
+    assert!(after[reason as usize].seconds >= during[reason as usize].seconds);
+    store.close().expect("a clean end");
+}
+
+#[test]
+fn a_commit_that_waits_for_a_checkpoint_to_free_log_says_so() {
+    let options = StoreOptions {
+        checkpoint_bytes: 1 << 20,
+        ..options()
+    };
+    waits_for(
+        WaitReason::LogBound,
+        (Op::Sync, "/objects/"),
+        options,
+        16_000,
+    );
+}
+
+#[test]
+fn a_commit_that_waits_for_a_segment_says_so() {
+    waits_for(WaitReason::Segment, (Op::Open, ".seg"), options(), 16_000);
+}
+
+#[test]
+fn a_commit_that_waits_for_the_disk_to_sync_says_so() {
+    let options = StoreOptions {
+        segment_bytes: 256 << 20,
+        checkpoint_bytes: 1 << 30,
+        ..options()
+    };
+    waits_for(
+        WaitReason::UnsyncedBytes,
+        (Op::Sync, ".seg"),
+        options,
+        1 << 20,
+    );
+}
+
+#[test]
+fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
+    let disk = SlowDisk::default();
+    let options = StoreOptions {
+        segment_bytes: 16 << 20,
+        checkpoint_bytes: 256 << 10,
+        ..options()
+    };
+    let store = open(&disk, options);
+    let keys: Vec<_> = (1..=200).map(|id| key(&store, id)).collect();
+    disk.hold(Op::Sync, "/objects/");
+    let worker = {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            // Small commits of many objects: the log has a few bytes of each page that the overlay holds whole.
+            for key in keys.into_iter().cycle() {
+                let db = store.open_object(key).expect("the object");
+                put(&db, 1, 10);
+                drop(db);
+                let waits = store.stats().commit_waits;
+                if waits[WaitReason::OverlayBound as usize].count > 0 {
+                    break;
+                }
+            }
+        })
+    };
+    until("a commit waits for the overlay", || {
+        let wait = store.commit_wait();
+        wait.is_some_and(|wait| wait.reason == WaitReason::OverlayBound)
+    });
+    disk.release();
+    worker.join().expect("the commit goes on");
+    store.close().expect("a clean end");
+}
+
+#[test]
+fn a_commit_that_is_refused_for_want_of_disk_space_is_counted() {
+    let disk = SlowDisk::default();
+    let store = open(&disk, options());
+    let db = store.open_object(key(&store, 1)).expect("the object");
+    disk.sim.set_capacity(Some(disk.sim.used()));
+    let refused = (0..200).find_map(|n| {
+        db.kv_put("noise", &crate::noise(n, 16_000))
+            .expect("a value");
+        db.commit().err()
+    });
+    let refused = refused.expect("a full disk");
+    assert_eq!(
+        refused.kind(),
+        abide_storage::ErrorKind::NoSpace,
+        "{refused}"
+    );
+    let waits = store.stats().commit_waits;
+    assert_eq!(waits[WaitReason::DiskSpace as usize].count, 1, "{waits:?}");
+}
