@@ -283,6 +283,7 @@ impl Checkpointer {
         {
             let mut pages = object.pages();
             let before = pages.overlay.len();
+            pages.departures += 1;
             for (page_no, _, lsn) in &snapshot.pages {
                 if pages
                     .overlay

@@ -32,6 +32,8 @@ pub(crate) struct Pages {
     pub(crate) quarantined: Option<String>,
     /// True while a connection is open.
     pub(crate) open: bool,
+    /// Counts the times that pages have left the overlay: what was encoded against it before may have lost its base.
+    pub(crate) departures: u64,
     /// True once the object has left the table of live objects: look it up again.
     pub(crate) retired: bool,
 }
@@ -68,6 +70,7 @@ impl Object {
                 tail: None,
                 quarantined: None,
                 open: false,
+                departures: 0,
                 retired: false,
             }),
         }

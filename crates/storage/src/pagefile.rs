@@ -19,6 +19,7 @@ use crate::overlay::{Object, OverlayPage, Pages, header};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Room for so many pages is kept between transactions.
 const MAX_KEPT_PAGES: usize = 256;
@@ -48,6 +49,15 @@ struct Encoding {
     written: Vec<(u32, bool)>,
     /// The staged pages in order, kept for its room.
     numbers: Vec<u32>,
+    /// What it was encoded against; `None` if there is nothing that can be appended.
+    basis: Option<Basis>,
+}
+
+/// As long as this is the same an encoded transaction can be appended as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Basis {
+    floor: Lsn,
+    departures: u64,
 }
 
 impl PageFile {
@@ -242,6 +252,7 @@ impl PageFile {
         if self.needs_commit.get() {
             self.stage_first_page()?;
         }
+        self.encoding.borrow_mut().basis = None;
         let mut waiting = None;
         loop {
             match self.try_commit() {
@@ -253,17 +264,23 @@ impl PageFile {
                         .get_or_insert_with(|| self.engine.waits.begin(reason))
                         .goes_on(reason);
                     self.engine.make_room(reason).inspect_err(|error| {
-                        self.engine.shared.log.forget_wanted();
+                        self.give_up();
                         self.fail(error.clone());
                     })?;
                 }
                 Err(Refused::Failed(error)) => {
-                    self.engine.shared.log.forget_wanted();
+                    self.give_up();
                     self.fail(error.clone());
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// The transaction that was refused is not tried again.
+    fn give_up(&self) {
+        let transaction = &mut self.encoding.borrow_mut().transaction;
+        self.engine.shared.log.give_up(transaction);
     }
 
     /// Page 1 is what a commit holds that changes nothing: without a page it would not reach the object's file.
@@ -293,7 +310,19 @@ impl PageFile {
             None => pages.size,
         };
         let mut encoding = self.encoding.borrow_mut();
-        self.encode(&mut encoding, &staged, &pages, size);
+        let basis = Basis {
+            floor: self.engine.shared.log.floor(),
+            departures: pages.departures,
+        };
+        if encoding.basis == Some(basis) {
+            // It was refused for want of room alone.
+            encoding
+                .transaction
+                .set_time(self.engine.shared.unix_millis());
+        } else {
+            self.encode(&mut encoding, &staged, &pages, size, basis.floor);
+            encoding.basis = Some(basis);
+        }
         if encoding.transaction.bytes.is_empty() {
             drop(pages);
             staged.clear();
@@ -354,12 +383,15 @@ impl PageFile {
         staged: &FxHashMap<u32, Arc<Page>>,
         pages: &Pages,
         size: u32,
+        floor: Lsn,
     ) {
-        let floor = self.engine.shared.log.floor();
+        let encodings = &self.engine.shared.log.stats.encodings;
+        encodings.fetch_add(1, Ordering::Relaxed);
         let Encoding {
             transaction,
             written,
             numbers,
+            ..
         } = encoding;
         transaction.bytes.clear();
         transaction.lengths.clear();
@@ -458,6 +490,7 @@ impl Part {
 
 impl Drop for PageFile {
     fn drop(&mut self) {
+        self.give_up();
         self.engine.objects.close(&self.object);
     }
 }

@@ -93,6 +93,8 @@ const _: () =
 pub struct StoreStats {
     /// Transactions appended to the log.
     pub commits: u64,
+    /// Times that a transaction was encoded. It is done again only if a checkpoint has begun or ended meanwhile.
+    pub encodings: u64,
     /// Groups made durable; `commits / groups` is the group commit's gain.
     pub groups: u64,
     /// Bytes written to the log.
@@ -374,6 +376,7 @@ impl Store {
         let durable = log.durable().get();
         StoreStats {
             commits: stats.commits.load(Ordering::Relaxed),
+            encodings: stats.encodings.load(Ordering::Relaxed),
             groups: stats.groups.load(Ordering::Relaxed),
             log_bytes: stats.bytes.load(Ordering::Relaxed),
             sync_seconds: Duration::from_nanos(stats.sync_nanos.load(Ordering::Relaxed))

@@ -7,6 +7,7 @@
 //!
 //! - An error of the provider poisons the log for good: the durable LSN never moves again, every later append is
 //!   refused and the listeners are told once.
+//! - Who was refused for want of room first gets it first.
 //! - Room is counted before a record is accepted, so the disk never runs full in the middle of one.
 //! - A delta may be appended only if the full image it builds on is behind the checkpoint's floor; that is checked
 //!   here again, under the lock, because a checkpoint can begin between encoding and appending.
@@ -47,6 +48,19 @@ pub(crate) struct Transaction {
     pub(crate) lengths: Vec<usize>,
     /// The floor that its deltas were encoded against.
     pub(crate) floor: Lsn,
+    /// Its place in the queue, once it was refused for want of room and nobody was before it.
+    turn: Option<u64>,
+}
+
+impl Transaction {
+    /// Writes the time of the commit anew.
+    pub(crate) fn set_time(&mut self, unix_millis: u64) {
+        let mut at = 0;
+        for length in &self.lengths {
+            record::set_time(&mut self.bytes[at..], unix_millis);
+            at += length;
+        }
+    }
 }
 
 /// Why a transaction was not appended. Nothing has changed.
@@ -75,6 +89,8 @@ pub(crate) enum Shortage {
 #[derive(Debug, Default)]
 pub(crate) struct LogStats {
     pub(crate) commits: AtomicU64,
+    /// Transactions encoded, counted again if a checkpoint has made it necessary.
+    pub(crate) encodings: AtomicU64,
     pub(crate) groups: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) sync_nanos: AtomicU64,
@@ -105,6 +121,9 @@ struct State {
     room: Room,
     closed: bool,
     writer_waits: bool,
+    /// The transaction that gets the next room, and what it lacks: others would take it away from a large one for ever.
+    next: Option<(u64, Shortage)>,
+    turns: u64,
 }
 
 #[derive(Default)]
@@ -140,6 +159,8 @@ impl Log {
                 room: Room::default(),
                 closed: false,
                 writer_waits: false,
+                next: None,
+                turns: 0,
             }),
             work: Condvar::default(),
             progress: Condvar::default(),
@@ -196,13 +217,21 @@ impl Log {
         if self.floor() != transaction.floor {
             return Err(Refused::Stale);
         }
-        // A group alone may pass the bound, or a large transaction could never be appended.
-        let unsynced = state.pending.bytes.len();
-        if unsynced > 0 && unsynced + transaction.bytes.len() > MAX_UNSYNCED_BYTES {
-            return Err(Refused::NoRoom(Shortage::Unsynced));
+        if let Some((turn, shortage)) = state.next
+            && transaction.turn != Some(turn)
+        {
+            return Err(Refused::NoRoom(shortage));
         }
-        if !state.room.take(&transaction.lengths, self.segment_capacity) {
-            return Err(Refused::NoRoom(Shortage::Segments));
+        if let Err(shortage) = state.take_room(transaction, self.segment_capacity) {
+            let turn = transaction.turn.unwrap_or(state.turns);
+            transaction.turn = Some(turn);
+            state.turns = state.turns.max(turn + 1);
+            state.next = Some((turn, shortage));
+            return Err(Refused::NoRoom(shortage));
+        }
+        if transaction.turn.take().is_some() {
+            state.next = None;
+            self.progress.notify_all();
         }
         let durable = self.durable();
         let mut at = 0;
@@ -238,9 +267,16 @@ impl Log {
         Ok(())
     }
 
-    /// Nobody waits for more segments any more.
-    pub(crate) fn forget_wanted(&self) {
-        self.state.lock().room.wanted = 0;
+    /// A transaction that was refused does not try again: it no longer waits for segments, and others may go on.
+    pub(crate) fn give_up(&self, transaction: &mut Transaction) {
+        if let Some(turn) = transaction.turn.take() {
+            let mut state = self.state.lock();
+            if state.next.is_some_and(|(next, _)| next == turn) {
+                state.next = None;
+                state.room.wanted = 0;
+                self.progress.notify_all();
+            }
+        }
     }
 
     /// Adds a prepared segment's room.
@@ -415,6 +451,21 @@ impl Log {
         for listener in listeners.iter() {
             listener(progress);
         }
+    }
+}
+
+impl State {
+    /// Takes room for a transaction, or says what there is too little of.
+    fn take_room(&mut self, transaction: &Transaction, segment: u64) -> Result<(), Shortage> {
+        // A group alone may pass the bound, or a large transaction could never be appended.
+        let unsynced = self.pending.bytes.len();
+        if unsynced > 0 && unsynced + transaction.bytes.len() > MAX_UNSYNCED_BYTES {
+            return Err(Shortage::Unsynced);
+        }
+        if !self.room.take(&transaction.lengths, segment) {
+            return Err(Shortage::Segments);
+        }
+        Ok(())
     }
 }
 

@@ -158,6 +158,11 @@ pub(crate) fn stamp(bytes: &mut [u8], lsn: Lsn, durable: Lsn) {
     put(bytes, 0, &crc.to_le_bytes());
 }
 
+/// Writes the time of the commit anew; [`stamp`] seals it.
+pub(crate) fn set_time(bytes: &mut [u8], unix_millis: u64) {
+    put(bytes, 80, &unix_millis.to_le_bytes());
+}
+
 /// The LSN field of a possible record: a cheap test before the checksum.
 pub(crate) fn lsn_field(bytes: &[u8]) -> Option<Lsn> {
     (bytes.len() >= HEADER_BYTES).then(|| Lsn(u64_at(bytes, 8)))
