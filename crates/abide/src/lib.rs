@@ -185,15 +185,16 @@ pub use abide_runtime::{
     BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Encoding, Env, Error,
     ErrorKind, Event, Fetching, Instance, JsonResult, LocalFuture, Moment, Namespace, Native,
     NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound, PutOptions,
-    Released, Remote, Reply, Request, Response, Result, Row, Rows, ScheduledTime, Sql, State,
-    Storage, Stub, clock, limits, random, socket,
+    QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
+    ScheduledTime, Sql, State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },
 };
 pub use abide_storage::{
     AlarmCursor, AlarmState, ArchiveOptions, Barrier, Bookmark, Disk, DiskFile, ListOptions, Lsn,
-    OpenMode, Params, RealDisk, SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
+    OpenMode, Params, RealDisk, Repair, Repaired, SimDisk, Store, StoreOptions, StoreStats, ToSql,
+    Value, params,
 };
 
 /// Deliberately broken variants, by crate, for the tests that must catch them.

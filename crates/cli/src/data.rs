@@ -100,7 +100,13 @@ impl Data {
     pub(crate) fn objects(&self) -> Result<Vec<Found>> {
         let mut found = Vec::new();
         for (namespace, class) in self.store.namespaces() {
-            let keys = self.store.objects(namespace)?;
+            let mut keys = self.store.objects(namespace)?;
+            // The file of a quarantined object may be missing.
+            let quarantined = self.store.quarantined();
+            let quarantined = quarantined.iter().map(|of| of.key);
+            keys.extend(quarantined.filter(|key| key.namespace == namespace));
+            keys.sort_unstable();
+            keys.dedup();
             found.extend(keys.into_iter().map(|key| Found {
                 class: class.clone(),
                 key,
@@ -124,7 +130,7 @@ impl Data {
             }
             let is_it = match id {
                 Some(id) => *id.as_bytes() == object.key.id,
-                None => self.store.open_object(object.key)?.name()?.as_deref() == Some(wanted),
+                None => self.has_name(&object, wanted),
             };
             if is_it {
                 matches.push(object);
@@ -146,6 +152,31 @@ impl Data {
                 )
             }
         }
+    }
+
+    /// True if an object has this name. One that cannot be opened is known by its id, which follows from the name.
+    fn has_name(&self, object: &Found, wanted: &str) -> bool {
+        let opened = self.store.open_object(object.key);
+        match opened.and_then(|db| db.name()) {
+            Ok(name) => name.as_deref() == Some(wanted),
+            Err(_) => {
+                let id = ObjectId::from_name(&object.class, wanted);
+                *id.as_bytes() == object.key.id
+            }
+        }
+    }
+
+    /// The objects that are refused until they are repaired: class, key, and why.
+    pub(crate) fn quarantined(&self) -> Vec<(String, ObjectKey, String)> {
+        let namespaces = self.store.namespaces();
+        let class = |key: ObjectKey| {
+            let known = namespaces.iter().find(|(no, _)| *no == key.namespace);
+            known.map_or_else(String::new, |(_, class)| class.clone())
+        };
+        let listed = self.store.quarantined().into_iter();
+        listed
+            .map(|object| (class(object.key), object.key, object.why))
+            .collect()
     }
 
     /// Makes everything durable and gives the directory back.

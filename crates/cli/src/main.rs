@@ -9,6 +9,7 @@ mod node;
 mod objects;
 mod outbox;
 mod recovery;
+mod repair;
 mod sql;
 mod verify;
 
@@ -25,7 +26,9 @@ use clap::{Parser, Subcommand};
 use crate::{
     alarms::Alarms,
     data::DataArgs,
+    node::NodeArgs,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
+    repair::RepairArgs,
     sql::SqlArgs,
 };
 
@@ -56,6 +59,10 @@ enum Command {
     Restore(RestoreArgs),
     /// Make a new object with the content that another had at an earlier moment
     Fork(ForkArgs),
+    /// List the objects that are refused until they are repaired, and why
+    Quarantined(NodeArgs),
+    /// End the quarantine of an object that `abide restore` cannot bring back
+    Repair(RepairArgs),
     /// Check the log, the archive and every object's database
     Verify(DataArgs),
     /// Bring every object's file up to date
@@ -83,6 +90,8 @@ fn main() -> Result<ExitCode> {
         Command::Bookmark(args) => recovery::bookmark(&args, &mut out)?,
         Command::Restore(args) => recovery::restore(&args, &mut out)?,
         Command::Fork(args) => recovery::fork(&args, &mut out)?,
+        Command::Quarantined(args) => repair::list(&args, &mut out)?,
+        Command::Repair(args) => repair::repair(&args, &mut out)?,
         Command::Verify(args) => return verify::run(&args, &mut out),
         Command::Checkpoint(args) => {
             let data = args.open()?;

@@ -15,13 +15,13 @@ use crate::node::{NodeArgs, Source, segment};
 
 /// Which object.
 #[derive(Args)]
-struct ObjectArgs {
+pub(crate) struct ObjectArgs {
     /// The object: its class, a slash, and its id or name
     #[arg(long, value_name = "CLASS/OBJECT")]
-    object: Named,
+    pub(crate) object: Named,
 
     #[command(flatten)]
-    node: NodeArgs,
+    pub(crate) node: NodeArgs,
 }
 
 /// A moment in the object's past.
@@ -71,9 +71,9 @@ pub(crate) struct ForkArgs {
 
 /// An object as a person names it.
 #[derive(Clone)]
-struct Named {
-    class: String,
-    object: String,
+pub(crate) struct Named {
+    pub(crate) class: String,
+    pub(crate) object: String,
 }
 
 impl FromStr for Named {
@@ -92,7 +92,7 @@ impl FromStr for Named {
 
 impl Named {
     /// The path of a question about it.
-    fn path(&self, question: &str) -> String {
+    pub(crate) fn path(&self, question: &str) -> String {
         let (class, object) = (segment(&self.class), segment(&self.object));
         format!("/objects/{class}/{object}/{question}")
     }

@@ -36,8 +36,8 @@ pub enum ErrorKind {
     NoResult,
     /// There is no such binding, method or handler.
     NotFound,
-    /// Too much waits at the object or its worker, or for the HTTP client. The call was not taken: try again
-    /// after a pause.
+    /// Too much waits at the object or its worker, or for the HTTP client, or the machine is out of descriptors or memory.
+    /// The call was not taken: try again after a pause.
     Overloaded,
     /// The object was reset (panic, abort, failed constructor…) before it answered. Its storage is as of
     /// its last completed poll.
@@ -49,7 +49,8 @@ pub enum ErrorKind {
     /// The node is stopping or its log has failed: another node, or this one after a restart, can answer. Or the
     /// server that a request was for cannot be reached.
     Unavailable,
-    /// The object's stored data is damaged; other objects are not affected.
+    /// The object's stored data is damaged, and it is refused until it is [repaired](crate::Node::repair); other objects are
+    /// not affected.
     Damaged,
     /// The operating system refused something.
     Io,
@@ -243,6 +244,8 @@ impl From<abide_storage::Error> for Error {
             Storage::Limit => ErrorKind::Limit,
             Storage::Decode => ErrorKind::Decode,
             Storage::NoSpace => ErrorKind::NoSpace,
+            // Out of descriptors or memory: another moment is what helps.
+            Storage::Busy => ErrorKind::Overloaded,
             Storage::LogFailed => return Self::log_failed(),
             Storage::Damaged => ErrorKind::Damaged,
             Storage::Refused | Storage::InUse => ErrorKind::Unavailable,

@@ -87,7 +87,7 @@ pub use crate::{
     namespace::{AnyNamespace, Namespace},
     node::{Node, NodeBuilder},
     outbound::{Fetching, NoRedirects, Outbound},
-    recovery::Moment,
+    recovery::{Moment, QuarantineListing},
     rows::{Row, Rows},
     rpc::JsonResult,
     sql::Sql,

@@ -2,13 +2,25 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use abide_storage::{Bookmark, ObjectKey, Store};
+use abide_storage::{Bookmark, ObjectKey, QuarantinedObject, Repair, Repaired, Store};
 use tokio::sync::oneshot;
 
 use crate::{
     AnyStub, Error, ErrorKind, Node, ObjectId, Result,
     envelope::{Message, Rework},
 };
+
+/// A quarantined object, as [`Node::quarantined`] lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuarantineListing {
+    /// The unique key of its class's namespace.
+    pub class: String,
+    /// Which object.
+    pub id: ObjectId,
+    /// Why it is refused.
+    pub why: String,
+}
 
 /// A moment in an object's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +101,37 @@ impl Node {
             store.restore(key, &to)
         })
         .await
+    }
+
+    /// The objects that are quarantined, with the unique key of their class: they are refused until they are repaired.
+    pub fn quarantined(&self) -> Vec<QuarantineListing> {
+        let namespaces = self.store().namespaces();
+        let listing = |of: QuarantinedObject| {
+            let known = namespaces.iter().find(|(no, _)| *no == of.key.namespace);
+            QuarantineListing {
+                class: known.map_or_else(String::new, |(_, class)| class.clone()),
+                id: ObjectId::from_bytes(of.key.id),
+                why: of.why,
+            }
+        };
+        self.store()
+            .quarantined()
+            .into_iter()
+            .map(listing)
+            .collect()
+    }
+
+    /// Ends the quarantine of an object. The file of before is kept beside the new one. Durable when it returns.
+    /// [`Node::restore`] does it too, from the object's history.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the object is not quarantined; [`ErrorKind::Unavailable`] if it has no sound database to accept.
+    /// It is quarantined as before then, and nothing is lost.
+    pub async fn repair(&self, object: &AnyStub, how: Repair) -> Result<Repaired> {
+        object.checked_id()?;
+        let key = object.key();
+        self.rework(object, true, move |store| store.repair(key, how))
+            .await
     }
 
     /// Makes the object named `name`, of the same class, with the content that `object` had at a moment. It has no alarm.

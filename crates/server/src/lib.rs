@@ -12,6 +12,7 @@ mod api_error;
 #[cfg(feature = "clap")]
 mod args;
 mod config;
+mod descriptors;
 mod error;
 mod extract;
 mod forward;

@@ -395,6 +395,11 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Gauge(|s| s.archive_holes as f64),
     },
     Figure {
+        name: "abide_objects_quarantined",
+        help: "Objects that are refused until they are repaired; `abide quarantined` lists them.",
+        read: Read::Gauge(|s| s.quarantined_objects as f64),
+    },
+    Figure {
         name: "abide_storage_no_space",
         help: "1 while commits are refused because the disk is full, otherwise 0.",
         read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),

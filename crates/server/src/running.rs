@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    HostBuilder, HostError, ListenAddress, ServerConfig, admin,
+    HostBuilder, HostError, ListenAddress, ServerConfig, admin, descriptors,
     gateway::{Gateway, StopAfter},
     guard, limits, metric,
     readiness::Readiness,
@@ -101,6 +101,7 @@ pub struct RunningHost {
 impl RunningHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let config = builder.config.clone();
+        descriptors::raise_limit();
         telemetry::metrics_handle();
         metric::describe();
         let upkeep = Upkeep::start();

@@ -1,5 +1,12 @@
 //! Objects behind the gateway: what reaches them, and what their trouble looks like from outside.
 
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the storage's tests use the rest"
+)]
+#[path = "../../storage/tests/common/faulty.rs"]
+mod faulty;
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -14,6 +21,7 @@ use axum::{
     extract::{Path, State as Shared},
     routing::{get, post},
 };
+use faulty::{EMFILE, ENFILE, ENOMEM, FaultyDisk, Op};
 use http::{Method, StatusCode};
 use support::{Answer, ask, code, connect, send};
 use tokio::sync::Notify;
@@ -159,6 +167,27 @@ async fn an_object_s_trouble_has_a_status_and_a_code() {
     );
     assert_eq!(told(&call("panic").await), (503, "object_reset".to_owned()));
     assert_eq!(call("add").await.body, "1", "a reset object answers again");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_opened_for_want_of_descriptors_is_503_and_opens_later() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let host = host(&Arc::new(SimDisk::new())).disk(Arc::new(disk.clone()));
+    let host = host.start().await.unwrap();
+    let add = async |name: &str| {
+        let path = format!("/call/{name}/add");
+        send(host.addr(), Method::POST, &path, b"x".to_vec()).await
+    };
+    for errno in [EMFILE, ENFILE, ENOMEM] {
+        disk.fail(&[Op::Open], "/objects/", errno);
+        let refused = add("ada").await;
+        assert_eq!(told(&refused), (503, "overloaded".to_owned()));
+        assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+        disk.mend();
+        assert_eq!(add(&format!("ada-{errno}")).await.body, "1");
+    }
+    assert_eq!(add("ada").await.body, "1");
     host.shutdown().await.unwrap();
 }
 

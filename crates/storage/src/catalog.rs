@@ -35,8 +35,8 @@ impl Catalog {
         self.published.lock().clone()
     }
 
-    /// Changes the manifest. It is durable when this returns; after an error but one of space nobody knows which is on
-    /// disk.
+    /// Changes the manifest. It is durable when this returns; after an error the old one is in force, unless the error is
+    /// final.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let _one = self.changing.lock();
         let mut changed = Manifest::clone(&self.current());

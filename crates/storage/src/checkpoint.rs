@@ -3,13 +3,19 @@
 //! 1. Raise the floor to the log's end, **redo**: from here on each page's first image is full.
 //! 2. Wait until everything before redo is durable.
 //! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest commit
-//!    is durable, write it to the file. (A file never holds what is not durable in the log.)
+//!    is durable, write it to the file. (A file never holds what is not durable in the log.) Of an object that is
+//!    quarantined, save the pages beside ([`crate::quarantine`]).
 //! 4. Sync the files and the directories that got new names.
 //! 5. Save what has changed in the alarm index as a run. After step 3: a commit before redo that has not told the index
 //!    yet keeps its object locked.
 //! 6. Publish the manifest with redo and the runs.
 //! 7. Only now drop the written versions from the overlay, remove old runs, archive the log before redo, and recycle its
 //!    segments.
+//!
+//! If one object's file cannot be written the others are, and nothing is lost: redo is not published, so the log is kept
+//! for that object, which goes on meanwhile. When [`FILE_ATTEMPTS`] checkpoints in a row have failed, or commits wait for
+//! room, it is quarantined. An error of a sync is final for the node, whichever file it was. Every other error ends the
+//! checkpoint before anything is published; the next one tries again.
 //!
 //! A crash anywhere leaves a manifest whose redo position still covers everything that the files may lack or hold in
 //! part, because replay rewrites every page that was written since. Commits go on all the time; an object is locked
@@ -18,17 +24,20 @@
 use crate::alarms::{self, AlarmIndex};
 use crate::archive::archiver::{self, Archiver};
 use crate::broken::{Variant, broken};
-use crate::disk::{Barrier, Disk, DiskFile, OpenMode};
+use crate::disk::{Barrier, Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
-use crate::limits::{PAGE_BYTES, SYNC_ONE_BY_ONE};
+use crate::limits::{FILE_ATTEMPTS, MAX_FAILING_FILES, PAGE_BYTES, SYNC_ONE_BY_ONE};
 use crate::log::segment_pool::SegmentPool;
+use crate::manifest::Manifest;
 use crate::objects::ObjectTable;
 use crate::overlay::{FileState, Object, Pages, header};
+use crate::quarantine::{self, Quarantine};
 use crate::shared::Shared;
 use crate::sync::Mutex;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -57,6 +66,19 @@ struct Written {
     snapshot: Snapshot,
     /// Open while files are synced one by one; many files would need too many descriptors.
     file: Option<Arc<dyn DiskFile>>,
+}
+
+/// A quarantined object, and what the manifest is to say of it; `None`: what it says already.
+type Listed = (Arc<Object>, Option<Quarantine>);
+
+/// Puts quarantined objects on the manifest's list.
+fn list(manifest: &mut Manifest, quarantined: &[Listed]) {
+    for (object, entry) in quarantined {
+        if let Some(entry) = entry {
+            let key = object.key.to_string();
+            manifest.quarantined.insert(key, entry.clone());
+        }
+    }
 }
 
 /// Takes checkpoints, one at a time.
@@ -125,11 +147,17 @@ impl Checkpointer {
         match &result {
             Ok(()) => {
                 self.taken.fetch_add(1, Ordering::Relaxed);
+                self.shared.set_obstacle(None);
                 if !log.wants_segment(1) {
                     self.shared.set_no_space(false);
                 }
             }
-            Err(error) => self.shared.judge(error),
+            // The log is kept for that object; it has no claim to more than a part of the room.
+            Err(error) if error.object().is_some() => self.shared.set_obstacle(None),
+            Err(error) => {
+                self.shared.judge(error);
+                self.shared.set_obstacle(Some(error.clone()));
+            }
         }
         log.notify_progress();
         result
@@ -137,12 +165,7 @@ impl Checkpointer {
 
     fn write_files(&self, redo: Lsn) -> Result<()> {
         let Shared {
-            disk,
-            dir,
-            log,
-            catalog,
-            threads,
-            ..
+            disk, dir, catalog, ..
         } = &*self.shared;
         let failed = |error| {
             Error::io(
@@ -153,25 +176,55 @@ impl Checkpointer {
         // Opened before the writes, so that it reports the errors of all of them.
         let barrier = disk.barrier(&dir.join("objects")).map_err(failed)?;
         let mut written = Vec::new();
-        let mut quarantined = Vec::new();
+        let mut failing = Vec::new();
         for object in self.objects.all() {
-            match self.snapshot(&object)? {
-                Some(Ok(snapshot)) => {
-                    if !broken(Variant::FileBeforeLog) {
-                        log.wait_durable(snapshot.newest, !threads)?;
-                    }
-                    written.push(self.write(snapshot)?);
-                    give_back_descriptors(&mut written);
-                }
-                Some(Err(why)) => quarantined.push((object, why)),
-                None => {}
+            match self.write_object(&object) {
+                Ok(file) => written.extend(file),
+                Err(error) if error.object().is_some() => failing.push((object, error)),
+                Err(error) => return Err(error),
             }
+            give_back_descriptors(&mut written);
         }
+        let held_back = self.hold_back_or_quarantine(failing)?;
+        let quarantined = self.save_quarantined()?;
         if broken(Variant::SegmentsFreedEarly) {
             self.segments.trim(redo).map_err(failed)?;
             self.segments.prepare()?;
         }
         sync_files(&**disk, &written, &*barrier)?;
+        match held_back {
+            None => self.publish(redo, &quarantined)?,
+            Some(_) if quarantined.is_empty() => {}
+            Some(_) => self
+                .shared
+                .publish(|manifest| list(manifest, &quarantined))?,
+        }
+        let files = written.iter().map(|file| file.snapshot.written()).collect();
+        for file in written {
+            self.drop_written(&file.snapshot);
+        }
+        self.drop_saved(quarantined);
+        if let Some(error) = held_back {
+            return Err(error);
+        }
+        self.archiver.archive(redo, &files)?;
+        let archived = catalog.current().archived();
+        if let Err(error) = self.segments.trim(archived) {
+            tracing::warn!(%error, "a segment that nothing needs was not removed");
+        }
+        Ok(())
+    }
+
+    /// Saves what has changed in the alarm index, and publishes that files hold everything before `redo`.
+    fn publish(&self, redo: Lsn, quarantined: &[Listed]) -> Result<()> {
+        let Shared {
+            disk,
+            dir,
+            log,
+            catalog,
+            threads,
+            ..
+        } = &*self.shared;
         let saved_runs = catalog.current().alarms.clone();
         let mut unsaved = self.alarms.unsaved();
         let runs = alarms::write(&**disk, dir, &saved_runs, redo, &mut unsaved, |lsn| {
@@ -180,38 +233,120 @@ impl Checkpointer {
         self.shared.publish(|manifest| {
             manifest.redo = redo.get();
             manifest.alarms = runs.clone();
-            let named = quarantined
-                .iter()
-                .map(|(object, why)| (object.key.to_string(), why.clone()));
-            manifest.quarantined.extend(named);
+            list(manifest, quarantined);
         })?;
         unsaved.saved();
-        if runs != saved_runs {
-            alarms::remove_others(&**disk, dir, &runs).map_err(failed)?;
+        if runs != saved_runs
+            && let Err(error) = alarms::remove_others(&**disk, dir, &runs)
+        {
+            // They are in nobody's way; the next start tries again.
+            tracing::warn!(%error, "old runs of the alarm index were not removed");
         }
-        let files = written.iter().map(|file| file.snapshot.written()).collect();
-        for file in written {
-            self.drop_written(&file.snapshot);
+        Ok(())
+    }
+
+    /// True if commits wait, or soon would, because the log has come to its bound.
+    fn commits_need_the_log(&self) -> bool {
+        let shared = &self.shared;
+        let filled = shared.kept_log() + shared.log.room() + self.segments.capacity();
+        shared.log_is_full() || (shared.log.wants_segment(1) && filled > shared.log_bound())
+    }
+
+    /// Decides on the objects whose files cannot be written. Returns the error of one that gets more time.
+    fn hold_back_or_quarantine(&self, failing: Vec<(Arc<Object>, Error)>) -> Result<Option<Error>> {
+        if failing.len() > MAX_FAILING_FILES {
+            let (_, first) = &failing[0];
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!(
+                    "the files of {} objects cannot be written, so none is quarantined: look at the disk. The first: {first}",
+                    failing.len()
+                ),
+            ));
         }
+        let no_time = self.commits_need_the_log() || self.objects.overlay_is_full();
+        let mut held_back = None;
+        for (object, error) in failing {
+            let mut pages = object.pages();
+            pages.failed_writes += 1;
+            // The next attempt opens it anew.
+            pages.file = FileState::Unknown;
+            if pages.failed_writes >= FILE_ATTEMPTS || no_time {
+                let why = format!("a checkpoint could not bring its file up to date: {error}");
+                self.objects.quarantine(object.key, &mut pages, why);
+            } else {
+                tracing::error!(
+                    object = %object.key, %error, attempt = pages.failed_writes,
+                    "an object's file cannot be written: the log is kept for it, and the next checkpoint tries again"
+                );
+                held_back = Some(error);
+            }
+        }
+        Ok(held_back)
+    }
+
+    /// Saves the pages that the files of quarantined objects lack.
+    fn save_quarantined(&self) -> Result<Vec<Listed>> {
+        let manifest = self.shared.catalog.current();
+        let mut listed = Vec::new();
+        for object in self.objects.all() {
+            let (why, newest) = {
+                let pages = object.pages();
+                match &pages.quarantined {
+                    Some(why) => (why.clone(), pages.newest),
+                    None => continue,
+                }
+            };
+            let known = manifest.quarantine_of(object.key);
+            // What a repair that was cut short has written counts for nothing.
+            if known.is_some_and(|known| known.aside.is_some()) {
+                listed.push((object, known.cloned()));
+                continue;
+            }
+            self.shared.log.wait_durable(newest, !self.shared.threads)?;
+            let saved = quarantine::save(&self.shared, &object)?;
+            let pages = saved.or_else(|| known.and_then(|known| known.pages.clone()));
+            let entry = Quarantine {
+                pages,
+                ..Quarantine::new(why)
+            };
+            let changed = known != Some(&entry);
+            listed.push((object, changed.then_some(entry)));
+        }
+        Ok(listed)
+    }
+
+    /// The manifest lists these objects, and what their files lack is saved.
+    fn drop_saved(&self, quarantined: Vec<Listed>) {
+        self.objects
+            .quarantine_is_listed(quarantined.iter().map(|(object, _)| object.key));
         for (object, _) in quarantined {
-            // The manifest refuses the object from now on; its pages would only count against the others.
             let mut pages = object.pages();
             self.objects.count_overlay(pages.overlay.len(), 0);
             pages.overlay = FxHashMap::default();
         }
-        self.archiver.archive(redo, &files)?;
-        let archived = catalog.current().archived();
-        self.segments.trim(archived).map_err(failed)
     }
 
-    /// The committed pages that the file lacks. `Some(Err)`: the object is quarantined.
-    fn snapshot(&self, object: &Arc<Object>) -> Result<Option<Result<Snapshot, String>>> {
+    /// Brings one object's file up to date. `None`: it is, or the object is quarantined.
+    fn write_object(&self, object: &Arc<Object>) -> Result<Option<Written>> {
+        let Some(snapshot) = self.snapshot(object)? else {
+            return Ok(None);
+        };
+        if !broken(Variant::FileBeforeLog) {
+            let Shared { log, threads, .. } = &*self.shared;
+            log.wait_durable(snapshot.newest, !threads)?;
+        }
+        self.write(snapshot).map(Some)
+    }
+
+    /// The committed pages that the file lacks, if it does and the object is not quarantined.
+    fn snapshot(&self, object: &Arc<Object>) -> Result<Option<Snapshot>> {
         let mut pages = object.pages();
         if pages.tail.is_some() {
             self.objects.look_at_file(object, &mut pages)?;
         }
-        if let Some(why) = &pages.quarantined {
-            return Ok(Some(Err(why.clone())));
+        if pages.quarantined.is_some() {
+            return Ok(None);
         }
         if pages.overlay.is_empty() || (pages.open && broken(Variant::RedoTooFar)) {
             return Ok(None);
@@ -222,18 +357,20 @@ impl Checkpointer {
             .map(|(&no, page)| (no, page.image.clone(), page.lsn))
             .collect();
         list.sort_unstable_by_key(|(page_no, _, _)| *page_no);
-        Ok(Some(Ok(Snapshot {
+        Ok(Some(Snapshot {
             object: object.clone(),
             pages: list,
             size: pages.size,
             commit: pages.commit,
             newest: pages.newest,
-        })))
+        }))
     }
 
     fn write(&self, snapshot: Snapshot) -> Result<Written> {
         let path = &snapshot.object.path;
-        let failed = |error| Error::io(format_args!("writing {}", path.display()), &error);
+        let key = snapshot.object.key;
+        let failed =
+            |error| Error::of_object(key, format_args!("writing {}", path.display()), &error);
         let file = {
             let mut pages = snapshot.object.pages();
             match self.objects.file(&snapshot.object, &mut pages)? {
@@ -270,7 +407,7 @@ impl Checkpointer {
         })
     }
 
-    fn create(&self, path: &Path) -> std::io::Result<Arc<dyn DiskFile>> {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         if let Some(dir) = path.parent() {
             self.shared.disk.create_dir_all(dir)?;
         }
@@ -284,6 +421,8 @@ impl Checkpointer {
             let mut pages = object.pages();
             let before = pages.overlay.len();
             pages.departures += 1;
+            pages.failed_writes = 0;
+            pages.has_file = true;
             for (page_no, _, lsn) in &snapshot.pages {
                 if pages
                     .overlay
@@ -303,7 +442,7 @@ impl Checkpointer {
 }
 
 /// Page 1 is always written, with the commit number in it.
-fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> std::io::Result<()> {
+fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> io::Result<()> {
     let mut page = match snapshot.pages.first() {
         Some((1, image, _)) => **image,
         _ => {
@@ -335,7 +474,7 @@ fn release(pages: &mut Pages) {
     pages.file = FileState::Unknown;
 }
 
-fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> std::io::Result<()> {
+fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> io::Result<()> {
     if !run.is_empty() {
         file.write_at(run, start)?;
         run.clear();
@@ -349,16 +488,12 @@ fn sync_files(disk: &dyn Disk, written: &[Written], barrier: &dyn Barrier) -> Re
     }
     barrier
         .wait()
-        .map_err(|error| Error::new(ErrorKind::Io, format!("syncing the object files: {error}")))
+        .map_err(|error| Error::sync("syncing the object files", &error))
 }
 
 fn sync_each(disk: &dyn Disk, written: &[Written]) -> Result<()> {
-    // An error of a sync says nothing about space: it is final.
-    let failed = |path: &Path, error: std::io::Error| {
-        Error::new(
-            ErrorKind::Io,
-            format!("syncing {}: {error}", path.display()),
-        )
+    let failed = |path: &Path, error: io::Error| {
+        Error::sync(format_args!("syncing {}", path.display()), &error)
     };
     // A file that is there already may have been made by an attempt that did not come so far: its name is synced too.
     let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
@@ -370,6 +505,5 @@ fn sync_each(disk: &dyn Disk, written: &[Written]) -> Result<()> {
         // The directory of the file, and that of its directory, which may be as new.
         dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
     }
-    dirs.iter()
-        .try_for_each(|dir| disk.sync_dir(dir).map_err(|error| failed(dir, error)))
+    dirs.iter().try_for_each(|dir| sync_names(disk, dir))
 }

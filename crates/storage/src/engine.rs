@@ -13,6 +13,7 @@ use crate::log::segment_pool::SegmentPool;
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
+use crate::sync::Mutex;
 use crate::waits::{WaitReason, Waits};
 use crate::wakeup::Wakeup;
 use rustc_hash::FxHashMap;
@@ -31,6 +32,8 @@ pub(crate) struct Engine {
     /// Wakes the thread that takes checkpoints.
     pub(crate) maintenance: Wakeup,
     pub(crate) waits: Waits,
+    /// One repair at a time.
+    pub(crate) repairs: Mutex<()>,
     /// The pages of an object that was never written.
     pub(crate) template: Vec<Arc<Page>>,
 }
@@ -66,6 +69,7 @@ impl Engine {
             archiver,
             maintenance: Wakeup::default(),
             waits: Waits::default(),
+            repairs: Mutex::default(),
             template,
         }
     }
@@ -122,15 +126,24 @@ impl Engine {
 
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],
     /// who hold no lock.
-    pub(crate) fn make_room(&self, reason: WaitReason) -> Result<()> {
+    pub(crate) fn make_room(&self) -> Result<()> {
         let Shared { log, .. } = &*self.shared;
         log.must_be_open()?;
         if !self.shared.threads {
             log.write_group();
-            return self.run_maintenance();
+            self.run_maintenance()?;
         }
-        if reason == WaitReason::DiskSpace {
-            return Err(Error::no_space());
+        // A segment that a transaction waits for, or the first one.
+        if log.wants_segment(1) || self.objects.overlay_is_full() {
+            if self.shared.no_space() {
+                return Err(Error::no_space());
+            }
+            if let Some(obstacle) = self.shared.obstacle() {
+                return Err(obstacle);
+            }
+        }
+        if !self.shared.threads {
+            return Ok(());
         }
         self.request_maintenance();
         log.wait_for_progress(Duration::from_millis(50));

@@ -1,6 +1,8 @@
 //! One error for the crate: a kind that says what the caller can do, and a sentence.
 
-use std::fmt;
+use crate::disk::Failure;
+use crate::ident::ObjectKey;
+use std::{fmt, io};
 
 /// What the caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,15 +16,19 @@ pub enum ErrorKind {
     Decode,
     /// No room for a commit: free disk space and retry. What was acknowledged is safe.
     NoSpace,
+    /// The machine is out of descriptors or memory for the moment: nothing was changed, try again after a pause.
+    Busy,
     /// The log has failed: nothing can be made durable until the process restarts and recovers.
     LogFailed,
-    /// One object's data is damaged; the object is quarantined, others are not affected.
+    /// One object's data is damaged, and it is refused until it is repaired ([`crate::Store::repair`]); or a file of the
+    /// archive is. Others are not affected.
     Damaged,
     /// Another process has the data directory.
     InUse,
     /// The data directory cannot be used as it is; the message says what to do.
     Refused,
-    /// The file system answered with an error outside the log.
+    /// The file system answered with an error outside the log. If it was about an object's file, that object alone is
+    /// concerned.
     Io,
 }
 
@@ -31,7 +37,20 @@ pub enum ErrorKind {
 #[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
+    scope: Scope,
     message: String,
+}
+
+/// What is concerned, beyond the call that met the error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Scope {
+    /// Nothing: what was asked for was not done.
+    #[default]
+    Call,
+    /// One object: its file cannot be read or written.
+    Object(ObjectKey),
+    /// The node: what was to be made durable may be lost, and nobody can tell before a recovery.
+    Node,
 }
 
 /// A result of the storage engine.
@@ -41,6 +60,7 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
+            scope: Scope::Call,
             message: message.into(),
         }
     }
@@ -78,14 +98,55 @@ impl Error {
     }
 
     /// Wraps an I/O error with what was being done.
-    pub(crate) fn io(doing: impl fmt::Display, error: &std::io::Error) -> Self {
-        let kind = match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                ErrorKind::NoSpace
-            }
-            _ => ErrorKind::Io,
+    pub(crate) fn io(doing: impl fmt::Display, error: &io::Error) -> Self {
+        let kind = match Failure::of(error) {
+            Failure::Full => ErrorKind::NoSpace,
+            Failure::Passing => ErrorKind::Busy,
+            Failure::Lasting => ErrorKind::Io,
         };
         Self::new(kind, format!("{doing}: {error}"))
+    }
+
+    /// Wraps an I/O error of an object's own file.
+    pub(crate) fn of_object(key: ObjectKey, doing: impl fmt::Display, error: &io::Error) -> Self {
+        let mut wrapped = Self::io(doing, error);
+        if wrapped.kind == ErrorKind::Io {
+            wrapped.scope = Scope::Object(key);
+        }
+        wrapped
+    }
+
+    /// Wraps an error of a sync, or of a rename that may have happened. It is final for the node: see [`Self::is_final`].
+    pub(crate) fn sync(doing: impl fmt::Display, error: &io::Error) -> Self {
+        let (kind, scope) = match Failure::of_sync(error) {
+            Failure::Passing => (ErrorKind::Busy, Scope::Call),
+            Failure::Full | Failure::Lasting => (ErrorKind::Io, Scope::Node),
+        };
+        Self {
+            kind,
+            scope,
+            message: format!("{doing}: {error}"),
+        }
+    }
+
+    /// What was met cannot be told apart from the failure of a sync.
+    pub(crate) fn into_final(mut self) -> Self {
+        self.kind = ErrorKind::Io;
+        self.scope = Scope::Node;
+        self
+    }
+
+    /// The object whose file cannot be read or written, if that is the error.
+    pub(crate) fn object(&self) -> Option<ObjectKey> {
+        match self.scope {
+            Scope::Object(key) => Some(key),
+            Scope::Call | Scope::Node => None,
+        }
+    }
+
+    /// True if nobody can tell what is durable: the node must not go on, and nothing may be tried again.
+    pub(crate) fn is_final(&self) -> bool {
+        self.scope == Scope::Node
     }
 
     /// What the caller can do.

@@ -79,6 +79,15 @@ impl ObjectKey {
             })
     }
 
+    /// Reads a key as it is displayed.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (namespace, id) = text.split_once('/')?;
+        Some(Self {
+            namespace: NamespaceNo(namespace.parse().ok()?),
+            id: Self::parse_id(id)?,
+        })
+    }
+
     /// Reads an id from 64 hex digits.
     pub(crate) fn parse_id(text: &str) -> Option<[u8; 32]> {
         if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -122,6 +131,7 @@ mod tests {
             namespace: NamespaceNo(1),
             id: std::array::from_fn(|i| i as u8 * 7),
         };
+        assert_eq!(ObjectKey::parse(&key.to_string()), Some(key));
         assert_eq!(ObjectKey::parse_id(&key.id_hex()), Some(key.id));
         assert_eq!(ObjectKey::parse_id("xyz"), None);
     }

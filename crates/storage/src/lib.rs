@@ -42,6 +42,9 @@
 //!   stops an object or the node.
 //! - **s17** A restore is one commit: wholly there or absent after a crash, and undone by another restore, whether or not the
 //!   archive had the state before it.
+//! - **s18** A fault of one object's file concerns that object alone. A quarantined object loses nothing that was
+//!   acknowledged: redo does not pass what is neither in its file nor saved beside.
+//! - **s19** A repair is done, or can be done again, whatever crash came in it; what it replaces is kept.
 //!
 //! # Example
 //!
@@ -82,7 +85,9 @@ mod manifest;
 mod objects;
 mod overlay;
 mod pagefile;
+mod quarantine;
 mod recovery;
+mod repair;
 mod rows;
 mod shared;
 mod store;
@@ -114,6 +119,8 @@ pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
 pub use kv::ListOptions;
 pub use log::Progress;
+pub use quarantine::QuarantinedObject;
+pub use repair::{Repair, Repaired};
 pub use rows::{Row, Rows};
 pub use store::{Store, StoreOptions, StoreStats};
 pub use template::RESERVED_PREFIX;

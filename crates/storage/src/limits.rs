@@ -83,6 +83,14 @@ pub const OPEN_FILES: usize = 256;
 /// Runs of the alarm index on disk before they are merged into one.
 pub const MAX_ALARM_RUNS: usize = 8;
 
+/// Checkpoints in a row that may fail to write an object's file before the object is quarantined. Until then the log is
+/// kept for it. A passing fault gets the time of two more checkpoints; when commits wait for room the first one counts.
+pub const FILE_ATTEMPTS: u32 = 3;
+
+/// Most objects that one checkpoint quarantines because their files cannot be written. If there are more, it is the
+/// disk that fails and not its files: none is quarantined, and commits that need room are refused.
+pub const MAX_FAILING_FILES: usize = 16;
+
 /// Up to this many files are synced one by one at a checkpoint; more are synced with the whole file system.
 pub const SYNC_ONE_BY_ONE: usize = 64;
 

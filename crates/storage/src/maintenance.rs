@@ -32,7 +32,11 @@ impl Engine {
         let shared = &self.shared;
         let no_segments = shared.log.wants_segment(1) && !shared.may_prepare_segment();
         if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
-            self.checkpointer.checkpoint()?;
+            match self.checkpointer.checkpoint() {
+                // The log is kept for that object; nobody else need know.
+                Err(error) if error.object().is_some() => {}
+                taken => taken?,
+            }
         }
         Ok(())
     }
@@ -44,9 +48,11 @@ impl Engine {
                 Ok(()) => {
                     shared.log.add_segment();
                     shared.set_no_space(false);
+                    shared.set_obstacle(None);
                 }
                 Err(error) => {
                     shared.judge(&error);
+                    shared.set_obstacle(Some(error.clone()));
                     // One segment is enough to go on with, and a checkpoint may free others.
                     if shared.log.segments_ready() > 0 || shared.log_tail() > 0 {
                         shared.log.notify_progress();

@@ -5,9 +5,10 @@
 
 use crate::alarms::Runs;
 use crate::archive::ArchiveState;
-use crate::disk::{Disk, OpenMode};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{Epoch, Lsn, NamespaceNo};
+use crate::disk::{Disk, Failure, OpenMode};
+use crate::error::{Error, Result};
+use crate::ident::{Epoch, Lsn, NamespaceNo, ObjectKey};
+use crate::quarantine::Quarantine;
 use crate::store::MIN_SEGMENT_BYTES;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,8 +16,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The version of the data directory's format. 1 had no archive: a program that knows only it would forget the runs. 2 did
-/// not tell of attempts that have begun: a program that knows only it would take a record with one for damage.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+/// not tell of attempts that have begun: a program that knows only it would take a record with one for damage. 3 had no
+/// saved pages of quarantined objects: it would forget them.
+pub(crate) const FORMAT_VERSION: u32 = 4;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
@@ -41,8 +43,8 @@ pub(crate) struct Manifest {
     pub(crate) segment_bytes: u64,
     /// The unique keys of the namespaces; a namespace's number is its place, counted from 1.
     pub(crate) namespaces: Vec<String>,
-    /// Objects that recovery found damaged, with the reason; they are refused until they are restored.
-    pub(crate) quarantined: BTreeMap<String, String>,
+    /// Objects that are refused until they are repaired.
+    pub(crate) quarantined: BTreeMap<String, Quarantine>,
     /// Where the alarm index is saved.
     #[serde(default)]
     pub(crate) alarms: Runs,
@@ -76,6 +78,11 @@ impl Manifest {
     pub(crate) fn unique_key(&self, namespace: NamespaceNo) -> Option<&str> {
         let place = namespace.0.checked_sub(1)?;
         self.namespaces.get(place as usize).map(String::as_str)
+    }
+
+    /// What is known of an object, if it is quarantined.
+    pub(crate) fn quarantine_of(&self, key: ObjectKey) -> Option<&Quarantine> {
+        self.quarantined.get(&key.to_string())
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
@@ -125,7 +132,9 @@ impl Manifest {
         let archive = &self.archive;
         let positions = [self.redo, self.alarms.newest, archive.rebase];
         let mut alarm_runs = self.alarms.list.iter();
-        let mut runs = archive.runs.iter();
+        let saved = self.quarantined.values().filter_map(|of| of.pages.as_ref());
+        let saved = saved.map(|saved| &saved.run);
+        let mut runs = archive.runs.iter().chain(saved);
         self.epoch < u32::MAX
             && segment.contains(&self.segment_bytes)
             && positions.into_iter().chain(archive.archived).all(is_place)
@@ -168,14 +177,11 @@ impl Manifest {
         let bytes = self.encode()?;
         let failed =
             |error: io::Error| Error::io(format_args!("writing {}", path.display()), &error);
-        // An error of a sync says nothing about space, and from the rename on the new manifest may be the one that is
-        // found: it is final.
-        let lost = |error: io::Error| {
-            Error::new(
-                ErrorKind::Io,
-                format!("writing {}: {error}", path.display()),
-            )
-        };
+        // From the rename on the new manifest may be the one that is found.
+        let lost =
+            |error: io::Error| Error::sync(format_args!("writing {}", path.display()), &error);
+        // Opened before the rename: afterwards it is too late to learn that there is no descriptor.
+        let names = disk.names(dir).map_err(failed)?;
         let write = || {
             // A crash in the middle of the rename may have left both names to one file: it must not be written again.
             match disk.remove(&new) {
@@ -188,8 +194,12 @@ impl Manifest {
         };
         let file = write().map_err(failed)?;
         file.sync().map_err(lost)?;
-        disk.rename(&new, &path).map_err(failed)?;
-        disk.sync_dir(dir).map_err(lost)
+        disk.rename(&new, &path)
+            .map_err(|error| match Failure::of(&error) {
+                Failure::Full | Failure::Passing => failed(error),
+                Failure::Lasting => lost(error),
+            })?;
+        names().map_err(|error| lost(error).into_final())
     }
 }
 
@@ -197,6 +207,7 @@ impl Manifest {
 mod tests {
     use super::*;
     use crate::disk::{Barrier, DiskFile, SimDisk};
+    use crate::error::ErrorKind;
     use std::sync::Arc;
 
     fn manifest() -> Manifest {
@@ -330,6 +341,20 @@ mod tests {
             let refused = decoded(&bad).map_err(|error| error.kind());
             assert_eq!(refused, Err(ErrorKind::Refused), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_quarantine_of_version_2_had_only_a_reason() {
+        let body = include_str!("manifest-v2.json");
+        let crc = crc32c::crc32c(body.as_bytes());
+        let text = format!("abide manifest 2 {crc:08x}\n{body}");
+        let read = Manifest::decode(text.as_bytes(), Path::new("M")).unwrap();
+        let key = format!("1/{}", "01".repeat(32));
+        let why = "its file is missing, the log goes on with commit 7";
+        assert_eq!(read.quarantined[&key], Quarantine::new(why.to_owned()));
+        assert_eq!((read.epoch, read.redo), (3, 77));
+        let again = Manifest::decode(&read.encode().unwrap(), Path::new("M")).unwrap();
+        assert_eq!(again, read);
     }
 
     #[test]

@@ -5,14 +5,15 @@
 
 use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
 use crate::limits::{OPEN_FILES, OVERLAY_FACTOR, PAGE_BYTES};
 use crate::overlay::{FileState, Object, Pages, header};
+use crate::quarantine::{self, QuarantinedObject};
 use crate::shared::Shared;
 use crate::sync::Mutex;
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,14 +24,21 @@ pub(crate) struct ObjectTable {
     open_files: Mutex<VecDeque<Weak<Object>>>,
     /// Pages in all overlays.
     overlay_pages: AtomicU64,
+    /// Objects that are quarantined, and why, until the manifest lists them.
+    newly_quarantined: Mutex<BTreeMap<ObjectKey, String>>,
 }
 
 impl ObjectTable {
     /// `objects` are those that recovery has found in the log's tail.
     pub(crate) fn new(shared: Arc<Shared>, objects: FxHashMap<ObjectKey, Arc<Object>>) -> Self {
         let overlays = objects.values().map(|o| o.pages().overlay.len() as u64);
+        let quarantined = objects.values().filter_map(|object| {
+            let why = object.pages().quarantined.clone();
+            why.map(|why| (object.key, why))
+        });
         Self {
             overlay_pages: AtomicU64::new(overlays.sum()),
+            newly_quarantined: Mutex::new(quarantined.collect()),
             shared,
             live: Mutex::new(objects),
             open_files: Mutex::default(),
@@ -71,6 +79,11 @@ impl ObjectTable {
         Ok(object.clone())
     }
 
+    /// The object, if it is live.
+    pub(crate) fn find(&self, key: ObjectKey) -> Option<Arc<Object>> {
+        self.live.lock().get(&key).cloned()
+    }
+
     /// All live objects.
     pub(crate) fn all(&self) -> Vec<Arc<Object>> {
         self.live.lock().values().cloned().collect()
@@ -82,15 +95,14 @@ impl ObjectTable {
 
     /// Takes an object for a connection: learns its size and commit number, and refuses it if it is damaged.
     pub(crate) fn open(&self, key: ObjectKey) -> Result<Arc<Object>> {
-        if let Some(why) = self
-            .shared
-            .catalog
-            .current()
-            .quarantined
-            .get(&key.to_string())
-        {
-            return Err(quarantined(key, why));
+        if let Some(quarantine) = self.shared.catalog.current().quarantine_of(key) {
+            return Err(quarantine::refusal(key, &quarantine.why));
         }
+        self.open_whatever_the_manifest_says(key)
+    }
+
+    /// The same for a repair, which ends a quarantine.
+    pub(crate) fn open_whatever_the_manifest_says(&self, key: ObjectKey) -> Result<Arc<Object>> {
         let (opened, object) = self.with(key, |object, pages| {
             (self.take(object, pages), object.clone())
         })?;
@@ -106,14 +118,11 @@ impl ObjectTable {
         let key = object.key;
         let shared = broken(Variant::OpenedTwice);
         if pages.open && !shared {
-            return Err(Error::new(
-                ErrorKind::Refused,
-                format!("the object {key} is open already; an object has one connection"),
-            ));
+            return Err(in_use(key));
         }
         self.look_at_file(object, pages)?;
         if let Some(why) = &pages.quarantined {
-            return Err(quarantined(key, why));
+            return Err(quarantine::refusal(key, why));
         }
         pages.open = true;
         Ok(())
@@ -121,49 +130,97 @@ impl ObjectTable {
 
     /// Reads size and commit number from the file, and compares them with the log's tail.
     pub(crate) fn look_at_file(&self, object: &Arc<Object>, pages: &mut Pages) -> Result<()> {
-        if pages.size > 0 && pages.tail.is_none() {
+        let is_known = pages.size > 0 && pages.tail.is_none();
+        if is_known || pages.quarantined.is_some() {
             return Ok(());
         }
-        let in_file = match self.file(object, pages)? {
+        let found = self.file(object, pages)?;
+        let in_file = match &found {
             None => None,
             Some(file) => {
                 let mut head = [0; 100];
                 let read = file.read_at(&mut head, 0);
-                let read = read.map_err(|e| {
-                    Error::io(format_args!("reading {}", object.path.display()), &e)
-                })?;
-                // A file that was made but never synced can be found empty after a crash; the log then has it all.
-                (read == head.len()).then_some((header::commit(&head), header::size(&head)))
+                let read = read.map_err(|error| reading(object, &error))?;
+                (read == head.len()).then_some(head)
             }
         };
-        match (in_file, pages.tail.take()) {
-            (Some((commit, _)), Some(first)) if first.is_after(commit.next()) => {
-                pages.quarantined = Some(format!(
-                    "its file ends with commit {}, the log goes on with commit {}",
-                    commit.0, first.0
-                ));
-            }
-            (Some((commit, _)), Some(_)) if commit.is_after(pages.commit) => {
-                pages.quarantined = Some(format!(
-                    "its file has commit {}, the log ends with commit {}",
-                    commit.0, pages.commit.0
-                ));
-            }
-            (None, Some(first)) if first.0 != 1 => {
-                pages.quarantined = Some(format!(
-                    "its file is missing, the log goes on with commit {}",
-                    first.0
-                ));
-            }
-            (Some((commit, size)), None) => {
+        let numbers = in_file.map(|head| (header::commit(&head), header::size(&head)));
+        let why = match (numbers, pages.tail) {
+            (Some((commit, _)), Some(first)) if first.is_after(commit.next()) => Some(format!(
+                "its file ends with commit {}, the log goes on with commit {}",
+                commit.0, first.0
+            )),
+            (Some((commit, _)), Some(_)) if commit.is_after(pages.commit) => Some(format!(
+                "its file has commit {}, the log ends with commit {}",
+                commit.0, pages.commit.0
+            )),
+            (None, Some(first)) if first.0 != 1 => Some(format!(
+                "its file is missing or empty, the log goes on with commit {}",
+                first.0
+            )),
+            // A file that was made but never synced can be found empty after a crash; the log then has it all.
+            (_, Some(_)) => None,
+            (Some((commit, size)), None)
+                if in_file.is_some_and(|head| header::is_database(&head)) =>
+            {
                 pages.commit = commit;
                 pages.size = size;
                 // Where it ends is not known; files hold nothing that was not durable.
                 pages.newest = pages.newest.max(self.shared.log.durable());
+                None
             }
-            _ => {}
+            (_, None) if found.is_some() => {
+                Some("its file is empty or is not a database".to_owned())
+            }
+            _ => None,
+        };
+        pages.has_file = found.is_some();
+        match why {
+            Some(why) => self.quarantine(object.key, pages, why),
+            None => pages.tail = None,
         }
         Ok(())
+    }
+
+    /// Refuses an object from now on. The next checkpoint makes that durable.
+    pub(crate) fn quarantine(&self, key: ObjectKey, pages: &mut Pages, why: String) {
+        tracing::error!(object = %key, why, "an object is quarantined: it is refused until it is repaired");
+        self.newly_quarantined.lock().insert(key, why.clone());
+        pages.quarantined = Some(why);
+    }
+
+    /// The manifest lists these objects now.
+    pub(crate) fn quarantine_is_listed(&self, keys: impl IntoIterator<Item = ObjectKey>) {
+        let mut new = self.newly_quarantined.lock();
+        for key in keys {
+            new.remove(&key);
+        }
+    }
+
+    /// The objects that are refused until they are repaired.
+    pub(crate) fn quarantined(&self) -> Vec<QuarantinedObject> {
+        let mut all = self.newly_quarantined.lock().clone();
+        for (key, quarantine) in &self.shared.catalog.current().quarantined {
+            if let Some(key) = ObjectKey::parse(key) {
+                all.insert(key, quarantine.why.clone());
+            }
+        }
+        let object = |(key, why)| QuarantinedObject { key, why };
+        all.into_iter().map(object).collect()
+    }
+
+    /// Replaces what is known of a quarantined object, whose file has been exchanged. Nobody has it open.
+    pub(crate) fn renew(&self, key: ObjectKey) -> Result<()> {
+        self.with(key, |_, pages| {
+            if pages.open {
+                return Err(in_use(key));
+            }
+            self.count_overlay(pages.overlay.len(), 0);
+            pages.overlay = FxHashMap::default();
+            pages.retired = true;
+            self.live.lock().remove(&key);
+            Ok(())
+        })?
     }
 
     /// A connection has closed.
@@ -200,14 +257,22 @@ impl ObjectTable {
                 self.give_back_descriptors(object);
                 Ok(Some(file))
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !pages.has_file => {
                 pages.file = FileState::Missing;
                 Ok(None)
             }
-            Err(error) => Err(Error::io(
-                format_args!("opening {}", object.path.display()),
-                &error,
-            )),
+            Err(error) => {
+                let missing = if error.kind() == io::ErrorKind::NotFound {
+                    ", which is missing"
+                } else {
+                    ""
+                };
+                Err(Error::of_object(
+                    object.key,
+                    format_args!("opening {}{missing}", object.path.display()),
+                    &error,
+                ))
+            }
         }
     }
 
@@ -250,8 +315,14 @@ impl ObjectTable {
     }
 }
 
-fn quarantined(key: ObjectKey, why: &str) -> Error {
-    Error::damaged(format!(
-        "the object {key} is quarantined: {why}. Restore the data directory from a backup"
+fn in_use(key: ObjectKey) -> Error {
+    Error::refused(format!(
+        "the object {key} is open already; an object has one connection"
     ))
+}
+
+/// An error of reading an object's file.
+pub(crate) fn reading(object: &Object, error: &io::Error) -> Error {
+    let doing = format_args!("reading {}", object.path.display());
+    Error::of_object(object.key, doing, error)
 }

@@ -27,8 +27,13 @@ pub(crate) struct Pages {
     /// The position behind the newest commit.
     pub(crate) newest: Lsn,
     pub(crate) file: FileState,
-    /// The number of the first commit found in the log's tail.
+    /// True if a file was found, or was written and synced: one that is missing is an error then.
+    pub(crate) has_file: bool,
+    /// Checkpoints in a row that could not write the file.
+    pub(crate) failed_writes: u32,
+    /// The number of the first commit found in the log's tail; `None` once it is known that the file goes before it.
     pub(crate) tail: Option<CommitNo>,
+    /// Why the object is refused. Nothing changes its pages any more.
     pub(crate) quarantined: Option<String>,
     /// True while a connection is open.
     pub(crate) open: bool,
@@ -67,6 +72,8 @@ impl Object {
                 commit: CommitNo(0),
                 newest: Lsn::ZERO,
                 file: FileState::Unknown,
+                has_file: false,
+                failed_writes: 0,
                 tail: None,
                 quarantined: None,
                 open: false,
@@ -152,6 +159,11 @@ pub(crate) mod header {
     /// The file change counter, offset 24, which holds the object's commit number in object files.
     pub(crate) fn commit(page: &[u8]) -> CommitNo {
         CommitNo(be32(page, 24))
+    }
+
+    /// True if it begins as every SQLite database does.
+    pub(crate) fn is_database(page: &[u8]) -> bool {
+        page.starts_with(b"SQLite format 3\0")
     }
 
     /// Sets the change counter and the "version-valid-for" number, offset 92, so that every other reader of the file

@@ -15,7 +15,9 @@ use crate::ident::{CommitNo, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Refused, Shortage, Transaction};
+use crate::objects::reading;
 use crate::overlay::{Object, OverlayPage, Pages, header};
+use crate::quarantine;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub(crate) struct PageFile {
     committed: Cell<Option<Lsn>>,
     /// A bookmark of the next commit was given out, so there must be one.
     needs_commit: Cell<bool>,
+    /// A commit was refused. SQLite puts pages back then, in what looks like one more commit.
+    refused: Cell<bool>,
     /// Why the last commit or write was refused: SQLite itself passes on only a number.
     error: RefCell<Option<Error>>,
     encoding: RefCell<Encoding>,
@@ -70,6 +74,7 @@ impl PageFile {
             alarm: Cell::new(None),
             committed: Cell::new(None),
             needs_commit: Cell::new(false),
+            refused: Cell::new(false),
             error: RefCell::default(),
             encoding: RefCell::default(),
         }
@@ -155,7 +160,8 @@ impl PageFile {
             let page_no = (at / PAGE_BYTES as u64) as u32 + 1;
             let within = (at % PAGE_BYTES as u64) as usize;
             let n = (PAGE_BYTES - within).min(available - done);
-            self.read_page(page_no, within, &mut buf[done..done + n])?;
+            self.read_page(page_no, within, &mut buf[done..done + n])
+                .inspect_err(|error| self.fail(error.clone()))?;
             done += n;
         }
         Ok(available)
@@ -168,6 +174,7 @@ impl PageFile {
             return Ok(());
         }
         let mut pages = self.object.pages();
+        self.must_be_sound(&pages)?;
         if let Some(page) = pages.overlay.get(&page_no) {
             out.copy_from_slice(&page.image[range]);
             return Ok(());
@@ -180,18 +187,21 @@ impl PageFile {
         let read = match self.engine.objects.file(&self.object, &mut pages)? {
             Some(file) => {
                 let offset = (u64::from(page_no) - 1) * PAGE_BYTES as u64 + within as u64;
-                let read = file.read_at(out, offset);
-                read.map_err(|error| {
-                    Error::io(
-                        format_args!("reading {}", self.object.path.display()),
-                        &error,
-                    )
-                })?
+                file.read_at(out, offset)
+                    .map_err(|error| reading(&self.object, &error))?
             }
             None => 0,
         };
         out[read..].fill(0);
         Ok(())
+    }
+
+    /// A checkpoint may have quarantined the object while it is open.
+    fn must_be_sound(&self, pages: &Pages) -> Result<()> {
+        match &pages.quarantined {
+            Some(why) => Err(quarantine::refusal(self.object.key, why)),
+            None => Ok(()),
+        }
     }
 
     /// Stages whole pages.
@@ -245,10 +255,23 @@ impl PageFile {
         self.staged_size.set(None);
         self.alarm.set(None);
         self.needs_commit.set(false);
+        self.refused.set(false);
     }
 
     /// The commit point: appends what is staged to the log and moves it to the overlay.
     pub(crate) fn commit(&self) -> Result<()> {
+        if self.refused.get() {
+            // What is staged is discarded when SQLite is done.
+            return Ok(());
+        }
+        self.append().inspect_err(|error| {
+            self.give_up();
+            self.refused.set(true);
+            self.fail(error.clone());
+        })
+    }
+
+    fn append(&self) -> Result<()> {
         if self.needs_commit.get() {
             self.stage_first_page()?;
         }
@@ -263,16 +286,9 @@ impl PageFile {
                     waiting
                         .get_or_insert_with(|| self.engine.waits.begin(reason))
                         .goes_on(reason);
-                    self.engine.make_room(reason).inspect_err(|error| {
-                        self.give_up();
-                        self.fail(error.clone());
-                    })?;
+                    self.engine.make_room(reason)?;
                 }
-                Err(Refused::Failed(error)) => {
-                    self.give_up();
-                    self.fail(error.clone());
-                    return Err(error);
-                }
+                Err(Refused::Failed(error)) => return Err(error),
             }
         }
     }
@@ -300,6 +316,7 @@ impl PageFile {
         // The object stays locked from here until its overlay has the commit: a checkpoint that begins after the
         // append must find it there.
         let mut pages = self.object.pages();
+        self.must_be_sound(&pages).map_err(Refused::Failed)?;
         if pages.size == 0 {
             for (page_no, page) in (1..).zip(&self.engine.template) {
                 staged.entry(page_no).or_insert_with(|| page.clone());

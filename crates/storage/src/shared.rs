@@ -8,6 +8,7 @@ use crate::limits::LOG_TAIL_FACTOR;
 use crate::log::Log;
 use crate::manifest::Manifest;
 use crate::store::StoreOptions;
+use crate::sync::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,8 @@ pub(crate) struct Shared {
     pub(crate) threads: bool,
     /// The last attempt to prepare a segment or to checkpoint met a full disk.
     no_space: AtomicBool,
+    /// Why the last attempt to prepare a segment or to checkpoint made no room, if it did not.
+    obstacle: Mutex<Option<Error>>,
 }
 
 impl Shared {
@@ -40,6 +43,7 @@ impl Shared {
             options,
             log,
             no_space: AtomicBool::new(false),
+            obstacle: Mutex::default(),
         }
     }
 
@@ -82,20 +86,31 @@ impl Shared {
             || (self.log.wants_segments_at_once() && !self.log_is_full())
     }
 
-    /// Changes the manifest, durably. If that fails for any reason but space, what is on disk is unknown: the log is
-    /// poisoned.
+    /// Changes the manifest, durably. If nobody can tell afterwards which one is on disk the log is poisoned.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let published = self.catalog.publish(change);
         published.inspect_err(|error| self.judge(error))
     }
 
-    /// An error of the disk outside the log: a full disk is waited out, anything else stops the node.
+    /// Draws the consequence of an error of the disk outside the log. A failure after which nobody can tell what is
+    /// durable stops the node. A full disk is waited out, and so is everything else: nothing was published, so
+    /// nothing is lost, and the next attempt may succeed.
     pub(crate) fn judge(&self, error: &Error) {
-        match error.kind() {
-            ErrorKind::NoSpace => self.set_no_space(true),
-            ErrorKind::Io => self.log.poison(&error.to_string()),
-            _ => {}
+        if error.is_final() {
+            self.log.poison(&error.to_string());
+        } else if error.kind() == ErrorKind::NoSpace {
+            self.set_no_space(true);
         }
+    }
+
+    /// Notes what keeps maintenance from making room; `None`: nothing any more.
+    pub(crate) fn set_obstacle(&self, obstacle: Option<Error>) {
+        *self.obstacle.lock() = obstacle;
+    }
+
+    /// What kept the last maintenance from making room.
+    pub(crate) fn obstacle(&self) -> Option<Error> {
+        self.obstacle.lock().clone()
     }
 
     pub(crate) fn no_space(&self) -> bool {

@@ -11,7 +11,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::log::Progress;
 use crate::log::segment::HEADER_BLOCK;
+use crate::quarantine::QuarantinedObject;
 use crate::recovery::{self, DirLock};
+use crate::repair::{Repair, Repaired};
 use crate::sync::Mutex;
 use crate::threads;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
@@ -121,6 +123,8 @@ pub struct StoreStats {
     pub commit_waits: [WaitStats; WaitReason::ALL.len()],
     /// Commits that wait for room now.
     pub commits_waiting: u64,
+    /// Objects that are refused until they are repaired.
+    pub quarantined_objects: u64,
     /// True while commits are refused because the disk is full.
     pub no_space: bool,
     /// Bytes of the archive.
@@ -268,6 +272,23 @@ impl Store {
         self.0.engine.fork(from, at, to, name)
     }
 
+    /// The objects that are refused until they are repaired, and why.
+    pub fn quarantined(&self) -> Vec<QuarantinedObject> {
+        self.0.engine.objects.quarantined()
+    }
+
+    /// Ends the quarantine of an object, or repairs one whose file cannot be read. The file of before stays beside the new
+    /// one: [`Repaired::kept`]. Durable when it returns. The object must not be open. Reads files and takes checkpoints:
+    /// not for a thread that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`]: the object is not quarantined, or as [`Store::bookmark_for_time`]; [`ErrorKind::Refused`]: there
+    /// is no sound database to accept, or the object is open; else the disk's answer. The object is quarantined as
+    /// before then, and nothing is lost.
+    pub fn repair(&self, key: ObjectKey, how: Repair) -> Result<Repaired> {
+        self.0.engine.repair(key, how)
+    }
+
     /// Where the object's file is, or will be. It is a plain SQLite database; after [`Store::checkpoint`] or
     /// [`Store::close`] it holds everything.
     pub fn object_path(&self, key: ObjectKey) -> Option<PathBuf> {
@@ -391,6 +412,7 @@ impl Store {
             live_objects: engine.objects.len() as u64,
             commit_waits: engine.waits.stats(),
             commits_waiting: engine.waits.count(),
+            quarantined_objects: engine.objects.quarantined().len() as u64,
             no_space: engine.shared.no_space(),
             archive_bytes: archive.bytes(),
             archive_runs: archive.runs.len() as u64,

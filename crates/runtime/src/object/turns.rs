@@ -79,12 +79,16 @@ impl Object {
     }
 
     pub(super) fn commit(&self) -> Result<()> {
-        if let Some(db) = &*self.db.borrow()
-            && let Some(lsn) = db.commit()?
-        {
-            self.commit_lsn.set(lsn);
-            if self.confirmed.get() {
-                self.gate_lsn.set(lsn);
+        if let Some(db) = &*self.db.borrow() {
+            // The handler has run.
+            let committed = db
+                .commit()
+                .map_err(|error| Error::from(error).into_maybe_ran())?;
+            if let Some(lsn) = committed {
+                self.commit_lsn.set(lsn);
+                if self.confirmed.get() {
+                    self.gate_lsn.set(lsn);
+                }
             }
         }
         self.confirmed.set(false);

@@ -2,7 +2,7 @@
 //!
 //! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
 //! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the figures of this moment. `/alarms` lists
-//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment and forks them. What changes something asks for a header, see [`guard`]. Errors have
+//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them; `/quarantined` lists those that need it. What changes something asks for a header, see [`guard`]. Errors have
 //! the form that [`ApiError`] has everywhere.
 
 mod alarms;
@@ -27,7 +27,7 @@ pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
-                "The admin listener answers /healthz, /readyz, /metrics, /alarms and /objects.",
+                "The admin listener answers /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
             )
         })
         .with_state(readiness)

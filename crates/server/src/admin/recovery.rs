@@ -1,10 +1,12 @@
-//! `/objects`: bringing objects back to an earlier moment.
+//! `/objects`: bringing objects back to an earlier moment, and repairing those that are quarantined.
 //!
 //! | Request | Answer |
 //! |---|---|
 //! | `GET /objects/{class}/{object}/bookmark`, `?at=` | 200 and `{"bookmark"}`: of the last commit at or before a time; without one, now |
 //! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it |
 //! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object |
+//! | `GET /quarantined` | 200 and `{"objects":[{"class","id","why"}…]}` |
+//! | `POST /objects/{class}/{object}/repair` with `{"with":"accept"}` or `"anew"` | 200 and `{"bookmark","kept"}`: of its new state, and which files of the node's disk hold what it was |
 //!
 //! Times are milliseconds since 1970. An object is named by its id or its name. What was changed is on disk before the
 //! answer leaves.
@@ -15,7 +17,7 @@ use std::{
 };
 
 use abide_runtime::Moment;
-use abide_storage::Bookmark;
+use abide_storage::{Bookmark, Repair};
 use axum::{
     Json, Router,
     extract::State,
@@ -32,6 +34,8 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
         .route("/objects/{class}/{object}/bookmark", get(bookmark))
         .route("/objects/{class}/{object}/restore", post(restore))
         .route("/objects/{class}/{object}/fork", post(fork))
+        .route("/objects/{class}/{object}/repair", post(repair))
+        .route("/quarantined", get(quarantined))
 }
 
 type Named = UrlPath<(String, String)>;
@@ -69,6 +73,37 @@ struct Fork {
 #[derive(Serialize)]
 struct Forked {
     id: String,
+}
+
+#[derive(Serialize)]
+struct Quarantined {
+    objects: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    class: String,
+    id: String,
+    why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepairRequest {
+    with: With,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum With {
+    Accept,
+    Anew,
+}
+
+#[derive(Serialize)]
+struct RepairedObject {
+    bookmark: Bookmark,
+    kept: Vec<String>,
 }
 
 impl From<Wanted> for Moment {
@@ -116,4 +151,37 @@ async fn fork(
     let object = target::object(&node, &class, &object)?;
     let id = node.fork(&object, fork.at, &fork.name).await?;
     Ok(Json(Forked { id: id.to_string() }))
+}
+
+async fn quarantined(
+    State(readiness): State<Arc<Readiness>>,
+) -> Result<Json<Quarantined>, ApiError> {
+    let node = target::node(&readiness)?;
+    let listed = node.quarantined().into_iter().map(|object| Listed {
+        class: object.class,
+        id: object.id.to_string(),
+        why: object.why,
+    });
+    Ok(Json(Quarantined {
+        objects: listed.collect(),
+    }))
+}
+
+async fn repair(
+    State(readiness): State<Arc<Readiness>>,
+    UrlPath((class, object)): Named,
+    JsonBody(asked): JsonBody<RepairRequest>,
+) -> Result<Json<RepairedObject>, ApiError> {
+    let node = target::node(&readiness)?;
+    let object = target::object(&node, &class, &object)?;
+    let how = match asked.with {
+        With::Accept => Repair::Accept,
+        With::Anew => Repair::Anew,
+    };
+    let repaired = node.repair(&object, how).await?;
+    let kept = repaired.kept.iter().map(|path| path.display().to_string());
+    Ok(Json(RepairedObject {
+        bookmark: repaired.bookmark,
+        kept: kept.collect(),
+    }))
 }

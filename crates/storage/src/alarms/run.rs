@@ -8,7 +8,7 @@
 use super::index::{AlarmIndex, Unsaved};
 use super::{AlarmChange, DamagedRun, marks};
 use crate::broken::{Variant, broken};
-use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::limits::MAX_ALARM_RUNS;
@@ -104,15 +104,9 @@ pub(crate) fn write(
     let written = |error: io::Error| Error::io(format_args!("writing {}", path.display()), &error);
     let file = disk.open(&path, OpenMode::Create).map_err(written)?;
     write_entries(&*file, next.newest, redo, &entries).map_err(written)?;
-    // An error of a sync says nothing about space: it is final.
-    let synced = |error: io::Error| {
-        Error::new(
-            crate::ErrorKind::Io,
-            format!("syncing {}: {error}", path.display()),
-        )
-    };
+    let synced = |error: io::Error| Error::sync(format_args!("syncing {}", path.display()), &error);
     file.sync().map_err(synced)?;
-    disk.sync_dir(&dir_of(data)).map_err(synced)?;
+    sync_names(disk, &dir_of(data))?;
     Ok(next)
 }
 

@@ -23,7 +23,7 @@ use crate::log::reader::{self, Logged};
 use crate::log::segment_pool::SegmentPool;
 use crate::overlay::header;
 use crate::shared::Shared;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// Fast: the writer of the log waits for no compressor, but the checkpoint does.
@@ -179,11 +179,20 @@ impl Archiver {
     ) -> Result<()> {
         // By object; those of one object stay in their order.
         gathered.places.sort_unstable();
-        let mut writer = self.new_run(from.0, to.0)?;
-        let mut older = Lookup::new(&self.archive);
-        for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
-            self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
-        }
+        let mut unreadable = FxHashSet::default();
+        let writer = loop {
+            let range = (from, to, redo);
+            match self.write_range(gathered, range, written, &unreadable) {
+                Ok(writer) => break writer,
+                Err(error) => match error.object() {
+                    // One object's file is no reason to lose the history of the others, nor its own.
+                    Some(key) if unreadable.insert(key) => {
+                        tracing::error!(object = %key, %error, "an object gets no snapshot in the archive: its file cannot be read");
+                    }
+                    _ => return Err(error),
+                },
+            }
+        };
         let is_wanted = !writer.is_empty() && !broken(Variant::HistorySkipped);
         let meta = is_wanted.then(|| writer.finish()).transpose()?;
         self.archive.publish(|state| {
@@ -196,12 +205,30 @@ impl Archiver {
         Ok(())
     }
 
+    /// Writes what was gathered, without snapshots of the objects whose files are unreadable.
+    fn write_range(
+        &self,
+        gathered: &Gathered,
+        (from, to, redo): (Lsn, Lsn, Lsn),
+        written: &WrittenFiles,
+        unreadable: &FxHashSet<ObjectKey>,
+    ) -> Result<RunWriter> {
+        let mut writer = self.new_run(from.0, to.0)?;
+        let mut older = Lookup::new(&self.archive);
+        for places in gathered.places.chunk_by(|a, b| a.0 == b.0) {
+            let written = (!unreadable.contains(&places[0].0)).then_some(written);
+            self.archive_object(gathered, places, redo, written, &mut older, &mut writer)?;
+        }
+        Ok(writer)
+    }
+
+    /// Adds an object's entries, and a snapshot if it needs one and `written` is given.
     fn archive_object(
         &self,
         gathered: &Gathered,
         places: &[(ObjectKey, usize)],
         redo: Lsn,
-        written: &WrittenFiles,
+        written: Option<&WrittenFiles>,
         older: &mut Lookup<'_>,
         writer: &mut RunWriter,
     ) -> Result<()> {
@@ -227,6 +254,7 @@ impl Archiver {
         }
         let size = u64::from(last.database_pages) * PAGE_BYTES as u64;
         if since >= size.max(SNAPSHOT_FLOOR_BYTES)
+            && let Some(written) = written
             && self.archive_snapshot(&last, redo, written.get(&key), writer)?
         {
             since = 0;
@@ -243,6 +271,10 @@ impl Archiver {
         written: Option<&Written>,
         writer: &mut RunWriter,
     ) -> Result<bool> {
+        let manifest = self.shared().catalog.current();
+        if manifest.quarantine_of(last.key).is_some() {
+            return Ok(false);
+        }
         self.archive_file(last.key, writer, |commit| {
             if commit == last.commit || broken(Variant::SnapshotAhead) {
                 return Some(*last);
@@ -269,12 +301,11 @@ impl Archiver {
         head: impl FnOnce(CommitNo) -> Option<Head>,
     ) -> Result<bool> {
         let Shared { disk, catalog, .. } = self.shared();
-        let path = catalog.object_path(key);
-        let quarantined = catalog.current().quarantined.contains_key(&key.to_string());
-        let Some(path) = path.filter(|_| !quarantined) else {
+        let Some(path) = catalog.object_path(key) else {
             return Ok(false);
         };
-        let failed = |error| Error::io(format_args!("reading {}", path.display()), &error);
+        let failed =
+            |error| Error::of_object(key, format_args!("reading {}", path.display()), &error);
         let file = match disk.open(&path, OpenMode::Existing) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(failed)?,

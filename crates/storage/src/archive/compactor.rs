@@ -168,6 +168,10 @@ impl Compactor {
                 unread.remove(&run.number);
                 continue;
             };
+            // It could not be looked at.
+            if error.kind() == ErrorKind::Busy {
+                continue;
+            }
             // Any other error may pass.
             let failures = unread.entry(run.number).or_default();
             *failures += 1;

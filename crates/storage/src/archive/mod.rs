@@ -42,12 +42,14 @@ pub(crate) mod stream;
 
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
 use crate::manifest::Manifest;
 use crate::shared::Shared;
 use crate::sync::{Condvar, Mutex};
 use hole::ArchiveHole;
 use image::Image;
+use lookup::Lookup;
 use run::{RunMeta, RunReader, RunWriter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -323,6 +325,12 @@ impl Archive {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
         let scratch = self.dir.join(format!("{number}.scratch"));
         Image::new(self.shared.disk.clone(), scratch, RESTORE_PAGES_IN_MEMORY)
+    }
+
+    /// The number of the newest commit of an object that is archived; 0 if there is none.
+    pub(crate) fn newest_commit(&self, key: ObjectKey) -> CommitNo {
+        let newest = Lookup::new(self).newest(key);
+        newest.map_or(CommitNo(0), |index| index.last_commit)
     }
 
     /// Reads the whole archive and returns how many entries it has. Damage is an error that names the file.

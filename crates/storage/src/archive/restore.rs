@@ -13,15 +13,20 @@ use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::{MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::overlay::Pages;
 use crate::pagefile::PageFile;
+use crate::quarantine::{self, needs_repair};
+use crate::repair::Repair;
 use std::rc::Rc;
 use std::sync::Arc;
 
 impl Engine {
     /// See [`crate::Store::restore`].
     pub(crate) fn restore(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
-        let (name, undo) = {
-            let db = self.open_database(key)?;
-            (db.name()?, db.bookmark())
+        let (name, undo) = match self.open_database(key) {
+            Err(error) if needs_repair(&error, key) => return self.restore_broken(key, to),
+            db => {
+                let db = db?;
+                (db.name()?, db.bookmark())
+            }
         };
         let image = self.image_at(key, to)?;
         if !self.archive.can_restore(key, &undo) {
@@ -50,6 +55,13 @@ impl Engine {
         Ok(undo)
     }
 
+    /// Restores an object that cannot be opened. What undoes it is the newest state that its history has.
+    fn restore_broken(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+        let undo = self.bookmark_for_time(key, u64::MAX);
+        let repaired = self.repair(key, Repair::Restore(*to))?;
+        Ok(undo.unwrap_or(repaired.bookmark))
+    }
+
     /// See [`crate::Store::restore_requested`].
     pub(crate) fn restore_requested(self: &Arc<Self>, key: ObjectKey) -> Result<()> {
         let Some(to) = self.open_database(key)?.requested_restore()? else {
@@ -74,23 +86,31 @@ impl Engine {
 
     /// See [`crate::Store::current_bookmark`].
     pub(crate) fn current_bookmark(&self, key: ObjectKey) -> Result<Bookmark> {
+        if let Some(quarantine) = self.shared.catalog.current().quarantine_of(key) {
+            return Err(quarantine::refusal(key, &quarantine.why));
+        }
         let (bookmark, quarantined) = self.at_present(key, |pages| {
             (self.bookmark_of(key, pages), pages.quarantined.clone())
         })?;
         if let Some(why) = quarantined {
-            return Err(Error::damaged(format!(
-                "the object {key} is quarantined: {why}"
-            )));
+            return Err(quarantine::refusal(key, &why));
         }
         self.wait_durable(bookmark.lsn)?;
         Ok(bookmark)
     }
 
-    /// The number of an object's newest commit; `None` if it is quarantined, so that nobody knows.
+    /// The number of an object's newest commit; `None` if it is quarantined or cannot be read, so that nobody knows.
     pub(crate) fn present_commit(&self, key: ObjectKey) -> Result<Option<CommitNo>> {
-        self.at_present(key, |pages| {
+        if self.shared.catalog.current().quarantine_of(key).is_some() {
+            return Ok(None);
+        }
+        let seen = self.at_present(key, |pages| {
             pages.quarantined.is_none().then_some(pages.commit)
-        })
+        });
+        match seen {
+            Err(error) if needs_repair(&error, key) => Ok(None),
+            seen => seen,
+        }
     }
 
     /// Looks at an object's newest commit, whether it is open or not.

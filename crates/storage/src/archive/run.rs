@@ -15,7 +15,7 @@ use super::index::{
     INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, decode_block, encode_block,
 };
 use crate::disk::{Disk, DiskFile, OpenMode};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::ARCHIVE_BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
@@ -199,18 +199,24 @@ impl RunWriter {
         self.out.extend_from_slice(&footer);
         self.flush()?;
         self.finished = true;
-        let synced = self.file.sync().and_then(|()| {
-            let dir = self.path.parent().unwrap_or(Path::new("."));
-            self.disk.sync_dir(dir)
-        });
-        // An error of a sync is final, whatever it says.
-        synced.map_err(|error| {
-            Error::new(
-                crate::error::ErrorKind::Io,
-                format!("syncing {}: {error}", self.path.display()),
-            )
-        })?;
+        self.sync()?;
         Ok(self.meta.clone())
+    }
+}
+
+impl RunWriter {
+    /// Whatever the error is, the node may go on: nothing is built on a run that was not finished, and the next attempt
+    /// writes another file.
+    fn sync(&self) -> Result<()> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let names = self.disk.names(dir);
+        let names = names.map_err(|error| writing(&self.path, &error))?;
+        let synced = self.file.sync().and_then(|()| names());
+        synced.map_err(|error| {
+            // An error of a sync says nothing about space.
+            let told = format!("syncing {}: {error}", self.path.display());
+            Error::new(ErrorKind::Io, told)
+        })
     }
 }
 

@@ -11,19 +11,33 @@ use crate::limits::{MAX_RECORD_PAYLOAD, PAGE_BYTES};
 pub(crate) fn add(
     writer: &mut RunWriter,
     head: Head,
+    page: impl FnMut(u32) -> Result<Page>,
+) -> Result<()> {
+    let head = Head {
+        kind: Kind::Snapshot,
+        ..head
+    };
+    add_pages(writer, head, 1..=head.database_pages, page)
+}
+
+/// Adds full images of these pages of an object, in this order, as one chain of entries.
+pub(crate) fn add_pages(
+    writer: &mut RunWriter,
+    head: Head,
+    numbers: impl IntoIterator<Item = u32>,
     mut page: impl FnMut(u32) -> Result<Page>,
 ) -> Result<()> {
     let mut head = Head {
-        kind: Kind::Snapshot,
         first: true,
         entries: 0,
         ..head
     };
     let mut payload = Vec::new();
-    for page_no in 1..=head.database_pages {
+    let mut numbers = numbers.into_iter().peekable();
+    while let Some(page_no) = numbers.next() {
         delta::encode(&mut payload, page_no, &page(page_no)?, None);
         head.entries += 1;
-        head.last = page_no == head.database_pages;
+        head.last = numbers.peek().is_none();
         if head.last || payload.len() >= MAX_RECORD_PAYLOAD - PAGE_BYTES {
             writer.add(&Entry {
                 head,

@@ -5,15 +5,26 @@
 //! renamed or removed name after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After an
 //! error of a sync nothing is known about what is durable, and asking again tells nothing.
 
+mod failure;
 mod real;
 mod sim;
 
+pub(crate) use failure::Failure;
 pub use real::RealDisk;
 pub use sim::{DiskEvent, SimDisk};
 
+use crate::error::{Error, Result};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Makes the names of a directory durable. If the directory cannot be opened nothing was tried, so that can be tried again.
+pub(crate) fn sync_names(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let doing = || format!("syncing the directory {}", dir.display());
+    let names = disk.names(dir);
+    let names = names.map_err(|error| Error::io(doing(), &error))?;
+    names().map_err(|error| Error::sync(doing(), &error))
+}
 
 /// How [`Disk::open`] treats a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +49,12 @@ pub trait Disk: Send + Sync + 'static {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names of a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Opens a directory, so that calling what is returned makes its names durable as [`Disk::sync_dir`] does. For those
+    /// who must not learn only after a rename that there are no descriptors left.
+    fn names(&self, dir: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()> + '_>> {
+        let dir = dir.to_owned();
+        Ok(Box::new(move || self.sync_dir(&dir)))
+    }
     /// Takes the exclusive lock that a file stands for, until the guard is dropped.
     /// [`io::ErrorKind::WouldBlock`] if another holder has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;

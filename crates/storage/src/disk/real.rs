@@ -60,6 +60,11 @@ impl Disk for RealDisk {
         File::open(dir)?.sync_all()
     }
 
+    fn names(&self, dir: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()> + '_>> {
+        let dir = File::open(dir)?;
+        Ok(Box::new(move || dir.sync_all()))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         let file = OpenOptions::new()
             .read(true)

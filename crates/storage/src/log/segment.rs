@@ -5,7 +5,7 @@
 //! by their number in advance; the header is written, and synced before any record, when the segment is taken into
 //! use. Until then its header block is zero.
 
-use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::disk::{Disk, DiskFile, Failure, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
 use std::path::{Path, PathBuf};
@@ -120,32 +120,37 @@ impl Segment {
         recycle: Option<&Path>,
     ) -> Result<Self> {
         let path = dir.join(file_name(number));
-        let failed = |error| {
-            Error::io(
-                format_args!("preparing the log segment {}", path.display()),
-                &error,
-            )
-        };
+        let doing = || format!("preparing the log segment {}", path.display());
+        let failed = |error| Error::io(doing(), &error);
+        let unsynced = |error| Error::sync(doing(), &error);
         let write = || {
+            // Opened before anything is renamed: afterwards it is too late to learn that there is no descriptor.
+            let names = disk.names(dir).map_err(failed)?;
             if let Some(old) = recycle {
                 // The header goes first: under its new name the file must not look like a used segment.
-                let file = disk.open(old, OpenMode::Existing)?;
-                file.write_at(&[0; HEADER_BLOCK as usize], 0)?;
-                file.sync()?;
-                disk.rename(old, &path)?;
-                disk.sync_dir(dir)?;
+                let file = disk.open(old, OpenMode::Existing).map_err(failed)?;
+                file.write_at(&[0; HEADER_BLOCK as usize], 0)
+                    .map_err(failed)?;
+                file.sync().map_err(unsynced)?;
+                disk.rename(old, &path)
+                    .map_err(|error| match Failure::of(&error) {
+                        Failure::Full | Failure::Passing => failed(error),
+                        // Under which name it is now is unknown.
+                        Failure::Lasting => unsynced(error),
+                    })?;
+                names().map_err(unsynced)?;
                 return Ok(file);
             }
-            let file = disk.open(&path, OpenMode::Create)?;
+            let file = disk.open(&path, OpenMode::Create).map_err(failed)?;
             let zeros = vec![0; ZERO_CHUNK.min(bytes as usize)];
             let mut at = 0;
             while at < bytes {
                 let n = zeros.len().min((bytes - at) as usize);
-                file.write_at(&zeros[..n], at)?;
+                file.write_at(&zeros[..n], at).map_err(failed)?;
                 at += n as u64;
             }
-            file.sync()?;
-            disk.sync_dir(dir)?;
+            file.sync().map_err(unsynced)?;
+            names().map_err(unsynced)?;
             Ok(file)
         };
         match write() {
@@ -155,7 +160,7 @@ impl Segment {
                 if recycle.is_none() {
                     let _ = disk.remove(&path);
                 }
-                Err(failed(error))
+                Err(error)
             }
         }
     }

@@ -1,0 +1,124 @@
+//! `abide quarantined` and `abide repair`: objects that are refused, and the ways out beside `abide restore`.
+//!
+//! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
+
+use std::{io::Write, path::PathBuf};
+
+use abide::{Bookmark, Repair};
+use anyhow::Result;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    node::{NodeArgs, Source},
+    recovery::ObjectArgs,
+};
+
+#[derive(Args)]
+pub(crate) struct RepairArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+
+    #[command(flatten)]
+    with: WithArgs,
+}
+
+/// What the object is to be.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct WithArgs {
+    /// Go on from what its file holds, if that is a sound database; what was written since is missing, unless it was saved
+    /// when the object was quarantined
+    #[arg(long)]
+    accept: bool,
+
+    /// Begin it anew, as an object that was never written
+    #[arg(long)]
+    anew: bool,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum With {
+    Accept,
+    Anew,
+}
+
+#[derive(Serialize)]
+struct RepairRequest {
+    with: With,
+}
+
+#[derive(Deserialize)]
+struct Repaired {
+    bookmark: Bookmark,
+    kept: Vec<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Quarantined {
+    objects: Vec<Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    class: String,
+    id: String,
+    why: String,
+}
+
+/// Prints a line for each object, its columns separated by tabs.
+pub(crate) fn list(args: &NodeArgs, out: &mut impl Write) -> Result<()> {
+    let objects = match args.source()? {
+        Source::Node(node) => node.get::<Quarantined>("/quarantined")?.objects,
+        Source::Data(data) => {
+            // Damage to a file is found when the object is opened.
+            for object in data.objects()? {
+                let _ = data.store.open_object(object.key);
+            }
+            let objects = data.quarantined();
+            data.close()?;
+            let listed = |(class, key, why): (String, abide_storage::ObjectKey, String)| Listed {
+                class,
+                id: key.id_hex(),
+                why,
+            };
+            objects.into_iter().map(listed).collect()
+        }
+    };
+    writeln!(out, "CLASS\tID\tWHY")?;
+    for Listed { class, id, why } in objects {
+        writeln!(out, "{class}\t{id}\t{why}")?;
+    }
+    Ok(())
+}
+
+pub(crate) fn repair(args: &RepairArgs, out: &mut impl Write) -> Result<()> {
+    let (with, how) = if args.with.accept {
+        (With::Accept, Repair::Accept)
+    } else {
+        (With::Anew, Repair::Anew)
+    };
+    let named = &args.object.object;
+    let repaired = match args.object.node.source()? {
+        Source::Node(node) => node.post(&named.path("repair"), &RepairRequest { with })?,
+        Source::Data(data) => {
+            let key = data.find_key(&named.object, Some(&named.class))?;
+            let repaired = data.store.repair(key, how)?;
+            data.close()?;
+            Repaired {
+                bookmark: repaired.bookmark,
+                kept: repaired.kept,
+            }
+        }
+    };
+    writeln!(
+        out,
+        "repaired; its state now: --bookmark {}",
+        repaired.bookmark
+    )?;
+    for path in repaired.kept {
+        writeln!(out, "kept: {}", path.display())?;
+    }
+    Ok(())
+}

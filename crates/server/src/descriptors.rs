@@ -1,0 +1,48 @@
+//! The process's limit of open descriptors: connections, object files and requests to other servers all need one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the limit as far as this user may, and says in the log what it is. Default limits are made for programs that
+/// open a few files.
+pub(crate) fn raise_limit() {
+    let before = getrlimit(Resource::Nofile);
+    let raised = raised(before);
+    if let Some(limit) = &raised
+        && let Err(error) = setrlimit(Resource::Nofile, limit.clone())
+    {
+        tracing::warn!(%error, limit = before.current, "the limit of open descriptors cannot be raised");
+        return;
+    }
+    let now = raised.unwrap_or(before);
+    match now.current {
+        Some(limit) => tracing::info!(
+            limit,
+            before = before.current,
+            "the process may have this many descriptors open (RLIMIT_NOFILE)"
+        ),
+        None => {
+            tracing::info!("the process may have any number of descriptors open (RLIMIT_NOFILE)")
+        }
+    }
+}
+
+/// The limit as high as it may be; `None` if it is.
+fn raised(limit: Rlimit) -> Option<Rlimit> {
+    (limit.current != limit.maximum).then_some(Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_to_the_most_that_is_allowed() {
+        raise_limit();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+        assert_eq!(raised(limit), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! What an error of the disk means, whatever was being done.
+
+use rustix::io::Errno;
+use std::io;
+
+/// What an error of the disk means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The disk, or a quota of it, is full. Nothing was changed; it ends when somebody frees space.
+    Full,
+    /// The process or the machine is out of descriptors or of memory. Nothing was changed; it ends by itself.
+    Passing,
+    /// Anything else: the device, the file system, permissions, a name that is missing or taken. It will be the same the
+    /// next time, unless somebody mends it.
+    Lasting,
+}
+
+impl Failure {
+    /// What an error says that is not one of a sync.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            io::ErrorKind::OutOfMemory => Self::Passing,
+            _ if is_without_descriptors(error) => Self::Passing,
+            _ => Self::Lasting,
+        }
+    }
+
+    /// What an error of a sync says. Space and memory tell nothing here: some of what was to be made durable may be lost,
+    /// and asking again would answer that all is well. A missing descriptor does: it was missing before anything was
+    /// synced.
+    pub(crate) fn of_sync(error: &io::Error) -> Self {
+        if is_without_descriptors(error) {
+            Self::Passing
+        } else {
+            Self::Lasting
+        }
+    }
+}
+
+fn is_without_descriptors(error: &io::Error) -> bool {
+    let errno = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|of| errno == Some(of.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_apart_by_what_ends_them() {
+        let of = |errno: Errno| {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            (Failure::of(&error), Failure::of_sync(&error))
+        };
+        assert_eq!(of(Errno::NOSPC), (Failure::Full, Failure::Lasting));
+        assert_eq!(of(Errno::DQUOT), (Failure::Full, Failure::Lasting));
+        assert_eq!(of(Errno::NOMEM), (Failure::Passing, Failure::Lasting));
+        assert_eq!(of(Errno::MFILE), (Failure::Passing, Failure::Passing));
+        assert_eq!(of(Errno::NFILE), (Failure::Passing, Failure::Passing));
+        for errno in [Errno::IO, Errno::NOENT, Errno::ISDIR, Errno::ACCESS] {
+            assert_eq!(of(errno), (Failure::Lasting, Failure::Lasting));
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Quarantine: objects that are refused until they are repaired.
+//!
+//! An object is quarantined when its file and the log do not fit together, or when checkpoints fail to write its file.
+//! From then on its connection refuses everything, and nobody opens it; other objects are not affected.
+//!
+//! What was acknowledged must outlive the log, which is recycled behind the next checkpoint. So before that checkpoint
+//! publishes its redo position it saves the pages that the object's file lacks as a run in the directory `quarantine`,
+//! and the manifest lists the object, the reason and the run. Until that has succeeded redo stays where it is, and the
+//! log is kept.
+//!
+//! A run of this directory that the manifest does not list is never read, written or removed: it may be what a crash has
+//! left, or the pages that a repair did not use. [`crate::repair`] ends a quarantine.
+
+use crate::archive::entry::{Head, Kind};
+use crate::archive::run::{RunMeta, RunReader, RunWriter};
+use crate::archive::snapshot;
+use crate::archive::stream::Stream;
+use crate::delta;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
+use crate::overlay::Object;
+use crate::shared::Shared;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The directory's name in the data directory.
+const DIR: &str = "quarantine";
+
+/// Saved pages wait for a person, so time does not matter.
+const COMPRESSION: i32 = 3;
+
+/// What the manifest says of a quarantined object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored")]
+pub(crate) struct Quarantine {
+    pub(crate) why: String,
+    /// The pages that its file lacked, if it lacked any.
+    pub(crate) pages: Option<Saved>,
+    /// A repair has begun.
+    pub(crate) aside: Option<Aside>,
+}
+
+/// Pages of a quarantined object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) run: RunMeta,
+    /// The number of the first commit that they are of; `None` if they are known to continue the file.
+    pub(crate) first: Option<u32>,
+}
+
+/// What a repair does with the file that it replaces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Aside {
+    /// There is none.
+    Nothing,
+    /// It has this name beside the object's file, or is about to get it.
+    File(String),
+}
+
+/// As manifests have it. Before version 4 there was only the reason.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stored {
+    Reason(String),
+    Whole {
+        why: String,
+        pages: Option<Saved>,
+        aside: Option<Aside>,
+    },
+}
+
+impl From<Stored> for Quarantine {
+    fn from(stored: Stored) -> Self {
+        match stored {
+            Stored::Reason(why) => Self::new(why),
+            Stored::Whole { why, pages, aside } => Self { why, pages, aside },
+        }
+    }
+}
+
+impl Quarantine {
+    /// Of an object whose file lacks nothing.
+    pub(crate) fn new(why: String) -> Self {
+        Self {
+            why,
+            pages: None,
+            aside: None,
+        }
+    }
+}
+
+/// An object that is refused until it is repaired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuarantinedObject {
+    /// The object.
+    pub key: ObjectKey,
+    /// Why it is refused.
+    pub why: String,
+}
+
+/// What somebody is told who wants to use a quarantined object.
+pub(crate) fn refusal(key: ObjectKey, why: &str) -> Error {
+    Error::damaged(format!(
+        "the object {key} is quarantined: {why}. Nothing is deleted, and other objects are not affected. Bring it back to a \
+         moment of its history with `abide restore`, or go on from what its file holds with `abide repair --accept`"
+    ))
+}
+
+/// The pages that an object's file lacked when it was quarantined.
+#[derive(Default)]
+pub(crate) struct SavedPages {
+    pub(crate) pages: FxHashMap<u32, Box<Page>>,
+    /// The size of the database with them.
+    pub(crate) size: u32,
+    pub(crate) commit: CommitNo,
+}
+
+/// Saves the pages that an object's file lacks as a run, durably. `None` if it lacks none. The object is quarantined
+/// already, so they stay as they are, and they are durable in the log.
+pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
+    let (mut numbers, head, first) = {
+        let pages = object.pages();
+        let numbers: Vec<u32> = pages.overlay.keys().copied().collect();
+        let head = Head {
+            key: object.key,
+            commit: pages.commit,
+            lsn: pages.newest,
+            epoch: shared.log.epoch,
+            database_pages: pages.size,
+            unix_millis: shared.unix_millis(),
+            entries: 0,
+            kind: Kind::Commit,
+            first: true,
+            last: false,
+        };
+        // All of an object that has never had a whole file is here.
+        let first = pages.tail.or((!pages.has_file).then_some(CommitNo(1)));
+        (numbers, head, first.map(|first| first.0))
+    };
+    if numbers.is_empty() {
+        return Ok(None);
+    }
+    numbers.sort_unstable();
+    let meta = RunMeta {
+        number: next_number(shared)?,
+        level: 0,
+        base: false,
+        from: 0,
+        to: head.lsn.0,
+        first_millis: u64::MAX,
+        last_millis: 0,
+        objects: 0,
+        bytes: 0,
+    };
+    let dir = shared.dir.join(DIR);
+    let path = path_of(shared, &meta);
+    let mut writer = RunWriter::create(shared.disk.clone(), &dir, meta, COMPRESSION)?;
+    snapshot::add_pages(&mut writer, head, numbers, |page_no| {
+        let pages = object.pages();
+        let page = pages.overlay.get(&page_no);
+        Ok(page.map_or(ZERO_PAGE, |page| *page.image))
+    })?;
+    writer.end_object(head.commit, 0);
+    let run = writer.finish().inspect_err(|_| {
+        // The next checkpoint writes another.
+        let _ = shared.disk.remove(&path);
+    })?;
+    Ok(Some(Saved { run, first }))
+}
+
+/// The number of the next run: one that no file has, listed or not. Makes the directory if there is none.
+pub(crate) fn next_number(shared: &Shared) -> Result<u64> {
+    let dir = shared.dir.join(DIR);
+    let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
+    shared.disk.create_dir_all(&dir).map_err(failed)?;
+    let names = shared.disk.list(&dir).map_err(failed)?;
+    let numbers = names.iter().filter_map(|name| {
+        let digits = name.strip_suffix(".run")?;
+        u64::from_str_radix(digits, 16).ok()
+    });
+    Ok(numbers.max().map_or(1, |newest| newest + 1))
+}
+
+/// Reads what [`save`] has saved.
+pub(crate) fn load(shared: &Shared, key: ObjectKey, run: &RunMeta) -> Result<SavedPages> {
+    let dir = shared.dir.join(DIR);
+    let mut reader = RunReader::open(&*shared.disk, &dir, run)?;
+    let index = reader.find(key)?;
+    let index = index.ok_or_else(|| reader.damaged("the object is not in it"))?;
+    let mut saved = SavedPages::default();
+    let mut stream = Stream::object(reader.clone(), index)?;
+    while let Some(entry) = stream.current() {
+        let mut rest = entry.payload;
+        for _ in 0..entry.head.entries {
+            let (change, more) =
+                delta::Entry::decode(rest).ok_or_else(|| reader.damaged("a page entry"))?;
+            rest = more;
+            let mut page = Box::new(ZERO_PAGE);
+            change.apply(&mut page);
+            saved.pages.insert(change.page_no, page);
+        }
+        saved.size = entry.head.database_pages;
+        saved.commit = entry.head.commit;
+        stream.advance()?;
+    }
+    Ok(saved)
+}
+
+/// Removes a run that the manifest does not list any more, because the object's file has its pages.
+pub(crate) fn forget(shared: &Shared, run: &RunMeta) {
+    let path = path_of(shared, run);
+    if let Err(error) = shared.disk.remove(&path) {
+        tracing::warn!(%error, path = %path.display(), "saved pages that nothing needs were not removed");
+    }
+}
+
+/// Where a run is.
+pub(crate) fn path_of(shared: &Shared, run: &RunMeta) -> PathBuf {
+    let name = RunMeta::file_name(run.number);
+    shared.dir.join(DIR).join(name)
+}
+
+/// True if an error says that an object cannot be used before it is repaired.
+pub(crate) fn needs_repair(error: &Error, key: ObjectKey) -> bool {
+    error.kind() == ErrorKind::Damaged || error.object() == Some(key)
+}

@@ -1,0 +1,462 @@
+//! Repair: how a quarantine ends.
+//!
+//! 1. Take a checkpoint. The quarantine is in the manifest then, what the file lacks is saved ([`crate::quarantine`]),
+//!    and the log's tail has nothing of the object.
+//! 2. Write the database that the object is to have as a new file beside its own, and sync it. Its commit number is
+//!    higher than any that the object has had and leaves a gap, so that no commit of before is taken for the one before it.
+//! 3. Publish the name that the present file is to get.
+//! 4. Rename the present file to that name and the new one to its place, and sync the directory.
+//! 5. Archive the new state as a snapshot: the object's history goes on from there.
+//! 6. Open the database and commit. The record tells the index of alarms what the new state has. Wait until it is durable.
+//! 7. Publish that the quarantine has ended.
+//!
+//! A crash anywhere leaves the object quarantined or repaired. Repairing it again begins anew, from the file of before:
+//! the manifest knows its name. Nothing is lost: the file of before stays beside the new one, and saved pages that the
+//! repair did not use stay in `quarantine`.
+
+use crate::archive::bookmark::Bookmark;
+use crate::archive::image::Image;
+use crate::database::ObjectDb;
+use crate::disk::{DiskFile, OpenMode, sync_names};
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
+use crate::limits::{FILE_ATTEMPTS, MAX_OBJECT_BYTES, PAGE_BYTES};
+use crate::overlay::header;
+use crate::pagefile::PageFile;
+use crate::quarantine::{self, Aside, Quarantine, SavedPages};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes that are written to the new file at once.
+const WRITE_BYTES: usize = 64 * PAGE_BYTES;
+
+/// What a quarantined object is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// What it was at a bookmark, from its history.
+    Restore(Bookmark),
+    /// What its file holds, with the pages that were saved for it if they continue the file. Refused if that is no sound
+    /// database.
+    Accept,
+    /// An object that was never written.
+    Anew,
+}
+
+/// What a repair has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// The bookmark of the state that the object has now.
+    pub bookmark: Bookmark,
+    /// Where the file of before is, and saved pages that were not used.
+    pub kept: Vec<PathBuf>,
+}
+
+/// The database that an object is to have.
+enum Source {
+    Image(Image),
+    File(FileAndPages),
+    Template(Vec<Arc<Page>>),
+}
+
+impl Source {
+    fn size(&self) -> u32 {
+        match self {
+            Self::Image(image) => image.size(),
+            Self::File(file) => file.size,
+            Self::Template(pages) => pages.len() as u32,
+        }
+    }
+
+    fn page(&self, page_no: u32) -> Result<Page> {
+        match self {
+            Self::Image(image) => image.page(page_no),
+            Self::File(file) => file.page(page_no),
+            Self::Template(pages) => Ok(*pages[page_no as usize - 1]),
+        }
+    }
+
+    /// True if the saved pages are in it.
+    fn has_saved_pages(&self) -> bool {
+        matches!(self, Self::File(file) if !file.saved.pages.is_empty())
+    }
+}
+
+/// What an object's file holds, and the pages that continue it.
+struct FileAndPages {
+    file: Option<Arc<dyn DiskFile>>,
+    path: PathBuf,
+    saved: SavedPages,
+    size: u32,
+}
+
+impl FileAndPages {
+    fn page(&self, page_no: u32) -> Result<Page> {
+        if let Some(page) = self.saved.pages.get(&page_no) {
+            return Ok(**page);
+        }
+        let mut page = ZERO_PAGE;
+        if let Some(file) = &self.file {
+            let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
+            let read = file.read_at(&mut page, offset);
+            read.map_err(|error| reading(&self.path, &error))?;
+        }
+        Ok(page)
+    }
+}
+
+/// The paths of a repair.
+struct Paths {
+    /// The object's file.
+    path: PathBuf,
+    /// The file that is to take its place.
+    new: PathBuf,
+    /// Where the file of before is now; `None` if there was none.
+    before: Option<PathBuf>,
+    /// Where it is to be, and whether that is in the manifest already.
+    aside: (Aside, bool),
+}
+
+impl Engine {
+    /// See [`crate::Store::repair`].
+    pub(crate) fn repair(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
+        let _one = self.repairs.lock();
+        let repaired = self.repair_alone(key, how);
+        repaired.inspect_err(|error| self.shared.judge(error))
+    }
+
+    fn repair_alone(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
+        self.must_need_repair(key)?;
+        let quarantine = self.settle(key)?;
+        let saved = match &quarantine.pages {
+            Some(saved) => quarantine::load(&self.shared, key, &saved.run),
+            None => Ok(SavedPages::default()),
+        };
+        let mut known = vec![self.archive.newest_commit(key)];
+        known.extend(saved.as_ref().ok().map(|saved| saved.commit));
+        let paths = self.paths(key, &quarantine)?;
+        known.extend(
+            paths
+                .before
+                .as_deref()
+                .and_then(|path| self.commit_in(path)),
+        );
+        known.extend(self.commit_in(&paths.path));
+        let later = |a: CommitNo, b: CommitNo| if b.is_after(a) { b } else { a };
+        let commit = known.into_iter().fold(CommitNo(0), later).next();
+
+        let source = match how {
+            Repair::Restore(to) => Source::Image(self.image_at(key, &to)?),
+            Repair::Accept => {
+                Source::File(self.file_and_pages(key, &paths, &quarantine, saved?)?)
+            }
+            Repair::Anew => Source::Template(self.template.clone()),
+        };
+        self.write_new_file(&paths.new, &source, commit)?;
+        let mut kept: Vec<PathBuf> = self.exchange(key, &paths)?.into_iter().collect();
+        let bookmark = self.begin_anew(key, how, commit)?;
+        self.shared.publish(|manifest| {
+            manifest.quarantined.remove(&key.to_string());
+        })?;
+        if let Some(saved) = &quarantine.pages {
+            if source.has_saved_pages() {
+                quarantine::forget(&self.shared, &saved.run);
+            } else {
+                kept.push(quarantine::path_of(&self.shared, &saved.run));
+            }
+        }
+        tracing::warn!(object = %key, ?how, %bookmark, ?kept, "a quarantined object was repaired");
+        Ok(Repaired { bookmark, kept })
+    }
+
+    /// Refuses an object that can be used. One that cannot be opened because of its file is quarantined now.
+    fn must_need_repair(self: &Arc<Self>, key: ObjectKey) -> Result<()> {
+        if self.shared.catalog.current().quarantine_of(key).is_some() {
+            return Ok(());
+        }
+        match self.open_database(key) {
+            Ok(_) => Err(Error::input(format!(
+                "the object {key} is not quarantined: `abide restore` brings it back to an earlier moment"
+            ))),
+            Err(error) if quarantine::needs_repair(&error, key) => {
+                self.objects.with(key, |_, pages| {
+                    if pages.quarantined.is_none() {
+                        self.objects.quarantine(key, pages, error.to_string());
+                    }
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a checkpoint, so that the manifest lists the object and the log's tail has nothing of it.
+    fn settle(&self, key: ObjectKey) -> Result<Quarantine> {
+        // Another object that holds redo back does so for no longer.
+        for _ in 0..=FILE_ATTEMPTS {
+            let taken = self.checkpointer.checkpoint();
+            let newest = self.objects.find(key).map(|object| {
+                let pages = object.pages();
+                if pages.open {
+                    return Err(Error::refused(format!(
+                        "the object {key} is open: close it before it is repaired"
+                    )));
+                }
+                Ok(pages.newest)
+            });
+            let newest = newest.transpose()?.unwrap_or_default();
+            let manifest = self.shared.catalog.current();
+            if let Some(quarantine) = manifest.quarantine_of(key)
+                && manifest.redo() >= newest
+            {
+                return Ok(quarantine.clone());
+            }
+            match taken {
+                Err(error) if error.object().is_none() => return Err(error),
+                _ => {}
+            }
+        }
+        Err(Error::refused(format!(
+            "the object {key} cannot be repaired while checkpoints fail: try again, the program's log says why"
+        )))
+    }
+
+    /// Finds the file of before. A repair that was cut short may have renamed it.
+    fn paths(&self, key: ObjectKey, quarantine: &Quarantine) -> Result<Paths> {
+        let path = self.shared.catalog.object_path(key).ok_or_else(|| {
+            Error::input(format!("there is no namespace number {}", key.namespace.0))
+        })?;
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let names = self.shared.disk.list(dir);
+        let names = names.map_err(|error| reading(dir, &error))?;
+        let has = |path: &Path| {
+            let name = path.file_name().map(|name| name.to_string_lossy());
+            name.is_some_and(|name| names.iter().any(|known| **known == *name))
+        };
+        let hex = key.id_hex();
+        let (before, aside) = match &quarantine.aside {
+            None if has(&path) => {
+                let taken = |number: &u32| has(&dir.join(damaged_name(&hex, *number)));
+                let number = (1..).find(|number| !taken(number)).unwrap_or(u32::MAX);
+                let aside = Aside::File(damaged_name(&hex, number));
+                (Some(path.clone()), (aside, false))
+            }
+            None => (None, (Aside::Nothing, false)),
+            Some(Aside::Nothing) => (None, (Aside::Nothing, true)),
+            Some(Aside::File(name)) => {
+                let renamed = dir.join(name);
+                let before = if has(&renamed) { renamed } else { path.clone() };
+                (Some(before), (Aside::File(name.clone()), true))
+            }
+        };
+        Ok(Paths {
+            new: dir.join(format!("{hex}.sqlite.repair")),
+            path,
+            before,
+            aside,
+        })
+    }
+
+    /// The commit number in a file; `None` if it cannot be read.
+    fn commit_in(&self, path: &Path) -> Option<CommitNo> {
+        let file = self.shared.disk.open(path, OpenMode::Existing).ok()?;
+        let mut head = [0; 100];
+        let read = file.read_at(&mut head, 0).ok()?;
+        let whole = read == head.len() && header::is_database(&head);
+        whole.then(|| header::commit(&head))
+    }
+
+    /// What the file of before holds, with the saved pages if they continue it.
+    fn file_and_pages(
+        &self,
+        key: ObjectKey,
+        paths: &Paths,
+        quarantine: &Quarantine,
+        saved: SavedPages,
+    ) -> Result<FileAndPages> {
+        let open = |path: &Path| match self.shared.disk.open(path, OpenMode::Existing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => file.map(Some).map_err(|error| reading(path, &error)),
+        };
+        let path = paths.before.clone().unwrap_or_else(|| paths.path.clone());
+        let file = match &paths.before {
+            Some(before) => open(before)?,
+            None => None,
+        };
+        let mut head = [0; 100];
+        if let Some(file) = &file {
+            let read = file.read_at(&mut head, 0);
+            read.map_err(|error| reading(&path, &error))?;
+        }
+        let in_file = header::commit(&head);
+        let continues = match &quarantine.pages {
+            None => false,
+            Some(pages) => match pages.first {
+                None => file.is_some(),
+                Some(first) => {
+                    let gap = CommitNo(first).is_after(in_file.next());
+                    !gap && !in_file.is_after(saved.commit)
+                }
+            },
+        };
+        let saved = if continues {
+            saved
+        } else {
+            SavedPages::default()
+        };
+        let size = if continues {
+            saved.size
+        } else {
+            header::size(&head)
+        };
+        let refused = |why: &str| {
+            Err(Error::refused(format!(
+                "there is nothing to accept of the object {key}: {why}. Bring it back to a moment of its history with \
+                 `abide restore`, or begin it anew with `abide repair --anew`"
+            )))
+        };
+        if !continues && file.is_none() {
+            return refused("it has no file");
+        }
+        if size == 0 || u64::from(size) * PAGE_BYTES as u64 > MAX_OBJECT_BYTES {
+            return refused("its file is not a database");
+        }
+        Ok(FileAndPages {
+            file,
+            path,
+            saved,
+            size,
+        })
+    }
+
+    /// Writes a whole database, durably.
+    fn write_new_file(&self, path: &Path, source: &Source, commit: CommitNo) -> Result<()> {
+        let disk = &self.shared.disk;
+        let failed =
+            |error: io::Error| Error::io(format_args!("writing {}", path.display()), &error);
+        if let Some(dir) = path.parent() {
+            disk.create_dir_all(dir).map_err(failed)?;
+        }
+        let file = disk.open(path, OpenMode::Create).map_err(failed)?;
+        let write = || {
+            // A repair that was cut short may have left one.
+            file.set_len(0).map_err(failed)?;
+            let (mut bytes, mut at) = (Vec::with_capacity(WRITE_BYTES), 0);
+            for page_no in 1..=source.size() {
+                let mut page = source.page(page_no)?;
+                if page_no == 1 {
+                    header::mend(&mut page, commit, source.size());
+                }
+                bytes.extend_from_slice(&page);
+                if bytes.len() >= WRITE_BYTES || page_no == source.size() {
+                    file.write_at(&bytes, at).map_err(failed)?;
+                    at += bytes.len() as u64;
+                    bytes.clear();
+                }
+            }
+            file.sync()
+                .map_err(|error| Error::sync(format_args!("syncing {}", path.display()), &error))
+        };
+        write().inspect_err(|_| {
+            // Half a database is of no use, and the disk may be full; the next repair truncates it.
+            let _ = disk.remove(path);
+        })
+    }
+
+    /// Puts the new file in the place of the present one, which stays beside it. Returns where.
+    fn exchange(&self, key: ObjectKey, paths: &Paths) -> Result<Option<PathBuf>> {
+        let disk = &self.shared.disk;
+        let dir = paths.path.parent().unwrap_or(Path::new("."));
+        let (aside, published) = &paths.aside;
+        if !published {
+            self.shared.publish(|manifest| {
+                if let Some(quarantine) = manifest.quarantined.get_mut(&key.to_string()) {
+                    quarantine.aside = Some(aside.clone());
+                }
+            })?;
+        }
+        // A rename that fails for another reason than room has happened or not: the next repair finds out.
+        let rename = |from: &Path, to: &Path| {
+            let renamed = disk.rename(from, to);
+            renamed.map_err(|error| Error::io(format_args!("renaming {}", from.display()), &error))
+        };
+        let kept = match aside {
+            Aside::File(name) => Some(dir.join(name)),
+            Aside::Nothing => None,
+        };
+        if let Some(kept) = &kept
+            && paths.before.as_ref() == Some(&paths.path)
+        {
+            rename(&paths.path, kept)?;
+        }
+        rename(&paths.new, &paths.path)?;
+        // The directory may be as new as the file.
+        for dir in paths.path.ancestors().skip(1).take(3) {
+            sync_names(&**disk, dir)?;
+        }
+        Ok(kept)
+    }
+
+    /// Opens the new database, begins its history, and makes its first commit. Durable when it returns.
+    fn begin_anew(
+        self: &Arc<Self>,
+        key: ObjectKey,
+        how: Repair,
+        commit: CommitNo,
+    ) -> Result<Bookmark> {
+        // The manifest still refuses everybody else.
+        self.objects.renew(key)?;
+        let file = self.objects.open_whatever_the_manifest_says(key)?;
+        let file = Rc::new(PageFile::new(self.clone(), file));
+        let state = file.bookmark();
+        debug_assert_eq!(state.commit, commit);
+        if self.shared.catalog.current().archive.archived.is_some() {
+            let archived = {
+                let _paused = self.checkpointer.pause();
+                self.archiver.archive_present(key, &state)
+            };
+            if let Err(error) = archived {
+                if self.shared.log.failed() {
+                    return Err(error);
+                }
+                tracing::warn!(object = %key, %error, "the history of a repaired object goes on with its next snapshot");
+            }
+        }
+        let db = ObjectDb::open(file, self.shared.options.cache_kib)?;
+        if how == Repair::Accept {
+            must_be_sound(key, &db)?;
+        }
+        db.commit_restored(None)?;
+        self.wait_durable(db.newest())?;
+        Ok(db.bookmark())
+    }
+}
+
+/// The name beside its own that an object's file of before gets.
+fn damaged_name(hex: &str, number: u32) -> String {
+    format!("{hex}.sqlite.damaged-{number}")
+}
+
+fn reading(path: &Path, error: &io::Error) -> Error {
+    Error::io(format_args!("reading {}", path.display()), error)
+}
+
+/// What SQLite itself says of a database that nobody vouches for.
+fn must_be_sound(key: ObjectKey, db: &ObjectDb) -> Result<()> {
+    let said = db
+        .exec("PRAGMA integrity_check", ())?
+        .to_array::<String>()?;
+    if said == ["ok"] {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Refused,
+        format!(
+            "what the object {key} has is not a sound database ({}): bring it back to a moment of its history with `abide \
+             restore`, or begin it anew with `abide repair --anew`; nothing was deleted",
+            said.join("; ")
+        ),
+    ))
+}

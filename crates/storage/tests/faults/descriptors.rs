@@ -1,0 +1,255 @@
+//! A machine that is out of descriptors or memory: an answer, never a failure of the node.
+
+use abide_storage::{AlarmRow, ErrorKind, SimDisk};
+
+use crate::common::{
+    faulty::{EMFILE, ENFILE, ENOMEM, FaultyDisk, Op},
+    flush, key,
+};
+use crate::world::{get, put, store};
+
+#[test]
+fn a_checkpoint_without_descriptors_is_busy_and_is_taken_later() {
+    for (op, errno) in [
+        (Op::Open, EMFILE),
+        (Op::Open, ENFILE),
+        (Op::Open, ENOMEM),
+        (Op::CreateDir, EMFILE),
+        (Op::Barrier, EMFILE),
+        (Op::OpenDir, EMFILE),
+        (Op::OpenDir, ENOMEM),
+        (Op::List, EMFILE),
+    ] {
+        let disk = FaultyDisk::new(SimDisk::new());
+        let store = store(&disk);
+        put(&store, 1, "kept").unwrap();
+        let db = store.open_object(key(&store, 1)).unwrap();
+        db.set_alarm(Some(&abide_storage::AlarmRow::at(5))).unwrap();
+        db.commit().unwrap();
+        drop(db);
+        let mut refused = 0;
+        // Wherever the checkpoint meets it, once.
+        for nth in 0..40 {
+            put(&store, 1, &format!("value {nth}")).unwrap();
+            for _ in 0..3 {
+                disk.fail_times(&[op], "/", errno, 1);
+                if let Err(error) = store.checkpoint() {
+                    assert_eq!(error.kind(), ErrorKind::Busy, "{op:?}: {error}");
+                    refused += 1;
+                }
+                disk.mend();
+                assert!(!store.failed(), "{op:?} {errno}");
+            }
+            store.checkpoint().unwrap();
+        }
+        assert!(
+            refused > 0 || op == Op::List || op == Op::CreateDir,
+            "{op:?}"
+        );
+        let value = get(&store, 1).unwrap();
+        assert_eq!(value.as_deref(), Some("value 39"));
+        let disk = FaultyDisk::new(disk.sim.after_kill());
+        assert_eq!(get(&crate::world::store(&disk), 1).unwrap(), value);
+    }
+}
+
+#[test]
+fn a_manifest_that_cannot_be_published_for_want_of_descriptors_leaves_the_old_one_in_force() {
+    for nth in 0..12 {
+        let disk = FaultyDisk::new(SimDisk::new());
+        let store = store(&disk);
+        put(&store, 1, "kept").unwrap();
+        // Some of them pass.
+        disk.fail_after(&[Op::Open, Op::OpenDir], "", EMFILE, nth);
+        let checkpoint = store.checkpoint();
+        disk.mend();
+        assert!(!store.failed(), "{nth}: {checkpoint:?}");
+        for seed in 0..5 {
+            let disk = FaultyDisk::new(disk.sim.crash(seed));
+            let value = get(&crate::world::store(&disk), 1).unwrap();
+            assert_eq!(value.as_deref(), Some("kept"));
+        }
+        store.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn an_object_whose_file_cannot_be_opened_for_want_of_descriptors_is_busy_and_opens_later() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let store = store(&disk);
+    put(&store, 1, "kept").unwrap();
+    store.checkpoint().unwrap();
+    for errno in [EMFILE, ENFILE, ENOMEM] {
+        disk.fail(&[Op::Open], "/objects/", errno);
+        let error = store.open_object(key(&store, 1)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        disk.mend();
+        assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
+    }
+    // A connection that is open needs its descriptor again after a checkpoint.
+    let db = store.open_object(key(&store, 1)).unwrap();
+    db.exec("CREATE TABLE t (x)", ()).unwrap();
+    for _ in 0..20 {
+        db.exec("INSERT INTO t VALUES (randomblob(100000))", ())
+            .unwrap();
+    }
+    db.commit().unwrap();
+    flush(&store);
+    drop(db);
+    store.checkpoint().unwrap();
+    let db = store.open_object(key(&store, 1)).unwrap();
+    assert!(db.kv_get("k").unwrap().is_some());
+    put(&store, 2, "something").unwrap();
+    store.checkpoint().unwrap();
+    drop(db);
+    assert!(!store.failed());
+}
+
+#[test]
+fn segments_and_the_archive_wait_for_descriptors() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let store = store(&disk);
+    put(&store, 1, "first").unwrap();
+    let first = store.open_object(key(&store, 1)).unwrap().bookmark();
+    for errno in [EMFILE, ENFILE] {
+        for dir in ["/log/", "/archive/"] {
+            for nth in 0..30 {
+                put(&store, 1, &format!("{dir} {errno} {nth}")).unwrap();
+                disk.fail_after(&[Op::Open, Op::OpenDir], dir, errno, nth % 5);
+                let _ = store.run_maintenance();
+                let _ = store.checkpoint();
+                disk.mend();
+                assert!(!store.failed(), "{dir} {errno} {nth}");
+                let db = store.open_object(key(&store, 1)).unwrap();
+                db.kv_put("large", &vec![nth as u8; 200_000]).unwrap();
+                db.commit().unwrap();
+                flush(&store);
+            }
+        }
+    }
+    store.checkpoint().unwrap();
+    store.restore(key(&store, 1), &first).unwrap();
+    assert_eq!(get(&store, 1).unwrap().as_deref(), Some("first"));
+}
+
+#[test]
+fn a_recycled_segment_whose_name_could_not_be_synced_for_want_of_descriptors_is_prepared_later() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let store = store(&disk);
+    let mut met = 0;
+    for round in 0..40_u8 {
+        let db = store.open_object(key(&store, 1)).unwrap();
+        for n in 0..3 {
+            db.kv_put("large", &noise(u32::from(round) * 10 + n))
+                .unwrap();
+            db.kv_put(&format!("more {n}"), &vec![round; 150_000])
+                .unwrap();
+            db.commit().unwrap();
+        }
+        flush(&store);
+        drop(db);
+        store.checkpoint().unwrap();
+        let before = disk.met();
+        disk.fail_times(&[Op::OpenDir], "/log", EMFILE, 1);
+        let _ = store.run_maintenance();
+        met += disk.met() - before;
+        disk.mend();
+        assert!(!store.failed(), "round {round}");
+        store.run_maintenance().unwrap();
+    }
+    assert!(met > 3, "{met}");
+    assert_eq!(get(&store, 1).unwrap(), None);
+    let db = store.open_object(key(&store, 1)).unwrap();
+    assert_eq!(db.kv_get("more 0").unwrap(), Some(vec![39; 150_000]));
+}
+
+#[test]
+fn commits_that_need_room_are_answered_while_descriptors_are_missing() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let store = store(&disk);
+    put(&store, 1, "kept").unwrap();
+    disk.fail(&Op::OPENING, "", EMFILE);
+    let mut refused = None;
+    for round in 0..400 {
+        let db = match store.open_object(key(&store, 1)) {
+            Ok(db) => db,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+                continue;
+            }
+        };
+        db.kv_put("large", &vec![round as u8; 100_000]).unwrap();
+        if let Err(error) = db.commit() {
+            refused = Some(error);
+            break;
+        }
+        flush(&store);
+    }
+    let refused = refused.expect("the prepared segments are full");
+    assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
+    assert!(!store.failed());
+    disk.mend();
+    put(&store, 1, "again").unwrap();
+    assert_eq!(get(&store, 1).unwrap().as_deref(), Some("again"));
+}
+
+#[test]
+fn a_commit_that_is_refused_for_want_of_room_changes_neither_the_object_nor_the_index_of_alarms() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let store = store(&disk);
+    let object = key(&store, 1);
+    let mut refused = 0;
+    for round in 0..60_u8 {
+        let db = store.open_object(object).unwrap();
+        db.kv_put("large", &vec![round; 40_000]).unwrap();
+        db.set_alarm(Some(&AlarmRow::at(i64::from(round)))).unwrap();
+        db.commit().unwrap();
+        flush(&store);
+        drop(db);
+        // A smaller commit might still fit where this one does not.
+        disk.fail(&Op::OPENING, "", EMFILE);
+        let Ok(db) = store.open_object(object) else {
+            disk.mend();
+            continue;
+        };
+        let before = (store.durable(), db.bookmark());
+        db.set_alarm(Some(&AlarmRow::at(1_000))).unwrap();
+        let committed = (|| {
+            db.kv_delete("large")?;
+            for n in 0..30 {
+                db.kv_put(&format!("more {n}"), &noise(u32::from(round) * 100 + n))?;
+            }
+            db.commit()
+        })();
+        let after = db.bookmark();
+        drop(db);
+        disk.mend();
+        if let Err(error) = committed {
+            assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+            refused += 1;
+            flush(&store);
+            assert_eq!((store.durable(), after), before, "round {round}");
+            let db = store.open_object(object).unwrap();
+            assert_eq!(db.kv_get("large").unwrap(), Some(vec![round; 40_000]));
+            let alarm = db.alarm().unwrap().map(|row| row.entry());
+            assert_eq!(store.alarms().get(object), alarm, "round {round}");
+        }
+        store.run_maintenance().unwrap();
+        if round % 7 == 0 {
+            store.checkpoint().unwrap();
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+/// Bytes that have nothing in common with others.
+fn noise(seed: u32) -> Vec<u8> {
+    let mut state = u64::from(seed) * 7_919 + 88_172_645_463_325_252;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..30_000).map(|_| next()).collect()
+}
