@@ -158,8 +158,6 @@ impl ObjectTable {
                 "its file is missing or empty, the log goes on with commit {}",
                 first.0
             )),
-            // A file that was made but never synced can be found empty after a crash; the log then has it all.
-            (_, Some(_)) => None,
             (Some((commit, size)), None)
                 if in_file.is_some_and(|head| header::is_database(&head)) =>
             {
@@ -172,6 +170,7 @@ impl ObjectTable {
             (_, None) if found.is_some() => {
                 Some("its file is empty or is not a database".to_owned())
             }
+            // A file that was made but never synced can be found empty after a crash; the log then has it all.
             _ => None,
         };
         pages.has_file = found.is_some();

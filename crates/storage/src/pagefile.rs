@@ -286,7 +286,7 @@ impl PageFile {
                     waiting
                         .get_or_insert_with(|| self.engine.waits.begin(reason))
                         .goes_on(reason);
-                    self.engine.make_room(reason)?;
+                    self.engine.make_room()?;
                 }
                 Err(Refused::Failed(error)) => return Err(error),
             }

@@ -239,7 +239,8 @@ impl Engine {
         let (before, aside) = match &quarantine.aside {
             None if has(&path) => {
                 let taken = |number: &u32| has(&dir.join(damaged_name(&hex, *number)));
-                let number = (1..).find(|number| !taken(number)).unwrap_or(u32::MAX);
+                let number = (1..u32::MAX).find(|number| !taken(number));
+                let number = number.unwrap_or(u32::MAX);
                 let aside = Aside::File(damaged_name(&hex, number));
                 (Some(path.clone()), (aside, false))
             }

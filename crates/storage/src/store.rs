@@ -239,8 +239,11 @@ impl Store {
     }
 
     /// Brings an object back to a bookmark, by a commit of its own, and returns the bookmark that undoes it. If the archive
-    /// lacks the present state, a snapshot of it is archived before. Durable when it returns. The object must not be open. Reads files and may take a checkpoint: not for a thread that runs
-    /// objects.
+    /// lacks the present state, a snapshot of it is archived before. Durable when it returns. The object must not be open.
+    /// Reads files and may take a checkpoint: not for a thread that runs objects.
+    ///
+    /// An object that is quarantined, or whose file cannot be read, is repaired so ([`Repair::Restore`]), whatever its size. The
+    /// bookmark is then that of the newest state in its history.
     ///
     /// # Errors
     /// As [`Store::bookmark_for_time`]; [`ErrorKind::Limit`] if more pages differ than one transaction may change;

@@ -47,7 +47,12 @@ impl DamagedRun {
                     Ok(Some(row)) => engine.alarms.load(key, AlarmChange::Set(row.entry())),
                     Ok(None) => engine.alarms.load(key, AlarmChange::Cleared),
                     // The disk's answer may be another one the next time, and would be taken for "no alarm".
-                    Err(error) if matches!(error.kind(), ErrorKind::Io | ErrorKind::NoSpace) => {
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::Busy
+                        ) =>
+                    {
                         return Err(error);
                     }
                     Err(error) => {

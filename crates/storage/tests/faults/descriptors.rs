@@ -170,7 +170,7 @@ fn commits_that_need_room_are_answered_while_descriptors_are_missing() {
     put(&store, 1, "kept").unwrap();
     disk.fail(&Op::OPENING, "", EMFILE);
     let mut refused = None;
-    for round in 0..400 {
+    for round in 0..400_u32 {
         let db = match store.open_object(key(&store, 1)) {
             Ok(db) => db,
             Err(error) => {
