@@ -400,6 +400,16 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Gauge(|s| s.quarantined_objects as f64),
     },
     Figure {
+        name: "abide_temporary_bytes",
+        help: "Bytes of temporary files: what sorts and the like of running statements have on the disk.",
+        read: Read::Gauge(|s| s.temporary_bytes as f64),
+    },
+    Figure {
+        name: "abide_temporary_written_bytes_total",
+        help: "Bytes written to temporary files; much of it asks for an index.",
+        read: Read::Counter(|s| s.temporary_written_bytes),
+    },
+    Figure {
         name: "abide_storage_no_space",
         help: "1 while commits are refused because the disk is full, otherwise 0.",
         read: Read::Gauge(|s| f64::from(u8::from(s.no_space))),

@@ -31,7 +31,7 @@ const SETUP: &str = "
     PRAGMA locking_mode = EXCLUSIVE;
     PRAGMA journal_mode = MEMORY;
     PRAGMA synchronous = OFF;
-    PRAGMA temp_store = MEMORY;
+    PRAGMA temp_store = FILE;
 ";
 
 /// See the module's documentation. `!Send`: an object lives on one thread.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for ObjectDb {
 impl ObjectDb {
     pub(crate) fn open(file: Rc<PageFile>, cache_kib: usize) -> Result<Self> {
         let was_new = file.is_new();
-        let mut connection = vfs::open_connection(&file)?;
+        let mut connection = vfs::open_connection(file.vfs(), &file)?;
         let guard = Guard::default();
         let setup = |connection: &mut Connection| {
             let pages = max_page_count();
@@ -575,6 +575,14 @@ impl ObjectDb {
         }
         if let Some(why) = self.guard.take_refusal() {
             return Error::input(why);
+        }
+        let temporary = vfs::take_temporary_error();
+        if let (
+            Some(why),
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen),
+        ) = (temporary, error.sqlite_error_code())
+        {
+            return why;
         }
         let text = match error {
             rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("cannot VACUUM") => {

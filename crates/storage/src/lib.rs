@@ -93,6 +93,7 @@ mod shared;
 mod store;
 mod sync;
 mod template;
+mod temporary;
 mod threads;
 mod vfs;
 mod waits;

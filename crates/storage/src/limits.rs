@@ -138,6 +138,13 @@ pub const OPEN_RUNS: usize = 32;
 /// A merge or fold looks again how much room the disk has when it has written so many bytes.
 pub const ARCHIVE_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
 
+/// A temporary file of a statement looks again how much room the disk has when it has written so many bytes.
+pub const TEMPORARY_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Temporary files leave room on the disk for this many segments of the log, so that no statement stops the commits of
+/// others: those that are prepared ahead, and as many while a checkpoint gives some back.
+pub const TEMPORARY_RESERVE_SEGMENTS: u64 = 2 * PREPARED_SEGMENTS as u64;
+
 /// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file.
 pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;
 

@@ -274,6 +274,9 @@ mod tests {
         fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
             self.0.open(path, mode)
         }
+        fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+            self.0.temporary(dir)
+        }
         fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
             self.0.rename(from, to)
         }

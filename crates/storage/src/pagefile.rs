@@ -18,6 +18,7 @@ use crate::log::{Refused, Shortage, Transaction};
 use crate::objects::reading;
 use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
+use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -78,6 +79,11 @@ impl PageFile {
             error: RefCell::default(),
             encoding: RefCell::default(),
         }
+    }
+
+    /// The VFS of the store.
+    pub(crate) fn vfs(&self) -> &Vfs {
+        &self.engine.shared.vfs
     }
 
     /// True if the object has never been committed.

@@ -17,6 +17,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::limits::TEMPORARY_RESERVE_SEGMENTS;
 use crate::log::Log;
 use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
@@ -26,6 +27,8 @@ use crate::overlay::Object;
 use crate::shared::Shared;
 use crate::store::StoreOptions;
 use crate::template;
+use crate::temporary::Temporary;
+use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -113,7 +116,10 @@ pub(crate) fn open(
         manifest.redo(),
         pool.capacity(),
     );
-    let shared = Shared::new(disk, dir.to_owned(), options, log, manifest);
+    let reserve = TEMPORARY_RESERVE_SEGMENTS.saturating_mul(manifest.segment_bytes);
+    let temporary = Temporary::new(disk.clone(), dir, reserve).map_err(failed)?;
+    let vfs = Vfs::register(Arc::new(temporary))?;
+    let shared = Shared::new(disk, dir.to_owned(), options, log, manifest, vfs);
     let template = template::build()?;
     let engine = Arc::new(Engine::new(shared, pool, objects, alarms, template));
     if let Some(run) = damaged {

@@ -9,6 +9,7 @@ use crate::log::Log;
 use crate::manifest::Manifest;
 use crate::store::StoreOptions;
 use crate::sync::Mutex;
+use crate::vfs::Vfs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) options: StoreOptions,
     pub(crate) log: Log,
     pub(crate) catalog: Catalog,
+    pub(crate) vfs: Vfs,
     /// True if threads write the log and run maintenance; else the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
     /// The last attempt to prepare a segment or to checkpoint met a full disk.
@@ -34,8 +36,10 @@ impl Shared {
         options: StoreOptions,
         log: Log,
         manifest: Manifest,
+        vfs: Vfs,
     ) -> Self {
         Self {
+            vfs,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
             disk,

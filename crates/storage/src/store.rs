@@ -125,6 +125,10 @@ pub struct StoreStats {
     pub commits_waiting: u64,
     /// Objects that are refused until they are repaired.
     pub quarantined_objects: u64,
+    /// Bytes of statements' temporary files: what sorts and the like have beyond their page caches.
+    pub temporary_bytes: u64,
+    /// Bytes written to such files.
+    pub temporary_written_bytes: u64,
     /// True while commits are refused because the disk is full.
     pub no_space: bool,
     /// Bytes of the archive.
@@ -416,6 +420,8 @@ impl Store {
             commit_waits: engine.waits.stats(),
             commits_waiting: engine.waits.count(),
             quarantined_objects: engine.objects.quarantined().len() as u64,
+            temporary_bytes: engine.shared.vfs.temporary().bytes(),
+            temporary_written_bytes: engine.shared.vfs.temporary().written(),
             no_space: engine.shared.no_space(),
             archive_bytes: archive.bytes(),
             archive_runs: archive.runs.len() as u64,

@@ -1,9 +1,9 @@
 //! The SQLite VFS: the only `unsafe` code of the crate. It translates SQLite's C calls into those of [`PageFile`] and
-//! decides nothing.
+//! [`TemporaryFile`] and decides nothing.
 //!
-//! One VFS, `abide`, is registered for the process. It opens main databases only; with `journal_mode=MEMORY` and
-//! `temp_store=MEMORY` SQLite never asks for another file, and if it did it would be refused. Which [`PageFile`] an
-//! open call means is passed beside it, in a thread-local slot, because the call happens within
+//! Each store registers a [`Vfs`] of its own. It opens main databases, and files without a name, which are the temporary
+//! ones of statements; with `journal_mode=MEMORY` SQLite never asks for another file, and if it did it would be refused.
+//! Which [`PageFile`] an open call means is passed beside it, in a thread-local slot, because the call happens within
 //! [`open_connection`] on the same thread.
 //!
 //! The commit point is `SQLITE_FCNTL_SYNC` on the main database, which SQLite sends before the sync of every commit,
@@ -16,30 +16,36 @@
     reason = "SQLite's lengths are never negative and its pages are small"
 )]
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::pagefile::PageFile;
+use crate::temporary::{Temporary, TemporaryFile};
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::cell::RefCell;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
-use std::sync::OnceLock;
-
-const NAME: &CStr = c"abide";
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 thread_local! {
     static OPENING: RefCell<Option<Rc<PageFile>>> = const { RefCell::new(None) };
+    /// Why the last operation on a temporary file of this thread failed.
+    static REFUSED: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// Why a statement of this thread failed, if a temporary file was the reason. SQLite itself passes on only a number.
+pub(crate) fn take_temporary_error() -> Option<Error> {
+    REFUSED.take()
 }
 
 /// Opens a connection whose main database is `file`.
-pub(crate) fn open_connection(file: &Rc<PageFile>) -> Result<Connection> {
-    register()?;
+pub(crate) fn open_connection(vfs: &Vfs, file: &Rc<PageFile>) -> Result<Connection> {
     OPENING.set(Some(file.clone()));
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = Connection::open_with_flags_and_vfs("object", flags, NAME);
+    let opened = Connection::open_with_flags_and_vfs("object", flags, vfs.name.as_c_str());
     let opened = opened.map_err(|error| {
         file.take_error()
             .unwrap_or_else(|| Error::input(format!("opening the database: {error}")))
@@ -125,17 +131,34 @@ pub(crate) fn configure() {
     });
 }
 
-fn register() -> Result<()> {
-    static REGISTERED: OnceLock<c_int> = OnceLock::new();
-    let code = *REGISTERED.get_or_init(|| {
+/// A store's VFS, registered with SQLite for as long as this lives. It must outlive the connections that were opened with it.
+pub(crate) struct Vfs {
+    /// Made by `Box::into_raw`, given back in `drop`.
+    registered: *mut ffi::sqlite3_vfs,
+    name: CString,
+    temporary: Arc<Temporary>,
+}
+
+// SAFETY: SQLite guards its list of VFSs by a lock of its own; nothing changes the structure while it is registered, and
+// what it points to is `Sync`.
+unsafe impl Send for Vfs {}
+// SAFETY: as above.
+unsafe impl Sync for Vfs {}
+
+impl Vfs {
+    pub(crate) fn register(temporary: Arc<Temporary>) -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         configure();
-        let vfs = Box::new(ffi::sqlite3_vfs {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = CString::new(format!("abide-{number}"))
+            .map_err(|_| Error::input("the name of a VFS holds a NUL"))?;
+        let registered = Box::into_raw(Box::new(ffi::sqlite3_vfs {
             iVersion: 2,
             szOsFile: size_of::<File>() as c_int,
             mxPathname: 64,
             pNext: ptr::null_mut(),
-            zName: NAME.as_ptr(),
-            pAppData: ptr::null_mut(),
+            zName: name.as_ptr(),
+            pAppData: Arc::as_ptr(&temporary).cast_mut().cast(),
             xOpen: Some(x_open),
             xDelete: Some(x_delete),
             xAccess: Some(x_access),
@@ -152,16 +175,35 @@ fn register() -> Result<()> {
             xSetSystemCall: None,
             xGetSystemCall: None,
             xNextSystemCall: None,
-        });
-        // SAFETY: the structure is valid and lives for ever, as SQLite requires of a registered VFS.
-        unsafe { ffi::sqlite3_vfs_register(Box::leak(vfs), 0) }
-    });
-    if code == ffi::SQLITE_OK {
-        Ok(())
-    } else {
-        Err(Error::input(format!(
-            "SQLite refused the VFS with code {code}"
-        )))
+        }));
+        let vfs = Self {
+            registered,
+            name,
+            temporary,
+        };
+        // SAFETY: the structure is valid, and lives until `drop` has taken it off SQLite's list.
+        let code = unsafe { ffi::sqlite3_vfs_register(registered, 0) };
+        if code == ffi::SQLITE_OK {
+            Ok(vfs)
+        } else {
+            Err(Error::input(format!(
+                "SQLite refused the VFS with code {code}"
+            )))
+        }
+    }
+
+    pub(crate) fn temporary(&self) -> &Temporary {
+        &self.temporary
+    }
+}
+
+impl Drop for Vfs {
+    fn drop(&mut self) {
+        // SAFETY: no connection is left that uses it; unregistering one that is not on the list changes nothing.
+        unsafe {
+            ffi::sqlite3_vfs_unregister(self.registered);
+            drop(Box::from_raw(self.registered));
+        }
     }
 }
 
@@ -169,8 +211,9 @@ fn register() -> Result<()> {
 #[repr(C)]
 struct File {
     base: ffi::sqlite3_file,
-    /// Made by `Rc::into_raw` in [`x_open`], given back in [`x_close`].
-    pages: *const PageFile,
+    /// With [`METHODS`] a [`PageFile`], made by `Rc::into_raw` in [`x_open`] and given back in [`x_close`]; with
+    /// [`TEMPORARY_METHODS`] a [`TemporaryFile`], made by `Box::into_raw` and given back in [`temporary_close`].
+    state: *const c_void,
 }
 
 static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -195,34 +238,58 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
+static TEMPORARY_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    xClose: Some(temporary_close),
+    xRead: Some(temporary_read),
+    xWrite: Some(temporary_write),
+    xTruncate: Some(temporary_truncate),
+    xFileSize: Some(temporary_file_size),
+    xFileControl: Some(temporary_file_control),
+    ..METHODS
+};
+
 /// Runs `call` on the file's pages; a panic must not unwind into C, so it becomes an I/O error.
 fn with_pages(file: *mut ffi::sqlite3_file, call: impl FnOnce(&PageFile) -> c_int) -> c_int {
     // SAFETY: SQLite passes the handle that `x_open` filled, on the thread that owns the connection, until `x_close`.
-    let pages = unsafe { &*(*file.cast::<File>()).pages };
+    let pages = unsafe { &*(*file.cast::<File>()).state.cast::<PageFile>() };
     catch_unwind(AssertUnwindSafe(|| call(pages))).unwrap_or(ffi::SQLITE_IOERR)
 }
 
 unsafe extern "C" fn x_open(
-    _vfs: *mut ffi::sqlite3_vfs,
-    _name: *const c_char,
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
     file: *mut ffi::sqlite3_file,
     flags: c_int,
     out_flags: *mut c_int,
 ) -> c_int {
     let file = file.cast::<File>();
-    let opening = if flags & ffi::SQLITE_OPEN_MAIN_DB == 0 {
-        None
+    let opened = if name.is_null() {
+        // SAFETY: `register` put the pointer there; its `Arc` lives as long as the VFS.
+        let temporary = unsafe {
+            let temporary = (*vfs).pAppData.cast::<Temporary>().cast_const();
+            Arc::increment_strong_count(temporary);
+            Arc::from_raw(temporary)
+        };
+        let created = catch_unwind(AssertUnwindSafe(|| note(temporary.create())));
+        created.ok().flatten().map(|created| {
+            let state: *const TemporaryFile = Box::into_raw(Box::new(created));
+            (state.cast(), &raw const TEMPORARY_METHODS)
+        })
+    } else if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
+        OPENING
+            .take()
+            .map(|pages| (Rc::into_raw(pages).cast(), &raw const METHODS))
     } else {
-        OPENING.take()
+        None
     };
     // SAFETY: SQLite passes `szOsFile` writable bytes. A null method table tells it that nothing is to be closed.
     unsafe {
         (*file).base.pMethods = ptr::null();
-        let Some(pages) = opening else {
+        let Some((state, methods)) = opened else {
             return ffi::SQLITE_CANTOPEN;
         };
-        (*file).pages = Rc::into_raw(pages);
-        (*file).base.pMethods = &raw const METHODS;
+        (*file).state = state;
+        (*file).base.pMethods = methods;
         if !out_flags.is_null() {
             *out_flags = flags;
         }
@@ -232,7 +299,7 @@ unsafe extern "C" fn x_open(
 
 unsafe extern "C" fn x_close(file: *mut ffi::sqlite3_file) -> c_int {
     // SAFETY: called once for a handle that `x_open` filled; the pointer came from `Rc::into_raw`.
-    let pages = unsafe { Rc::from_raw((*file.cast::<File>()).pages) };
+    let pages = unsafe { Rc::from_raw((*file.cast::<File>()).state.cast::<PageFile>()) };
     catch_unwind(AssertUnwindSafe(|| drop(pages))).map_or(ffi::SQLITE_IOERR, |()| ffi::SQLITE_OK)
 }
 
@@ -315,6 +382,95 @@ unsafe extern "C" fn x_file_control(
             .commit()
             .map_or(ffi::SQLITE_IOERR_FSYNC, |()| ffi::SQLITE_OK)
     })
+}
+
+/// Keeps the reason of a failure for [`take_temporary_error`].
+fn note<T>(result: Result<T>) -> Option<T> {
+    result.map_err(|error| REFUSED.set(Some(error))).ok()
+}
+
+/// Runs `call` on a temporary file; what it fails with is kept, and SQLite gets `otherwise`, or learns that the disk is full.
+fn with_temporary(
+    file: *mut ffi::sqlite3_file,
+    otherwise: c_int,
+    call: impl FnOnce(&TemporaryFile) -> Result<c_int>,
+) -> c_int {
+    // SAFETY: SQLite passes the handle that `x_open` filled, on the thread that owns the connection, until
+    // `temporary_close`.
+    let temporary = unsafe { &*(*file.cast::<File>()).state.cast::<TemporaryFile>() };
+    let called = catch_unwind(AssertUnwindSafe(|| {
+        call(temporary).unwrap_or_else(|error| {
+            let full = error.kind() == ErrorKind::NoSpace;
+            REFUSED.set(Some(error));
+            if full { ffi::SQLITE_FULL } else { otherwise }
+        })
+    }));
+    called.unwrap_or(ffi::SQLITE_IOERR)
+}
+
+unsafe extern "C" fn temporary_close(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: called once for a handle that `x_open` filled; the pointer came from `Box::into_raw`.
+    let temporary = unsafe {
+        let state = (*file.cast::<File>()).state.cast_mut();
+        Box::from_raw(state.cast::<TemporaryFile>())
+    };
+    catch_unwind(AssertUnwindSafe(|| drop(temporary)))
+        .map_or(ffi::SQLITE_IOERR, |()| ffi::SQLITE_OK)
+}
+
+unsafe extern "C" fn temporary_read(
+    file: *mut ffi::sqlite3_file,
+    out: *mut c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite passes `amount` writable bytes.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.cast::<u8>(), amount as usize) };
+    with_temporary(file, ffi::SQLITE_IOERR_READ, |temporary| {
+        let read = temporary.read(out, offset.cast_unsigned())?;
+        if read == out.len() {
+            return Ok(ffi::SQLITE_OK);
+        }
+        out[read..].fill(0);
+        Ok(ffi::SQLITE_IOERR_SHORT_READ)
+    })
+}
+
+unsafe extern "C" fn temporary_write(
+    file: *mut ffi::sqlite3_file,
+    bytes: *const c_void,
+    amount: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: SQLite passes `amount` readable bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), amount as usize) };
+    with_temporary(file, ffi::SQLITE_IOERR_WRITE, |temporary| {
+        temporary.write(bytes, offset.cast_unsigned())?;
+        Ok(ffi::SQLITE_OK)
+    })
+}
+
+unsafe extern "C" fn temporary_truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int {
+    with_temporary(file, ffi::SQLITE_IOERR_TRUNCATE, |temporary| {
+        temporary.truncate(size.cast_unsigned())?;
+        Ok(ffi::SQLITE_OK)
+    })
+}
+
+unsafe extern "C" fn temporary_file_size(file: *mut ffi::sqlite3_file, out: *mut i64) -> c_int {
+    with_temporary(file, ffi::SQLITE_IOERR, |temporary| {
+        // SAFETY: SQLite passes a valid pointer.
+        unsafe { *out = temporary.len().cast_signed() };
+        Ok(ffi::SQLITE_OK)
+    })
+}
+
+unsafe extern "C" fn temporary_file_control(
+    _file: *mut ffi::sqlite3_file,
+    _op: c_int,
+    _arg: *mut c_void,
+) -> c_int {
+    ffi::SQLITE_NOTFOUND
 }
 
 unsafe extern "C" fn x_sector_size(_file: *mut ffi::sqlite3_file) -> c_int {

@@ -58,6 +58,14 @@ impl Disk for Folder {
         }))
     }
 
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let _alive = self.alive()?;
+        Ok(Arc::new(File {
+            file: RealDisk.temporary(dir)?,
+            folder: self.clone(),
+        }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let _alive = self.alive()?;
         RealDisk.rename(from, to)

@@ -43,6 +43,9 @@ pub trait Disk: Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Opens a file for reading and writing.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// Makes an empty file without a name, on the file system of `dir`, which is made if it does not exist. It is gone when
+    /// its last handle is dropped or the process ends; nothing of it is ever durable.
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Gives a file another name in the same directory, replacing what has that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.

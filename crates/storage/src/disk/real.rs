@@ -1,11 +1,12 @@
 //! The operating system's file system.
 
 use super::{Barrier, Disk, DiskFile, OpenMode};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The operating system's file system, by `pread`, `pwrite`, `fdatasync`, `syncfs`, `statvfs` and `flock`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +46,25 @@ impl Disk for RealDisk {
             .create(mode == OpenMode::Create)
             .truncate(false)
             .open(path)?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        match DirBuilder::new().mode(0o700).create(dir) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("{}-{number}", std::process::id()));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        // The system keeps a file without a name until its descriptor is closed, however the process ends.
+        fs::remove_file(&path)?;
         Ok(Arc::new(RealFile(file)))
     }
 
