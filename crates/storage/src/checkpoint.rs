@@ -121,7 +121,8 @@ impl Checkpointer {
         let bytes = self.shared.options.checkpoint_bytes;
         let log = &self.shared.log;
         let since = log.durable().get().saturating_sub(log.floor().get());
-        since >= bytes || self.objects.overlay_bytes() >= bytes
+        let of_overlay = bytes.min(self.objects.max_overlay_bytes() / 2);
+        since >= bytes || self.objects.overlay_bytes() >= of_overlay
     }
 
     /// While the guard lives there is no checkpoint, and every object file stays as it is.

@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{Guard, NO_ATTACH, max_page_count, renames_to_reserved};
 use crate::ident::Lsn;
 use crate::limits::{
-    MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_RESULT_BYTES, MAX_SQL_BYTES,
-    MAX_VALUE_BYTES, PAGE_BYTES, STATEMENT_CACHE,
+    CONNECTION_BYTES, MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_RESULT_BYTES,
+    MAX_SQL_BYTES, MAX_VALUE_BYTES, PAGE_BYTES, STATEMENT_CACHE,
 };
 use crate::pagefile::PageFile;
 use crate::rows::{Cells, Gathered, Row, Rows, Source};
@@ -49,6 +49,16 @@ pub struct ObjectDb {
     /// The transaction has touched the object's alarm.
     alarm_touched: Cell<bool>,
     was_new: bool,
+    memory: Cell<Measured>,
+}
+
+/// What the connection takes of memory, as far as it was measured.
+#[derive(Clone, Copy, Default)]
+struct Measured {
+    /// [`PageFile::growth`] at the time.
+    growth: u64,
+    times: u32,
+    schema_bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -106,7 +116,26 @@ impl ObjectDb {
             vacuum: Cell::new(false),
             alarm_touched: Cell::new(false),
             was_new,
+            memory: Cell::default(),
         })
+    }
+
+    /// Bytes of memory that the connection takes; `None` if they cannot have grown much since this was last asked. Cheap
+    /// enough to be asked after each poll.
+    pub fn memory(&self) -> Option<u64> {
+        let mut memory = self.memory.get();
+        let growth = self.file.growth();
+        if memory.times > 0 && growth == memory.growth {
+            return None;
+        }
+        memory.growth = growth;
+        memory.times = memory.times.saturating_add(1);
+        // Statements are prepared early in an object's life, and looking at all of them takes its time.
+        if memory.times.is_power_of_two() {
+            memory.schema_bytes = vfs::schema_bytes(&self.connection);
+        }
+        self.memory.set(memory);
+        Some(CONNECTION_BYTES + memory.schema_bytes + vfs::cache_bytes(&self.connection))
     }
 
     /// True if the object had never been written when it was opened.

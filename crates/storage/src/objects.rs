@@ -7,7 +7,8 @@ use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
-use crate::limits::{OPEN_FILES, OVERLAY_FACTOR, PAGE_BYTES};
+use crate::limits::{OPEN_FILES, OVERLAY_FACTOR, OVERLAY_SHARE, PAGE_BYTES};
+use crate::memory::MemoryUse;
 use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, QuarantinedObject};
 use crate::shared::Shared;
@@ -36,8 +37,11 @@ impl ObjectTable {
             let why = object.pages().quarantined.clone();
             why.map(|why| (object.key, why))
         });
+        let overlay_pages = overlays.sum();
+        let memory = &shared.memory;
+        memory.take(MemoryUse::Overlay, overlay_pages * PAGE_BYTES as u64);
         Self {
-            overlay_pages: AtomicU64::new(overlays.sum()),
+            overlay_pages: AtomicU64::new(overlay_pages),
             newly_quarantined: Mutex::new(quarantined.collect()),
             shared,
             live: Mutex::new(objects),
@@ -301,6 +305,12 @@ impl ObjectTable {
             (after as u64).wrapping_sub(before as u64),
             Ordering::Relaxed,
         );
+        let (memory, bytes) = (&self.shared.memory, after.abs_diff(before) * PAGE_BYTES);
+        if after > before {
+            memory.take(MemoryUse::Overlay, bytes as u64);
+        } else {
+            memory.give(MemoryUse::Overlay, bytes as u64);
+        }
     }
 
     pub(crate) fn overlay_bytes(&self) -> u64 {
@@ -309,8 +319,14 @@ impl ObjectTable {
 
     /// True if commits must wait for a checkpoint.
     pub(crate) fn overlay_is_full(&self) -> bool {
-        let bound = self.shared.options.checkpoint_bytes;
-        self.overlay_bytes() >= bound.saturating_mul(OVERLAY_FACTOR)
+        self.overlay_bytes() >= self.max_overlay_bytes()
+    }
+
+    /// Commits wait for a checkpoint when overlays have so many bytes.
+    pub(crate) fn max_overlay_bytes(&self) -> u64 {
+        let options = &self.shared.options;
+        let of_log = options.checkpoint_bytes.saturating_mul(OVERLAY_FACTOR);
+        of_log.min(options.memory.limit() / OVERLAY_SHARE)
     }
 }
 

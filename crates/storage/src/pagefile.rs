@@ -45,6 +45,8 @@ pub(crate) struct PageFile {
     /// Why the last commit or write was refused: SQLite itself passes on only a number.
     error: RefCell<Option<Error>>,
     encoding: RefCell<Encoding>,
+    /// Pages read so far.
+    reads: Cell<u64>,
 }
 
 #[derive(Default)]
@@ -78,6 +80,7 @@ impl PageFile {
             refused: Cell::new(false),
             error: RefCell::default(),
             encoding: RefCell::default(),
+            reads: Cell::new(0),
         }
     }
 
@@ -173,7 +176,13 @@ impl PageFile {
         Ok(available)
     }
 
+    /// A number that changes when SQLite's page cache may have grown: it has read a page, or the database is longer.
+    pub(crate) fn growth(&self) -> u64 {
+        self.reads.get() + u64::from(self.size())
+    }
+
     fn read_page(&self, page_no: u32, within: usize, out: &mut [u8]) -> Result<()> {
+        self.reads.set(self.reads.get() + 1);
         let range = within..within + out.len();
         if let Some(page) = self.staged.borrow().get(&page_no) {
             out.copy_from_slice(&page[range]);
@@ -354,6 +363,7 @@ impl PageFile {
         }
         let end = self.engine.shared.log.append(&mut encoding.transaction)?;
         let start = Lsn(end.0 - encoding.transaction.bytes.len() as u64);
+        self.engine.count_append(encoding.transaction.bytes.len());
         let before = pages.overlay.len();
         for &(page_no, full) in &encoding.written {
             let Some(image) = staged.remove(&page_no) else {

@@ -5,14 +5,15 @@ use crate::catalog::Catalog;
 use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::LOG_TAIL_FACTOR;
-use crate::log::Log;
+use crate::log::{Log, Progress};
 use crate::manifest::Manifest;
+use crate::memory::{MemoryAccount, MemoryUse};
 use crate::store::StoreOptions;
 use crate::sync::Mutex;
 use crate::vfs::Vfs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) catalog: Catalog,
     pub(crate) vfs: Vfs,
+    /// What the overlays and the log take of the node's memory.
+    pub(crate) memory: Arc<MemoryAccount>,
     /// True if threads write the log and run maintenance; else the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
     /// The last attempt to prepare a segment or to checkpoint met a full disk.
@@ -38,8 +41,11 @@ impl Shared {
         manifest: Manifest,
         vfs: Vfs,
     ) -> Self {
+        let memory = options.memory.account();
+        count_log(&log, &memory);
         Self {
             vfs,
+            memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
             disk,
@@ -49,6 +55,11 @@ impl Shared {
             no_space: AtomicBool::new(false),
             obstacle: Mutex::default(),
         }
+    }
+
+    /// Notes that a commit of so many bytes was appended to the log: they take memory until they are durable.
+    pub(crate) fn count_append(&self, bytes: usize) {
+        self.memory.take(MemoryUse::Log, bytes as u64);
     }
 
     pub(crate) fn unix_millis(&self) -> u64 {
@@ -130,4 +141,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// Has the bytes of commits given back when they are durable; [`Shared::count_append`] takes them.
+fn count_log(log: &Log, memory: &Arc<MemoryAccount>) {
+    let counted = AtomicU64::new(log.durable().get());
+    let memory = memory.clone();
+    log.subscribe(Box::new(move |progress| {
+        if let Progress::Durable(lsn) = progress {
+            let before = counted.swap(lsn.get(), Ordering::Relaxed);
+            memory.give(MemoryUse::Log, lsn.get().saturating_sub(before));
+        }
+    }));
 }

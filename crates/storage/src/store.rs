@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::log::Progress;
+use crate::memory::MemoryBudget;
 use crate::log::segment::HEADER_BLOCK;
 use crate::quarantine::QuarantinedObject;
 use crate::recovery::{self, DirLock};
@@ -38,6 +39,8 @@ pub struct StoreOptions {
     pub unix_millis: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// What is kept of the past.
     pub archive: ArchiveOptions,
+    /// The memory that the node has for everything that grows with load. Default: without a limit.
+    pub memory: MemoryBudget,
     /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::run_maintenance`]. For tests and
     /// simulations that decide themselves when what happens. Default false.
     pub manual: bool,
@@ -56,6 +59,7 @@ impl Default for StoreOptions {
             cache_kib: 2048,
             unix_millis: Arc::new(unix_millis),
             archive: ArchiveOptions::default(),
+            memory: MemoryBudget::unlimited(),
             manual: false,
         }
     }
@@ -69,6 +73,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("checkpoint_interval", &self.checkpoint_interval)
             .field("cache_kib", &self.cache_kib)
             .field("archive", &self.archive)
+            .field("memory", &self.memory)
             .field("manual", &self.manual)
             .finish_non_exhaustive()
     }
@@ -205,6 +210,11 @@ impl Store {
             lock: Mutex::new(Some(lock)),
             closed: AtomicBool::new(false),
         })))
+    }
+
+    /// The memory that the node has.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.0.engine.shared.options.memory
     }
 
     /// The number of the namespace with this unique key (1 to 128 bytes). A new one is durable before it is returned.

@@ -103,6 +103,30 @@ impl Drop for Control {
     }
 }
 
+/// Bytes of a connection's page caches.
+pub(crate) fn cache_bytes(connection: &Connection) -> u64 {
+    status(connection, ffi::SQLITE_DBSTATUS_CACHE_USED)
+}
+
+/// Bytes of a connection's schema and prepared statements. It looks at each of them.
+pub(crate) fn schema_bytes(connection: &Connection) -> u64 {
+    status(connection, ffi::SQLITE_DBSTATUS_SCHEMA_USED)
+        + status(connection, ffi::SQLITE_DBSTATUS_STMT_USED)
+}
+
+fn status(connection: &Connection, what: c_int) -> u64 {
+    let (mut now, mut highest) = (0, 0);
+    // SAFETY: the connection is open and belongs to this thread; both pointers are valid.
+    let code = unsafe {
+        ffi::sqlite3_db_status(connection.handle(), what, &raw mut now, &raw mut highest, 0)
+    };
+    if code == ffi::SQLITE_OK {
+        u64::try_from(now).unwrap_or(0)
+    } else {
+        0
+    }
+}
+
 fn failure(code: c_int) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
 }
