@@ -8,19 +8,23 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
+use abide_storage::{MemoryAccount, MemoryCharge, MemoryUse};
 use axum_core::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use crate::{
-    Error, ErrorKind, Reply, Response, Result,
+    Error, ErrorKind, MeteredBody, Reply, Response, Result,
     envelope::Replier,
     gate::{Departure, Released},
-    limits::{BODY_CHANNEL_FRAMES, BODY_STALL_LIMIT, MAX_BUFFERED_BODY},
+    limits::{
+        BODY_CHANNEL_FRAMES, BODY_RETRY, BODY_STALL_LIMIT, COUNTED_CONTENT, MAX_BUFFERED_BODY,
+    },
     object::Object,
 };
 
@@ -36,14 +40,59 @@ pub(crate) enum BodyMessage {
 
 /// Sends a response, whole or with its body to follow.
 pub(crate) fn answer(object: &Rc<Object>, replier: Replier, response: Response) {
-    let (parts, body) = response.into_parts();
-    let reply = gated(object, body).map(|body| Reply::Fetch(Response::from_parts(parts, body)));
+    let (mut parts, body) = response.into_parts();
+    parts.extensions.insert(MeteredBody);
+    let body = behind_gate(object, body, |frame| {
+        counted(frame, &object.worker.mailbox.memory, MemoryUse::Replies)
+    });
+    let reply = body.map(|body| Reply::Fetch(Response::from_parts(parts, body)));
     object.push(Departure::Reply(replier, reply));
 }
 
+/// Bytes of a body that are there already, as far as it tells.
+pub(crate) fn known_bytes(body: &Body) -> usize {
+    usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
+}
+
+/// The same frame, which takes its bytes of the memory budget until nobody has them any more, wherever they are by then: at
+/// the gate, with the reader, in a connection's buffer.
+fn counted(frame: Frame<Bytes>, memory: &Arc<MemoryAccount>, used_for: MemoryUse) -> Frame<Bytes> {
+    match frame.into_data() {
+        Ok(bytes) => Frame::data(counted_bytes(bytes, memory, used_for)),
+        Err(frame) => frame,
+    }
+}
+
+/// The same bytes, which take their length of the memory budget until nobody has them any more. Few are left as they are.
+pub fn counted_bytes(bytes: Bytes, memory: &Arc<MemoryAccount>, used_for: MemoryUse) -> Bytes {
+    struct Counted(Bytes, #[allow(dead_code, reason = "held")] MemoryCharge);
+
+    impl AsRef<[u8]> for Counted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    if bytes.len() < COUNTED_CONTENT {
+        return bytes;
+    }
+    let charge = memory.charge(used_for, bytes.len() as u64);
+    Bytes::from_owner(Counted(bytes, charge))
+}
+
 /// The same body, behind the output gate of the object whose turn it is.
-pub(crate) fn gated(object: &Rc<Object>, mut body: Body) -> Result<Body> {
+pub(crate) fn gated(object: &Rc<Object>, body: Body) -> Result<Body> {
+    // What is ready counts with the request.
+    behind_gate(object, body, |frame| frame)
+}
+
+fn behind_gate(
+    object: &Rc<Object>,
+    mut body: Body,
+    of_ready: impl Fn(Frame<Bytes>) -> Frame<Bytes>,
+) -> Result<Body> {
     let (ready, end) = take_ready(&mut body);
+    let ready = ready.into_iter().map(of_ready).collect();
     if let Some(tail) = end {
         return Ok(whole(ready, tail));
     }
@@ -120,13 +169,20 @@ async fn pump(
                 }
             }
         };
+        if !has_memory(&object, &sender).await {
+            break;
+        }
         let frame = tokio::select! {
             biased;
             frame = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)) => frame,
             () = sender.closed() => break,
         };
         let (message, last) = match frame {
-            Some(Ok(frame)) => (BodyMessage::Frame(frame), false),
+            Some(Ok(frame)) => {
+                let memory = &object.worker.mailbox.memory;
+                let frame = counted(frame, memory, MemoryUse::Bodies);
+                (BodyMessage::Frame(frame), false)
+            }
             Some(Err(error)) => (BodyMessage::Failed(error.into()), true),
             None => (BodyMessage::End, true),
         };
@@ -136,6 +192,21 @@ async fn pump(
         }
     }
     Ok(())
+}
+
+/// Waits until there is memory for another frame, or the reader has taken all before it. False if the reader is gone.
+async fn has_memory(object: &Rc<Object>, sender: &mpsc::Sender<Released<BodyMessage>>) -> bool {
+    // One place is for the frame that comes, and one for how the body ends.
+    let all_taken = || sender.capacity() + 2 > BODY_CHANNEL_FRAMES;
+    let clock = object.worker.env.clock();
+    while object.worker.mailbox.memory.budget().is_over() && !all_taken() {
+        tokio::select! {
+            biased;
+            () = sender.closed() => return false,
+            () = clock.sleep_until(clock.now() + BODY_RETRY) => {}
+        }
+    }
+    true
 }
 
 fn stalled() -> Error {

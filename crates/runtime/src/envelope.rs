@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::Store;
+use abide_storage::{MemoryAccount, MemoryBudget, MemoryUse, Store};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
@@ -18,7 +18,9 @@ use crate::{
     call::Answer,
     chain::Link,
     gate::{Egress, Lane, Released},
-    limits::MAX_QUEUED_PER_WORKER,
+    limits::{
+        EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,
+    },
     socket::Delivery,
     stats::Counters,
     unwind::guarded,
@@ -34,6 +36,8 @@ pub(crate) struct Envelope {
     pub(crate) replier: Replier,
     /// Who waits for the answer behind a closed gate.
     pub(crate) chain: Option<Arc<Link>>,
+    /// It is not part of work that has begun, so it may be refused when memory is short.
+    pub(crate) from_outside: bool,
 }
 
 /// An event that a worker did not take.
@@ -59,6 +63,8 @@ pub(crate) enum Message {
     /// See to an object's alarm.
     Ring(Ring),
     Rework(Rework),
+    /// Memory is short: idle objects are to leave.
+    Trim,
     /// Drop every object and end.
     Stop,
 }
@@ -81,6 +87,12 @@ pub(crate) struct Mailbox {
     pub(crate) backlog: Backlog,
     /// Bytes that were sent to sockets and are at the output gate.
     pub(crate) gated: AtomicUsize,
+    /// How many there may be.
+    pub(crate) max_gated: usize,
+    /// What is taken of the node's memory for this worker.
+    pub(crate) memory: Arc<MemoryAccount>,
+    /// Bytes that its objects in memory may take.
+    pub(crate) max_object_bytes: u64,
     drain: Arc<Drain>,
     pub(crate) lane: Lane,
     pub(crate) watch: PollWatch,
@@ -88,12 +100,20 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
+    /// The mailbox of one of so many workers.
     pub(crate) fn new(
         channel: mpsc::UnboundedSender<Message>,
         drain: Arc<Drain>,
         egress: Arc<Egress>,
+        memory: &MemoryBudget,
+        workers: usize,
     ) -> Self {
+        let limit = memory.limit();
+        let gated = usize::try_from(limit / GATED_SHARE).unwrap_or(usize::MAX);
         Self {
+            max_gated: gated.min(MAX_GATED_PER_WORKER),
+            memory: memory.account(),
+            max_object_bytes: limit / OBJECTS_SHARE / workers as u64,
             channel,
             outstanding: AtomicUsize::new(0),
             backlog: Backlog::default(),
@@ -122,7 +142,7 @@ impl Mailbox {
                     envelope,
                     error: Error::stopping(),
                 }),
-                Message::Ring(_) | Message::Rework(_) | Message::Stop => {
+                Message::Ring(_) | Message::Rework(_) | Message::Trim | Message::Stop => {
                     unreachable!("an event was sent")
                 }
             })
@@ -154,7 +174,17 @@ impl Mailbox {
             self.counters.overloaded.add();
             return Err(Error::overloaded_object());
         }
+        if self.memory.budget().is_over() {
+            return Err(self.out_of_memory(MemoryUse::Events));
+        }
         Ok(())
+    }
+
+    /// The answer to what would need memory when there is none.
+    pub(crate) fn out_of_memory(&self, used_for: MemoryUse) -> Error {
+        self.counters.overloaded.add();
+        self.memory.budget().count_refusal(used_for);
+        Error::out_of_memory(self.memory.budget())
     }
 
     /// The channel, for one message.
@@ -208,17 +238,22 @@ enum Origin {
 }
 
 impl Replier {
-    pub(crate) fn new(answer: oneshot::Sender<Answer>, mailbox: &Arc<Mailbox>) -> Self {
+    /// The way back from an event of this weight.
+    pub(crate) fn new(
+        answer: oneshot::Sender<Answer>,
+        mailbox: &Arc<Mailbox>,
+        weight: usize,
+    ) -> Self {
         Self {
             to: Origin::Caller(answer),
-            ticket: Ticket::new(mailbox),
+            ticket: Ticket::new(mailbox, weight),
         }
     }
 
     pub(crate) fn for_socket(delivery: Delivery, mailbox: &Arc<Mailbox>) -> Self {
         Self {
             to: Origin::Socket(delivery),
-            ticket: Ticket::new(mailbox),
+            ticket: Ticket::new(mailbox, EVENT_BYTES),
         }
     }
 
@@ -269,29 +304,54 @@ impl Replier {
         }
     }
 
+    /// An answer with so many bytes is on its way.
+    pub(crate) fn carries(&mut self, bytes: usize) {
+        self.ticket.carries(bytes as u64);
+    }
+
     pub(crate) fn mailbox(&self) -> Arc<Mailbox> {
-        Arc::clone(&self.ticket.0)
+        Arc::clone(&self.ticket.mailbox)
     }
 }
 
-/// Counts something that a worker still owes. A node that stops waits until nothing is owed.
-pub(crate) struct Ticket(Arc<Mailbox>);
+/// Counts something that a worker still owes, and its memory. A node that stops waits until nothing is owed.
+pub(crate) struct Ticket {
+    mailbox: Arc<Mailbox>,
+    used_for: MemoryUse,
+    bytes: u64,
+}
 
 impl Ticket {
-    pub(crate) fn new(mailbox: &Arc<Mailbox>) -> Self {
+    /// For something of this weight, [`EVENT_BYTES`] at least.
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, weight: usize) -> Self {
         mailbox.outstanding.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(mailbox))
+        mailbox.memory.take(MemoryUse::Events, weight as u64);
+        Self {
+            mailbox: Arc::clone(mailbox),
+            used_for: MemoryUse::Events,
+            bytes: weight as u64,
+        }
+    }
+
+    /// The event's content has become an answer. One that is no larger counts as its event did.
+    fn carries(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            self.mailbox.memory.give(self.used_for, self.bytes);
+            self.mailbox.memory.take(MemoryUse::Replies, bytes);
+            (self.used_for, self.bytes) = (MemoryUse::Replies, bytes);
+        }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.0.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
+        self.mailbox.memory.give(self.used_for, self.bytes);
+        if self.mailbox.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Without it `wanted` may be read before the count is seen to be zero, and the node that stops
             // waits for news that nobody sends. Pairs with the one in `Router::enter`.
             fence(Ordering::SeqCst);
-            if self.0.drain.wanted.load(Ordering::Acquire) {
-                self.0.drain.nothing_owed.notify_one();
+            if self.mailbox.drain.wanted.load(Ordering::Acquire) {
+                self.mailbox.drain.nothing_owed.notify_one();
             }
         }
     }

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use abide_storage::MemoryBudget;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A result whose error is [`Error`] unless said otherwise.
@@ -177,6 +178,17 @@ impl Error {
         Self::with_kind(
             ErrorKind::Overloaded,
             "Durable Object is overloaded. Too many requests queued.",
+        )
+    }
+
+    pub(crate) fn out_of_memory(budget: &MemoryBudget) -> Self {
+        Self::with_kind(
+            ErrorKind::Overloaded,
+            format!(
+                "the node's memory budget is used up ({} of {} bytes): try again in a moment",
+                budget.used(),
+                budget.limit()
+            ),
         )
     }
 

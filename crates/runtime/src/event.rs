@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use axum_core::body::Body;
 
 use crate::{
-    AlarmInfo, Error, ErrorKind, Result,
+    AlarmInfo, Error, ErrorKind, Result, body,
+    limits::EVENT_BYTES,
     socket::{Message, WebSocket},
 };
 
@@ -73,10 +74,41 @@ pub enum Event {
     },
 }
 
+/// In a request's extensions: whoever made it counts its body against the memory budget while it arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeteredBody;
+
 impl Event {
     /// True for what a socket's peer says, and not for the news of the socket's end.
     pub(crate) fn is_socket_message(&self) -> bool {
         matches!(self, Self::WebSocketMessage { .. })
+    }
+
+    /// What it takes of the memory budget. A socket counts its messages itself.
+    pub(crate) fn weight(&self) -> usize {
+        let content = match self {
+            Self::Fetch(request) => {
+                let head = request.headers().iter();
+                let head: usize = head
+                    .map(|(name, value)| name.as_str().len() + value.len())
+                    .sum();
+                let body = match request.extensions().get::<MeteredBody>() {
+                    Some(MeteredBody) => 0,
+                    None => body::known_bytes(request.body()),
+                };
+                head + request.uri().path().len() + body
+            }
+            Self::Rpc {
+                args,
+                idempotency_key,
+                ..
+            } => args.capacity() + idempotency_key.as_ref().map_or(0, String::len),
+            Self::Alarm(_)
+            | Self::WebSocketMessage { .. }
+            | Self::WebSocketClose { .. }
+            | Self::WebSocketError { .. } => 0,
+        };
+        EVENT_BYTES + content
     }
 
     /// True for events that nobody waits for an answer to, so that nobody would repeat them.

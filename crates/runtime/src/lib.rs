@@ -73,6 +73,8 @@ mod worker;
 
 pub use axum_core::body::Body;
 
+pub use crate::body::counted_bytes;
+
 pub use crate::{
     alarms::{AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, ScheduledTime},
     call::Call,
@@ -81,7 +83,7 @@ pub use crate::{
     },
     env::Env,
     error::{Error, ErrorKind, Result},
-    event::{Encoding, Event, Reply, Request, Response},
+    event::{Encoding, Event, MeteredBody, Reply, Request, Response},
     gate::Released,
     id::ObjectId,
     namespace::{AnyNamespace, Namespace},

@@ -23,6 +23,41 @@ pub const MAX_BACKGROUND_PER_OBJECT: usize = 4_096;
 /// At 1 KiB an event this is 64 MiB a worker.
 pub const MAX_QUEUED_PER_WORKER: usize = 65_536;
 
+/// What an event takes of the memory budget besides its content: its place in queues, the way back, the handler's future.
+pub const EVENT_BYTES: usize = 1 << 10;
+
+/// What an object in memory takes of the budget besides its connection: the instance, and what the runtime knows of it.
+/// What a class keeps in its own fields is not known to anybody.
+pub const INSTANCE_BYTES: u64 = 4 << 10;
+
+/// Objects in memory may take one part of so many of the memory budget, each worker's an equal share of it; beyond it the
+/// least recently used leave before their idle time. The rest is for what is on its way.
+pub const OBJECTS_SHARE: u64 = 2;
+
+/// When idle objects leave because memory is short, so many eighths of what there was stay: enough leave at once that not
+/// every new object makes a worker look at all of them.
+pub const EVICTION_EIGHTHS: u64 = 7;
+
+/// How long a worker that has looked for idle objects in vain does not look again.
+pub const EVICTION_PAUSE: Duration = Duration::from_millis(5);
+
+/// What waits at one worker's output gate for sockets takes one part of so many of the memory budget at most.
+pub const GATED_SHARE: u64 = 8;
+
+/// What a WebSocket takes of the memory budget besides its messages: both ends, the connection's task, tags.
+pub const SOCKET_BYTES: u64 = 4 << 10;
+
+/// While the memory budget is used up, a WebSocket whose reader has more than this before it is too slow, and of a message
+/// that is arriving no more than this is read. It is what one read of a fast connection brings.
+pub const WEBSOCKET_TIGHT_BUFFER: usize = 16 << 10;
+
+/// Pieces of content from this size on are counted by themselves until nobody has them; smaller ones with their event or
+/// frame.
+pub const COUNTED_CONTENT: usize = 1 << 10;
+
+/// How often a streamed body looks whether there is memory again. Meanwhile one frame of it at a time is on its way.
+pub const BODY_RETRY: Duration = Duration::from_millis(10);
+
 /// The longest that an event from outside should wait for its worker, as far as the queue's length and what events have
 /// lately taken can tell; beyond it callers are told at once that the worker is overloaded. About what a person waits before
 /// doing something else (J. Nielsen, Usability Engineering, 1993, chapter 5): work that is begun later is mostly done for

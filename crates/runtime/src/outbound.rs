@@ -11,6 +11,7 @@ use crate::{
     Call, Error, ErrorKind, Reply, Request, Response, Result, body,
     envelope::Ticket,
     gate::{Departure, Released},
+    limits::EVENT_BYTES,
     object::Object,
     router::{Phase, Router, RouterHandle},
 };
@@ -73,7 +74,7 @@ fn send_from(
 ) -> Result<Call<Response>> {
     let client = Arc::clone(client(router, &request)?);
     let mailbox = &object.worker.mailbox;
-    let ticket = Ticket::new(mailbox);
+    let ticket = Ticket::new(mailbox, EVENT_BYTES + body::known_bytes(request.body()));
     mailbox.admit()?;
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts, body::gated(object, body)?);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use abide_storage::MemoryBudget;
+
 /// A counter with one writing thread most of the time.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
@@ -183,5 +185,15 @@ impl NodeStats {
         ] {
             metrics::gauge!(name).set(value as f64);
         }
+    }
+}
+
+/// Hands what is taken of the memory budget to the program's `metrics` recorder.
+pub(crate) fn publish_memory(budget: &MemoryBudget) {
+    metrics::gauge!("abide_memory_budget_bytes").set(budget.limit() as f64);
+    for usage in budget.usage() {
+        let used_for = usage.used_for.name();
+        metrics::gauge!("abide_memory_bytes", "use" => used_for).set(usage.bytes as f64);
+        metrics::counter!("abide_memory_refused_total", "use" => used_for).absolute(usage.refused);
     }
 }

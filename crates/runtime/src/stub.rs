@@ -180,13 +180,15 @@ impl AnyStub {
         let worker = self.worker();
         let (answer, receiver) = oneshot::channel();
         let link = sender.as_ref().and_then(|caller| caller.link());
+        let weight = event.weight();
         let envelope = Envelope {
             binding: self.binding.index,
             id: self.id,
             name: self.name.clone(),
             event,
-            replier: Replier::new(answer, worker),
+            replier: Replier::new(answer, worker, weight),
             chain: link.clone(),
+            from_outside: sender.is_none(),
         };
         match self.router.send(sender, worker, envelope) {
             Ok(()) => Call::waiting(receiver, decode, link),

@@ -16,11 +16,11 @@ use abide_storage::{CommitWait, WaitReason};
 
 use crate::{
     ObjectId,
-    envelope::Mailbox,
+    envelope::{Mailbox, Message},
     limits::{STUCK_POLL, WATCHDOG_INTERVAL},
     namespace::Binding,
     router::{Phase, Router},
-    stats::NodeStats,
+    stats::{NodeStats, publish_memory},
     unwind::guarded,
 };
 
@@ -92,6 +92,13 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
         for (index, (worker, reported)) in router.workers.iter().zip(&mut reported).enumerate() {
             inspect(index, worker, &bindings, now, reported);
         }
+        let memory = router.store.memory();
+        if memory.is_tight() {
+            for worker in &router.workers {
+                // One that has ended has no objects.
+                let _ = worker.send(Message::Trim);
+            }
+        }
         look_at_commits(router.store.commit_wait(), &mut stalled);
         // The panic was logged and counted.
         let _ = guarded(&router.egress.panics, "the metrics recorder", || {
@@ -139,6 +146,7 @@ fn inspect(
 
 /// Hands the figures of this moment to the program's `metrics` recorder.
 pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
+    publish_memory(router.store.memory());
     stats(router).publish();
     let failing = router.store.alarms().failing();
     for binding in bindings {

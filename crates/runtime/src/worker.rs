@@ -13,22 +13,22 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{ObjectKey, Store};
+use abide_storage::{MemoryUse, ObjectKey, Store};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Notify, mpsc};
 
 use crate::{
-    Env, Error, ErrorKind, Event, ObjectId,
+    Env, Error, ErrorKind, Event, ObjectId, Result,
     alarms::Ring,
     broken::{Variant, broken},
     clock::{Clock, Sleep},
     envelope::{Envelope, Mailbox, Message, Rework},
     gate::{Token, refuse},
-    limits::{WEBSOCKET_RETRY, WORKER_BATCH},
+    limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, WEBSOCKET_RETRY, WORKER_BATCH},
     namespace::Binding,
     object::{Arrival, Object},
     router::Phase,
-    socket::Registry,
+    socket::{Registry, Sent},
     timers::{Due, Timers},
 };
 
@@ -47,6 +47,10 @@ pub(crate) struct Worker {
     pub(crate) sockets: Registry,
     /// Socket events that an incarnation has not begun before it was reset, for the next one.
     put_off: RefCell<FxHashMap<ObjectKey, PutOff>>,
+    /// Until then no idle object is looked for: there was none.
+    no_room_until: Cell<Duration>,
+    /// What the message takes of memory that an object sent last.
+    pub(crate) last_sent: RefCell<Sent>,
 }
 
 impl Worker {
@@ -68,6 +72,8 @@ impl Worker {
             tokens: Cell::new(0),
             sockets: Registry::default(),
             put_off: RefCell::default(),
+            no_room_until: Cell::default(),
+            last_sent: RefCell::default(),
         })
     }
 
@@ -104,6 +110,7 @@ impl Worker {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::Ring(ring) => self.ring(ring),
                     Message::Rework(rework) => self.rework(rework),
+                    Message::Trim => self.make_room(),
                     Message::Stop => return self.end(messages, channel),
                 }
                 let now = self.now();
@@ -151,7 +158,11 @@ impl Worker {
             event,
             replier,
             chain,
+            from_outside,
         } = envelope;
+        if from_outside && let Err(error) = self.may_begin(binding, id) {
+            return refuse(replier, error);
+        }
         if let Event::WebSocketMessage { socket, .. } = &event
             && socket.link().is_broken()
         {
@@ -163,6 +174,60 @@ impl Worker {
             replier,
             chain,
         });
+    }
+
+    /// Refuses an event from outside for which there is no memory.
+    fn may_begin(self: &Rc<Self>, binding: usize, id: ObjectId) -> Result<()> {
+        let (mailbox, budget) = (&self.mailbox, self.mailbox.memory.budget());
+        if budget.is_tight() || self.too_many_objects() {
+            self.make_room();
+        }
+        if budget.is_over() {
+            return Err(mailbox.out_of_memory(MemoryUse::Events));
+        }
+        let is_new = || {
+            let key = self.bindings[binding].key(id);
+            !self.objects.borrow().contains_key(&key)
+        };
+        if self.too_many_objects() && is_new() {
+            return Err(mailbox.out_of_memory(MemoryUse::Objects));
+        }
+        Ok(())
+    }
+
+    /// True if the objects in memory take more than this worker's share. A single one never does.
+    fn too_many_objects(&self) -> bool {
+        let mailbox = &self.mailbox;
+        mailbox.memory.used(MemoryUse::Objects) > mailbox.max_object_bytes
+            && mailbox.counters.resident.get() > 1
+    }
+
+    /// Has idle objects leave memory, the least recently used first: down to the worker's share, and more of them if memory
+    /// is short elsewhere.
+    fn make_room(self: &Rc<Self>) {
+        let (now, memory) = (self.now(), &self.mailbox.memory);
+        if now < self.no_room_until.get() {
+            return;
+        }
+        let part = |bytes: u64| bytes / 8 * EVICTION_EIGHTHS;
+        let mut down_to = part(self.mailbox.max_object_bytes);
+        if memory.budget().is_tight() {
+            down_to = down_to.min(part(memory.used(MemoryUse::Objects)));
+        }
+        let mut idle: Vec<_> = self
+            .objects
+            .borrow()
+            .iter()
+            .filter_map(|(key, object)| Some((object.idle_since()?, *key, Rc::clone(object))))
+            .collect();
+        idle.sort_unstable_by_key(|(since, key, _)| (*since, *key));
+        for (_, _, object) in idle {
+            if memory.used(MemoryUse::Objects) <= down_to {
+                return;
+            }
+            object.leave_memory();
+        }
+        self.no_room_until.set(now + EVICTION_PAUSE);
     }
 
     /// Holds an object while something is done with its database.

@@ -87,7 +87,7 @@ impl Bell {
         mailbox.ring(Ring {
             binding: binding.index,
             id: ObjectId::from_bytes(due.key.id),
-            cause: Cause::Due(Replier::new(answer, mailbox), isolation),
+            cause: Cause::Due(Replier::new(answer, mailbox, EVENT_BYTES), isolation),
         });
         match answered.await {
             Ok(answer) => answer.into_inner().map(drop),

@@ -9,11 +9,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::{
-    Error, ErrorKind, Result,
-    envelope::Mailbox,
-    limits::{MAX_GATED_PER_OBJECT, MAX_GATED_PER_WORKER},
-};
+use crate::{Error, ErrorKind, Result, envelope::Mailbox, limits::MAX_GATED_PER_OBJECT};
 
 /// What one object has at its output gate, in bytes. It outlives the object in memory, as departures do.
 #[derive(Default)]
@@ -37,7 +33,8 @@ impl Passage {
         let of_object = doorway.0.load(Ordering::Relaxed);
         let of_worker = mailbox.gated.load(Ordering::Relaxed);
         let full = |used: usize, limit| used > 0 && used.saturating_add(bytes) > limit;
-        if full(of_object, MAX_GATED_PER_OBJECT) || full(of_worker, MAX_GATED_PER_WORKER) {
+        let most = mailbox.max_gated;
+        if full(of_object, MAX_GATED_PER_OBJECT.min(most)) || full(of_worker, most) {
             mailbox.counters.overloaded.add();
             return Err(Error::with_kind(
                 ErrorKind::Overloaded,

@@ -197,7 +197,8 @@ impl NodeBuilder {
         let (mailboxes, channels): (Vec<_>, Vec<_>) = (0..workers)
             .map(|_| {
                 let (sender, receiver) = mpsc::unbounded_channel();
-                let mailbox = Mailbox::new(sender, Arc::clone(&drain), Arc::clone(&egress));
+                let (drain, egress) = (Arc::clone(&drain), Arc::clone(&egress));
+                let mailbox = Mailbox::new(sender, drain, egress, self.store.memory(), workers);
                 (Arc::new(mailbox), receiver)
             })
             .unzip();

@@ -17,7 +17,7 @@ use crate::{
     AlarmListing, AlarmTroubles, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
     alarms::{Cause, Ring},
     envelope::Replier,
-    limits::{FOR_EVER, MAX_LISTED_ALARMS},
+    limits::{EVENT_BYTES, FOR_EVER, MAX_LISTED_ALARMS},
     router::{Phase, Router},
     watchdog,
 };
@@ -136,7 +136,7 @@ impl Node {
         worker.ring(Ring {
             binding: object.binding_index(),
             id,
-            cause: cause(Replier::new(answer, worker)),
+            cause: cause(Replier::new(answer, worker, EVENT_BYTES)),
         });
         let answer = answered.await.map_err(|_| Error::stopping())?;
         answer.into_inner().map(drop)

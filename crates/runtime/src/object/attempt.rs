@@ -13,7 +13,7 @@ use crate::{
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
     gate::Departure,
-    limits::MAX_ALARM_ERROR_BYTES,
+    limits::{EVENT_BYTES, MAX_ALARM_ERROR_BYTES},
 };
 
 /// What a ring comes to.
@@ -69,6 +69,7 @@ impl Object {
                 self.push(match rung {
                     // The output gate lets it go when the attempt is durable.
                     Rung::Begun(info) => Departure::Call(Envelope {
+                        from_outside: false,
                         binding: self.binding.index,
                         id: self.id,
                         name: None,
@@ -238,7 +239,7 @@ impl Object {
                 cause: Cause::Broken {
                     attempt,
                     error: error.clone(),
-                    _ticket: Ticket::new(&self.worker.mailbox),
+                    _ticket: Ticket::new(&self.worker.mailbox, EVENT_BYTES),
                 },
             });
         }

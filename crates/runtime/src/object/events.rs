@@ -6,12 +6,15 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use abide_storage::{MemoryUse, ObjectDb};
+
 use super::{Arrival, Object, Turn};
 use crate::{
     Error, ErrorKind, Event, Reply, Result, State, body,
     broken::{Variant, broken},
     envelope::Replier,
     gate::{Departure, refuse},
+    limits::{EVENT_BYTES, INSTANCE_BYTES},
     task::Work,
 };
 
@@ -218,13 +221,24 @@ impl Object {
             self.last_held.set(self.last_held.get().max(newest));
         }
         *self.db.borrow_mut() = Some(db);
+        self.weigh();
         self.worker.mailbox.counters.resident.add();
         self.check_by(self.worker.now() + self.idle_timeout());
         Ok(())
     }
 
+    /// Counts what the object takes of memory, if that may have changed.
+    pub(super) fn weigh(&self) {
+        let measured = self.db.borrow().as_ref().and_then(ObjectDb::memory);
+        if let Some(bytes) = measured {
+            let (memory, weight) = (&self.worker.mailbox.memory, INSTANCE_BYTES + bytes);
+            memory.take(MemoryUse::Objects, weight);
+            memory.give(MemoryUse::Objects, self.weight.replace(weight));
+        }
+    }
+
     /// A handler has finished: its answer leaves with the turn.
-    pub(crate) fn answer(self: &Rc<Self>, replier: Replier, result: Result<Reply>) {
+    pub(crate) fn answer(self: &Rc<Self>, mut replier: Replier, result: Result<Reply>) {
         let result = result.map_err(Error::into_remote);
         if let Err(error) = &result {
             self.worker.mailbox.counters.errors.add();
@@ -241,7 +255,12 @@ impl Object {
             Err(_) if !replier.has_caller() => {
                 self.push(Departure::Reply(replier, Ok(Reply::Done)));
             }
-            other => self.push(Departure::Reply(replier, other)),
+            other => {
+                if let Ok(Reply::Rpc(result)) = &other {
+                    replier.carries(EVENT_BYTES + result.capacity());
+                }
+                self.push(Departure::Reply(replier, other));
+            }
         }
     }
 

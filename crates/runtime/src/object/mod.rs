@@ -36,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{Lsn, ObjectDb, ObjectKey};
+use abide_storage::{Lsn, MemoryUse, ObjectDb, ObjectKey};
 
 use crate::{
     AlarmInfo, Error, ErrorKind, Event, Instance, ObjectId,
@@ -151,6 +151,8 @@ pub(crate) struct Object {
     alarm_only: Cell<bool>,
 
     last_active: Cell<Duration>,
+    /// What it takes of the memory budget.
+    weight: Cell<u64>,
     /// When the object will be checked next.
     check_at: Cell<Duration>,
 }
@@ -195,6 +197,7 @@ impl Object {
             attempt_ended: Cell::new(false),
             alarm_only: Cell::new(true),
             last_active: Cell::new(worker.now()),
+            weight: Cell::new(0),
             check_at: Cell::new(Duration::MAX),
             worker,
         })
@@ -280,6 +283,7 @@ impl Object {
             event: arrival.event,
             replier: arrival.replier,
             chain: arrival.chain,
+            from_outside: false,
         });
         self.worker.put_off(self.key(), envelopes, reason);
     }
@@ -331,17 +335,10 @@ impl Object {
             .values()
             .filter_map(|running| running.deadline)
             .min();
-        let idle = self.running.borrow().is_empty()
-            && self.queue.borrow().is_empty()
-            && self.gate.borrow().is_open()
-            && !self.held.get();
+        let idle = self.is_idle();
         let idle_until = self.last_active.get() + self.idle_timeout();
-        if idle && idle_until <= now && self.commit_lsn.get() <= self.worker.store.durable() {
-            self.worker.mailbox.counters.evicted.add();
-            return self.end(Error::with_kind(
-                ErrorKind::Reset,
-                "the object has left memory",
-            ));
+        if idle && idle_until <= now && self.is_durable() {
+            return self.leave_memory();
         }
         let next = if idle && idle_until > now {
             idle_until
@@ -349,6 +346,37 @@ impl Object {
             now + self.idle_timeout()
         };
         self.check_by(deadline.map_or(next, |deadline| deadline.min(next)));
+    }
+
+    /// True if nothing of it runs or waits.
+    fn is_idle(&self) -> bool {
+        self.running.borrow().is_empty()
+            && self.queue.borrow().is_empty()
+            && self.gate.borrow().is_open()
+            && !self.held.get()
+    }
+
+    fn is_durable(&self) -> bool {
+        self.commit_lsn.get() <= self.worker.store.durable()
+    }
+
+    /// When it was last used, if it may leave memory before its idle time is over.
+    pub(crate) fn idle_since(self: &Rc<Self>) -> Option<Duration> {
+        let may_leave = self.is_alive()
+            && self.db.borrow().is_some()
+            && self.is_idle()
+            && self.is_durable()
+            && !context::is_current(self);
+        may_leave.then(|| self.last_active.get())
+    }
+
+    /// Leaves memory; the next event brings it back.
+    pub(crate) fn leave_memory(self: &Rc<Self>) {
+        self.worker.mailbox.counters.evicted.add();
+        self.end(Error::with_kind(
+            ErrorKind::Reset,
+            "the object has left memory",
+        ));
     }
 
     /// Has background work dropped that took too long: its task does it, in a turn, when the gate lets it.
@@ -410,6 +438,8 @@ impl Object {
             self.worker.mailbox.counters.resident.subtract();
         }
         drop(db);
+        let memory = &self.worker.mailbox.memory;
+        memory.give(MemoryUse::Objects, self.weight.take());
         // Taken out first: a destructor may look at the object.
         let (outbox, spawned) = (self.outbox.take(), self.spawned.take());
         let instance = self.instance.take();

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use abide_storage::{Bookmark, Store};
 
 use super::{Arrival, Confirmation, Object};
-use crate::{Error, ErrorKind, Result, alarms::Cause, envelope::Ticket};
+use crate::{Error, ErrorKind, Result, alarms::Cause, envelope::Ticket, limits::EVENT_BYTES};
 
 impl Object {
     /// Asks for a restore at the object's next start. Returns the bookmark that undoes it.
@@ -75,7 +75,7 @@ impl Object {
     ) {
         self.held.set(true);
         let store = self.worker.store.clone();
-        let ticket = Ticket::new(&self.worker.mailbox);
+        let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);
         let object = Rc::clone(self);
         tokio::task::spawn_local(async move {
             let done = tokio::task::spawn_blocking(move || work(&store)).await;

@@ -17,7 +17,7 @@ use crate::{
     context,
     envelope::Ticket,
     gate::{Departure, Token},
-    limits::MAX_BACKGROUND_PER_OBJECT,
+    limits::{EVENT_BYTES, MAX_BACKGROUND_PER_OBJECT},
     task::{Task, Work},
     unwind,
 };
@@ -91,6 +91,7 @@ impl Object {
                 }
             }
         }
+        self.weigh();
         self.confirmed.set(false);
         Ok(())
     }
@@ -220,7 +221,7 @@ impl Object {
 
     /// Makes a task in the current turn; it starts when the turn has committed.
     pub(crate) fn spawn_later(&self, token: Token, future: LocalFuture<Result<()>>) {
-        let ticket = Ticket::new(&self.worker.mailbox);
+        let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);
         let work = Work::Inner {
             future,
             _ticket: ticket,
@@ -247,7 +248,7 @@ impl Object {
     /// Makes a task of background work in the current turn; it starts when the turn has committed.
     pub(crate) fn wait_until(&self, future: LocalFuture<()>) -> Result<()> {
         self.may_spawn()?;
-        let ticket = Ticket::new(&self.worker.mailbox);
+        let ticket = Ticket::new(&self.worker.mailbox, EVENT_BYTES);
         let work = Work::Background {
             future,
             _ticket: ticket,

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use abide_storage::MemoryUse;
+
 use super::{
     Close, CloseAhead, Delivery, Frame, Home, Link, Message, WebSocket, WebSocketOptions, code,
 };
@@ -17,7 +19,7 @@ use crate::{
     context::{self, Holder},
     envelope::{Envelope, Replier},
     gate::Departure,
-    limits::WEBSOCKET_RETRY,
+    limits::{WEBSOCKET_RETRY, WEBSOCKET_TIGHT_BUFFER},
     router::Phase,
 };
 
@@ -27,8 +29,10 @@ use crate::{
 /// object is told that the connection broke (1006).
 pub struct Endpoint {
     link: Arc<Link>,
-    /// Set while a message waits to be delivered.
+    /// Set while a message waits to be delivered, or to be read further.
     stalled: Option<Stalled>,
+    /// Bytes of the message that is arriving.
+    arriving: u64,
 }
 
 /// A message waits: until when, and when to look again if nothing wakes us.
@@ -45,6 +49,7 @@ impl Endpoint {
         Self {
             link,
             stalled: None,
+            arriving: 0,
         }
     }
 
@@ -106,7 +111,7 @@ impl Endpoint {
         if let Some(answer) = home.auto_responses.answer(&message) {
             self.count_in(&message);
             self.link.auto_responded(home.router.clock.unix_millis());
-            self.link.push(answer);
+            self.link.push(answer, None);
             return Poll::Ready(Ok(()));
         }
         let Ok(sender) = context::sender(Holder::Program) else {
@@ -120,7 +125,10 @@ impl Endpoint {
         }
         let bytes = message.len();
         // Admission first: what has entered flight must leave it.
-        if home.mailbox().admit().is_err() || !self.link.enter_flight(bytes, cx.waker()) {
+        if self.is_out_of_memory()
+            || home.mailbox().admit().is_err()
+            || !self.link.enter_flight(bytes, cx.waker())
+        {
             *waiting = Some(message);
             return self.poll_stalled(cx);
         }
@@ -134,6 +142,38 @@ impl Endpoint {
             None => home.mailbox().post_admitted(envelope),
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Tells how many bytes of an unfinished message the gateway has. They count against the memory budget.
+    pub fn arriving(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.arriving, bytes as u64);
+        if before != self.arriving {
+            let memory = &self.home().mailbox().memory;
+            memory.take(MemoryUse::Sockets, self.arriving);
+            memory.give(MemoryUse::Sockets, before);
+        }
+    }
+
+    /// Ready if the gateway may read on. Pending while the memory budget is used up and much of a message is there already.
+    ///
+    /// An error means that this lasted too long, and the socket is to be closed as it says.
+    pub fn poll_read_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
+        if self.arriving > WEBSOCKET_TIGHT_BUFFER as u64 && self.is_out_of_memory() {
+            return self.poll_stalled(cx);
+        }
+        if self.arriving > 0 {
+            self.stalled = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn is_out_of_memory(&self) -> bool {
+        let memory = self.home().mailbox().memory.budget();
+        let is_over = memory.is_over();
+        if is_over && self.stalled.is_none() {
+            memory.count_refusal(MemoryUse::Sockets);
+        }
+        is_over
     }
 
     /// The next frame, as written at once: [`poll_frame`](Self::poll_frame) for a peer that always reads.
@@ -196,6 +236,7 @@ impl Endpoint {
             event,
             replier: Replier::for_socket(delivery, home.mailbox()),
             chain: None,
+            from_outside: false,
         }
     }
 
@@ -236,6 +277,7 @@ impl Endpoint {
 /// The socket of an object ends with its connection, however that ends.
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        self.arriving(0);
         self.tell_end(Close::of(code::ABNORMAL, ""), false);
     }
 }

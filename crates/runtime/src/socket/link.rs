@@ -11,17 +11,21 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::ObjectKey;
+use abide_storage::{MemoryUse, ObjectKey};
 
 use super::{
-    AutoResponses, Close, Message, ReadyState, SlowReader, WebSocket, WebSocketOptions, code,
+    AutoResponses, Close, FrameCharge, Message, ReadyState, SlowReader, WebSocket,
+    WebSocketOptions, code,
 };
 use crate::{
     Error, ErrorKind, ObjectId,
     broken::{Variant, broken},
     envelope::Mailbox,
     gate::{Doorway, Released},
-    limits::{WEBSOCKET_BURST, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD},
+    limits::{
+        SOCKET_BYTES, WEBSOCKET_BURST, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD,
+        WEBSOCKET_TIGHT_BUFFER,
+    },
     router::Router,
 };
 
@@ -47,7 +51,8 @@ impl Frame {
 
 /// A frame on its way through the output gate, or what became of it.
 pub(crate) enum Outgoing {
-    Frame(Frame),
+    /// With what it takes of memory.
+    Frame(Frame, Option<FrameCharge>),
     /// The log has failed, so it can never be sent.
     Lost,
 }
@@ -57,7 +62,7 @@ impl Outgoing {
     pub(crate) fn instead(&self, socket: &WebSocket, error: &Error) -> Option<Self> {
         match self {
             _ if error.kind() == ErrorKind::Unavailable => Some(Self::Lost),
-            Self::Frame(Frame::Close(_)) => {
+            Self::Frame(Frame::Close(_), _) => {
                 // At once: what the object does from here on must not see a close that never was.
                 socket.link().not_closing();
                 None
@@ -113,7 +118,9 @@ pub(crate) struct Link {
 )]
 struct Inner {
     /// Frames that the gateway has not taken.
-    outgoing: VecDeque<Frame>,
+    outgoing: VecDeque<(Frame, Option<FrameCharge>)>,
+    /// What the frames take of memory that it has taken and not written.
+    writing: VecDeque<Option<FrameCharge>>,
     /// Weight of all frames that have not been written to the peer.
     buffered: usize,
     /// Since when it is more than the send buffer's size.
@@ -146,14 +153,19 @@ impl Link {
 
     /// Gives the socket to an object. False if another has it.
     pub(crate) fn settle(&self, home: Home) -> bool {
-        self.home.set(home).is_ok()
+        let memory = Arc::clone(&home.mailbox().memory);
+        let settled = self.home.set(home).is_ok();
+        if settled {
+            memory.take(MemoryUse::Sockets, SOCKET_BYTES);
+        }
+        settled
     }
 
     /// The object's end: a frame, or its withdrawal, has left the output gate.
     pub(crate) fn release(&self, outgoing: Released<Outgoing>) {
         match outgoing.into_inner() {
-            Outgoing::Frame(Frame::Message(message)) => self.push(message),
-            Outgoing::Frame(Frame::Close(close)) => self.close(close),
+            Outgoing::Frame(Frame::Message(message), charge) => self.push(message, charge),
+            Outgoing::Frame(Frame::Close(close), _) => self.close(close),
             Outgoing::Lost => self.close(Close::of(
                 code::SERVICE_RESTART,
                 "the server restarts to recover",
@@ -162,7 +174,7 @@ impl Link {
     }
 
     /// Puts a message into the send buffer, or does what the node does with slow readers.
-    pub(crate) fn push(&self, message: Message) {
+    pub(crate) fn push(&self, message: Message, charge: Option<FrameCharge>) {
         let Some(home) = self.home() else { return };
         let frame = Frame::Message(message);
         let mut inner = self.lock();
@@ -173,7 +185,10 @@ impl Link {
             home.mailbox().counters.slow_readers.add();
             if home.options().slow_reader == SlowReader::Close {
                 let unsent = std::mem::take(&mut inner.outgoing);
-                inner.buffered -= unsent.iter().map(Frame::weight).sum::<usize>();
+                inner.buffered -= unsent
+                    .iter()
+                    .map(|(frame, _)| frame.weight())
+                    .sum::<usize>();
                 drop(inner);
                 self.close(Close::of(
                     code::TRY_AGAIN_LATER,
@@ -184,12 +199,12 @@ impl Link {
         }
         inner.buffered += frame.weight();
         if broken(Variant::FrameDoubled) {
-            inner.outgoing.push_back(frame.clone());
+            inner.outgoing.push_back((frame.clone(), None));
         }
         if broken(Variant::FrameOvertakes) {
-            inner.outgoing.push_front(frame);
+            inner.outgoing.push_front((frame, charge));
         } else {
-            inner.outgoing.push_back(frame);
+            inner.outgoing.push_back((frame, charge));
         }
         inner.look_behind(home);
         wake(inner);
@@ -207,14 +222,17 @@ impl Link {
         }
         let frame = Frame::Close(close);
         inner.buffered += frame.weight();
-        inner.outgoing.push_back(frame);
+        inner.outgoing.push_back((frame, None));
         wake(inner);
     }
 
     /// The gateway's end: takes the next frame. If there is none, `waker` is woken when there is.
     pub(crate) fn take(&self, waker: &Waker) -> Option<Frame> {
         let mut inner = self.lock();
-        let frame = inner.outgoing.pop_front();
+        let frame = inner.outgoing.pop_front().map(|(frame, charge)| {
+            inner.writing.push_back(charge);
+            frame
+        });
         if inner.outgoing.is_empty() {
             // An idle socket keeps no buffer.
             inner.outgoing = VecDeque::new();
@@ -230,6 +248,10 @@ impl Link {
         let Some(home) = self.home() else { return };
         let mut inner = self.lock();
         inner.buffered = inner.buffered.saturating_sub(frame.weight());
+        drop(inner.writing.pop_front());
+        if inner.writing.is_empty() {
+            inner.writing = VecDeque::new();
+        }
         inner.look_behind(home);
     }
 
@@ -263,6 +285,8 @@ impl Link {
         }
         inner.in_flight += 1;
         inner.in_flight_bytes += bytes;
+        let memory = &home.mailbox().memory;
+        memory.take(MemoryUse::Sockets, bytes as u64);
         true
     }
 
@@ -271,6 +295,10 @@ impl Link {
         let mut inner = self.lock();
         inner.in_flight -= 1;
         inner.in_flight_bytes -= bytes;
+        if let Some(home) = self.home() {
+            let memory = &home.mailbox().memory;
+            memory.give(MemoryUse::Sockets, bytes as u64);
+        }
         if std::mem::take(&mut inner.wants_room) {
             wake(inner);
         }
@@ -279,7 +307,11 @@ impl Link {
     /// The gateway's end is gone. True the first time.
     pub(crate) fn end(&self) -> bool {
         let mut inner = self.lock();
-        let left = (inner.waker.take(), std::mem::take(&mut inner.outgoing));
+        let left = (
+            inner.waker.take(),
+            std::mem::take(&mut inner.outgoing),
+            std::mem::take(&mut inner.writing),
+        );
         let first = !std::mem::replace(&mut inner.ended, true);
         drop(inner);
         drop(left);
@@ -349,9 +381,23 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(home) = self.home() {
+            let memory = &home.mailbox().memory;
+            memory.give(MemoryUse::Sockets, SOCKET_BYTES);
+        }
+    }
+}
+
 impl Inner {
     /// True if the reader is too slow: it has a burst before it, or has been behind for too long.
     fn is_full(&self, home: &Home) -> bool {
+        let memory = home.mailbox().memory.budget();
+        if self.buffered > WEBSOCKET_TIGHT_BUFFER && memory.is_over() {
+            memory.count_refusal(MemoryUse::Sockets);
+            return true;
+        }
         let Some(since) = self.behind else {
             return false;
         };

@@ -27,6 +27,7 @@ mod message;
 mod options;
 mod pair;
 mod registry;
+mod sent;
 mod websocket;
 
 pub(crate) use self::{
@@ -35,6 +36,7 @@ pub(crate) use self::{
     link::{Home, Link, Outgoing},
     pair::end_if_orphaned,
     registry::Registry,
+    sent::{FrameCharge, Sent},
 };
 pub use self::{
     auto_response::RequestResponsePair,

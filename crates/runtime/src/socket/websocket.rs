@@ -82,7 +82,10 @@ impl WebSocket {
         let home = self.home();
         let weight = message.len() + GATED_OVERHEAD;
         let passage = Passage::enter(weight, &home.doorway, home.mailbox())?;
-        let outgoing = Outgoing::Frame(Frame::Message(message));
+        let mut last_sent = object.worker.last_sent.borrow_mut();
+        let charge = last_sent.charge(message.as_bytes(), &home.mailbox().memory);
+        drop(last_sent);
+        let outgoing = Outgoing::Frame(Frame::Message(message), Some(charge));
         object.push(Departure::Frame(self.clone(), outgoing, Some(passage)));
         Ok(())
     }
@@ -98,7 +101,7 @@ impl WebSocket {
         }
         let close = Close::new(code, reason)?;
         self.0.closing();
-        let outgoing = Outgoing::Frame(Frame::Close(close));
+        let outgoing = Outgoing::Frame(Frame::Close(close), None);
         object.push(Departure::Frame(self.clone(), outgoing, None));
         Ok(())
     }
