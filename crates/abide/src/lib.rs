@@ -193,8 +193,8 @@ pub use abide_runtime::{
 };
 pub use abide_storage::{
     AlarmCursor, AlarmState, ArchiveOptions, Barrier, Bookmark, Disk, DiskFile, ListOptions, Lsn,
-    OpenMode, Params, RealDisk, Repair, Repaired, SimDisk, Store, StoreOptions, StoreStats, ToSql,
-    Value, params,
+    MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, Params, RealDisk,
+    Repair, Repaired, SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
 };
 
 /// Deliberately broken variants, by crate, for the tests that must catch them.

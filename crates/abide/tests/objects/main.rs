@@ -9,6 +9,7 @@ mod destructors;
 mod foreign_code;
 mod input_gate;
 mod life;
+mod memory;
 mod output_gate;
 mod overload;
 mod storage;

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use abide::{Node, SimDisk, Store, StoreOptions};
+use abide::{MemoryBudget, MemoryUsage, MemoryUse, Node, SimDisk, Store, StoreOptions};
 use abide::{
     NodeBuilder,
     clock::{Clock as _, TestClock},
@@ -40,6 +40,18 @@ impl World {
         Self::at(TestClock::new(), disk, workers, classes)
     }
 
+    /// A node with one worker and a memory budget of so many bytes.
+    pub(crate) fn with_memory(
+        limit: u64,
+        classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
+    ) -> Self {
+        let options = StoreOptions {
+            memory: MemoryBudget::new(limit),
+            ..StoreOptions::small()
+        };
+        Self::open(TestClock::new(), SimDisk::new(), 1, options, classes)
+    }
+
     /// A node that finds the clock as it is.
     pub(crate) fn at(
         clock: TestClock,
@@ -47,10 +59,20 @@ impl World {
         workers: usize,
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
+        Self::open(clock, disk, workers, StoreOptions::small(), classes)
+    }
+
+    fn open(
+        clock: TestClock,
+        disk: SimDisk,
+        workers: usize,
+        options: StoreOptions,
+        classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
+    ) -> Self {
         let time = clock.clone();
         let options = StoreOptions {
             unix_millis: Arc::new(move || time.unix_millis()),
-            ..StoreOptions::small()
+            ..options
         };
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let signals = Signals::default();
@@ -76,6 +98,20 @@ impl World {
 
     pub(crate) fn env(&self) -> &Env {
         self.node.env()
+    }
+
+    /// Bytes of the memory budget that are taken for something.
+    pub(crate) fn memory_for(&self, used_for: MemoryUse) -> u64 {
+        self.memory_usage(used_for).bytes
+    }
+
+    /// How often something was refused for want of memory.
+    pub(crate) fn refused_for(&self, used_for: MemoryUse) -> u64 {
+        self.memory_usage(used_for).refused
+    }
+
+    fn memory_usage(&self, used_for: MemoryUse) -> MemoryUsage {
+        self.node.store().memory().usage()[used_for as usize]
     }
 
     /// Returns when the (one) worker has done everything that it was given before: what is ready to run has run.
