@@ -43,6 +43,7 @@ impl DataArgs {
             file: self.config.clone(),
             listen: None,
             data: self.data.clone(),
+            memory: None,
         };
         let (config, _) = Config::load_with::<Settings>(&sources)?;
         Ok(config)

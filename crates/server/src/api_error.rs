@@ -108,6 +108,15 @@ impl ApiError {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", message)
     }
 
+    pub(crate) fn out_of_memory() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "The server has no memory for more at the moment; come back soon.",
+        )
+        .retry_soon()
+    }
+
     pub(crate) fn request_timeout() -> Self {
         Self::new(
             StatusCode::GATEWAY_TIMEOUT,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Config, ConfigError, Sources};
 
-/// `--config`, `--listen` and `--data`. Flatten it into a command of your own:
+/// `--config`, `--listen`, `--data` and `--memory`. Flatten it into a command of your own:
 ///
 /// ```
 /// #[derive(clap::Parser)]
@@ -26,6 +26,10 @@ pub struct ServeArgs {
     /// Data directory [default: data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+
+    /// Memory for objects and what is on its way [default: half of what there is]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
 }
 
 impl ServeArgs {
@@ -41,6 +45,7 @@ impl From<ServeArgs> for Sources {
             file: args.config,
             listen: args.listen,
             data: args.data,
+            memory: args.memory,
         }
     }
 }

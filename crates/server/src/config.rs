@@ -21,7 +21,7 @@ use abide_storage::ArchiveOptions;
 pub(crate) use load::load_text;
 pub use load::{ConfigError, Sources};
 
-use crate::AllowPrivate;
+use crate::{AllowPrivate, limits, machine};
 
 /// Every setting of a node. Make one with [`Config::default`], then change fields; or [`Config::load`] it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct Config {
     pub data: DataConfig,
     /// `[storage]`: the commit log.
     pub storage: StorageConfig,
+    /// `[memory]`: the memory for everything that grows with load.
+    pub memory: MemoryConfig,
     /// `[archive]`: what is kept of the past.
     pub archive: ArchiveConfig,
     /// `[objects]`: how objects run.
@@ -134,6 +136,25 @@ impl Default for StorageConfig {
             checkpoint_interval: Duration::from_mins(1),
             cache_bytes: 2 << 20,
         }
+    }
+}
+
+/// `[memory]`: the memory for everything that grows with load.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryConfig {
+    /// Bytes for objects in memory and everything that is on its way; beyond it new work is refused as overload. `None`
+    /// (`"auto"`) takes half of what the machine has or the container may use.
+    pub budget: Option<u64>,
+}
+
+impl MemoryConfig {
+    /// The bytes, found out if need be.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.budget.unwrap_or_else(|| {
+            let memory = machine::memory().unwrap_or(limits::ASSUMED_MEMORY);
+            (memory / limits::MEMORY_SHARE).max(*limits::MEMORY_BUDGET.start())
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use abide_storage::{MemoryAccount, MemoryUse};
 use axum::{Router, body::Body, extract::ConnectInfo};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -39,13 +40,19 @@ pub(crate) struct Gateway {
     protocols: auto::Builder<TokioExecutor>,
     header_timeout: Duration,
     slots: Arc<Semaphore>,
+    memory: Option<Arc<MemoryAccount>>,
 }
 
 /// Told to a gateway once: stop, and give requests in flight this long.
 pub(crate) type StopAfter = Option<Duration>;
 
 impl Gateway {
-    pub(crate) fn new(listener: TcpListener, router: Router, config: &ServerConfig) -> Self {
+    pub(crate) fn new(
+        listener: TcpListener,
+        router: Router,
+        config: &ServerConfig,
+        memory: Option<Arc<MemoryAccount>>,
+    ) -> Self {
         let mut protocols = auto::Builder::new(TokioExecutor::new());
         protocols
             .http1()
@@ -63,6 +70,7 @@ impl Gateway {
             protocols,
             header_timeout: config.header_timeout,
             slots: Arc::new(Semaphore::new(config.max_connections)),
+            memory,
         }
     }
 
@@ -123,7 +131,10 @@ impl Gateway {
         graceful: &GracefulShutdown,
     ) -> impl Future<Output = ()> + Send + use<> {
         let heard = Arc::new(AtomicBool::new(false));
-        let hold = ConnectionHold::new(slot);
+        let memory = self.memory.as_ref();
+        let charge =
+            memory.map(|memory| memory.charge(MemoryUse::Connections, limits::CONNECTION_BYTES));
+        let hold = ConnectionHold::new(slot, charge);
         let service = {
             let (router, heard, hold) = (self.router.clone(), Arc::clone(&heard), hold.clone());
             service_fn(move |request: http::Request<Incoming>| {

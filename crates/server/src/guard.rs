@@ -1,7 +1,8 @@
 //! What happens around every request before and after the user's router sees it.
 //!
 //! Contract: a body longer than the limit never reaches memory whole; a request is answered within the limit; a panic in a
-//! handler is an answer, not a broken connection; an error status without a body gets one. Counts and times what it saw.
+//! handler is an answer, not a broken connection; an error status without a body gets one; while the memory budget is used
+//! up nothing of a new request is read. Counts and times what it saw.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -9,6 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use abide_runtime::{MeteredBody, limits::COUNTED_CONTENT};
+use abide_storage::{MemoryAccount, MemoryUse};
 use axum::{
     body::Body,
     extract::{DefaultBodyLimit, Request, State},
@@ -16,25 +19,35 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures_util::FutureExt;
-use http::{Method, header};
+use http::{Method, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::Limited;
 
-use crate::{ApiError, ServerConfig, metric};
+use crate::{
+    ApiError, ServerConfig,
+    meter::{Arrival, Arriving, Leaving},
+    metric,
+};
 
 /// The limits of each request, and what is counted of all.
 struct Limits {
     timeout: Duration,
     body_bytes: u64,
     requests: metric::Requests,
+    memory: Arc<MemoryAccount>,
 }
 
 /// Puts the guard around a router.
-pub(crate) fn guarded(router: axum::Router, config: &ServerConfig) -> axum::Router {
+pub(crate) fn guarded(
+    router: axum::Router,
+    config: &ServerConfig,
+    memory: &Arc<MemoryAccount>,
+) -> axum::Router {
     let limits = Limits {
         timeout: config.request_timeout,
         body_bytes: config.max_body_bytes,
         requests: metric::Requests::new(),
+        memory: Arc::clone(memory),
     };
     router
         // The guard's limit holds for every body; axum's own smaller one, only for some extractors.
@@ -46,9 +59,17 @@ async fn guard(State(limits): State<Arc<Limits>>, request: Request, next: Next) 
     let started = Instant::now();
     let method = request.method().clone();
     let in_flight = limits.requests.enter();
-    let response = match limit_body(request, limits.body_bytes) {
+    let response = match let_in(request, &limits) {
         Err(refused) => refused.into_response(),
-        Ok(request) => answer(request, next, limits.timeout).await,
+        Ok((request, arrival)) => {
+            let response = answer(request, next, limits.timeout).await;
+            let broken_off = arrival.is_some_and(|arrival| arrival.has_broken_off());
+            if broken_off && is_error(response.status()) {
+                ApiError::out_of_memory().into_response()
+            } else {
+                metered(response, &limits.memory)
+            }
+        }
     };
     drop(in_flight);
     let status = response.status();
@@ -72,6 +93,36 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
     }
 }
 
+/// Refuses a request for which there is no memory, or whose body is too long. Otherwise its body is limited and counted.
+fn let_in(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
+    let budget = limits.memory.budget();
+    if budget.is_over() {
+        budget.count_refusal(MemoryUse::Bodies);
+        return Err(ApiError::out_of_memory());
+    }
+    let mut request = limit_body(request, limits.body_bytes)?;
+    if request.body().is_end_stream() {
+        return Ok((request, None));
+    }
+    request.extensions_mut().insert(MeteredBody);
+    let arrival = Arrival::new(&limits.memory);
+    let request = request.map(|body| Body::new(Arriving::new(body, Arc::clone(&arrival))));
+    Ok((request, Some(arrival)))
+}
+
+/// Counts the response's content until it is written, unless its object does so already.
+fn metered(response: Response, memory: &Arc<MemoryAccount>) -> Response {
+    let is_small = response
+        .body()
+        .size_hint()
+        .exact()
+        .is_some_and(|bytes| bytes < COUNTED_CONTENT as u64);
+    if is_small || response.extensions().get::<MeteredBody>().is_some() {
+        return response;
+    }
+    response.map(|body| Body::new(Leaving::new(body, Arc::clone(memory))))
+}
+
 /// Refuses a body that says it is too long; stops one that turns out to be.
 fn limit_body(request: Request, limit: u64) -> Result<Request, ApiError> {
     let told: Option<u64> = request
@@ -90,11 +141,15 @@ fn limit_body(request: Request, limit: u64) -> Result<Request, ApiError> {
     }
 }
 
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}
+
 /// Gives an error status that has no body the JSON form of errors.
 fn with_reason(method: &Method, response: Response) -> Response {
     let status = response.status();
-    let is_error = status.is_client_error() || status.is_server_error();
-    if !is_error || method == Method::HEAD || response.body().size_hint().exact() != Some(0) {
+    if !is_error(status) || method == Method::HEAD || response.body().size_hint().exact() != Some(0)
+    {
         return response;
     }
     let (bare, _) = response.into_parts();

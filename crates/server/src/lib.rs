@@ -25,6 +25,8 @@ mod host;
 mod idempotency_key;
 mod json_rpc;
 mod limits;
+mod machine;
+mod meter;
 mod metric;
 mod outbound;
 mod readiness;
@@ -38,7 +40,7 @@ pub use args::ServeArgs;
 pub use config::section as setting;
 pub use config::{
     AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
-    ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources, StorageConfig,
+    MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources, StorageConfig,
     WebSocketConfig,
 };
 pub use error::HostError;

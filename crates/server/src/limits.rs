@@ -67,6 +67,15 @@ pub(crate) const MAX_QUEUED_CEILING: usize = 1 << 20;
 pub(crate) const MAX_OUTBOUND_CEILING: usize = 1 << 20;
 /// Largest allowed `outbound.max_redirects`: the limit of the Fetch standard.
 pub(crate) const MAX_REDIRECTS_CEILING: usize = 20;
+/// Allowed `memory.budget`. With less than the least a few large messages would stop everything.
+pub(crate) const MEMORY_BUDGET: RangeInclusive<u64> = (64 << 20)..=(1 << 50);
+/// The memory budget is one part of so many of the memory that there is. The rest is for what nobody counts: objects' own
+/// fields, code, the allocator's gaps, the system's cache of files.
+pub(crate) const MEMORY_SHARE: u64 = 2;
+/// The memory that is assumed where nothing tells how much there is.
+pub(crate) const ASSUMED_MEMORY: u64 = 2 << 30;
+/// What a connection takes of the memory budget besides the bodies on it: its task, and the buffers of both directions.
+pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
 /// Allowed `storage.segment_bytes`.
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 /// Allowed `storage.checkpoint_bytes`.

@@ -22,6 +22,10 @@ const SILENT_SOCKETS: &str = "abide_websocket_keep_alive_timeouts_total";
 
 /// What the node publishes by itself, which the recorder is told here.
 const NODE_COUNTERS: &[(&str, &str)] = &[
+    (
+        "abide_memory_refused_total",
+        "What was refused because the memory budget was used up, by what it would have used memory for.",
+    ),
     ("abide_events_total", "Events that objects began to handle."),
     (
         "abide_event_errors_total",
@@ -88,6 +92,14 @@ const NODE_COUNTERS: &[(&str, &str)] = &[
 ];
 
 const NODE_GAUGES: &[(&str, &str)] = &[
+    (
+        "abide_memory_budget_bytes",
+        "The memory budget: beyond it new work is refused.",
+    ),
+    (
+        "abide_memory_bytes",
+        "Bytes taken of the memory budget, by what they are used for.",
+    ),
     ("abide_objects_resident", "Objects in memory."),
     (
         "abide_timers",

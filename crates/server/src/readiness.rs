@@ -1,7 +1,7 @@
 //! Whether requests are welcome, and if not, why.
 //!
 //! Contract: a host is ready from the moment its node runs until it is told to stop, except while the log has failed, the
-//! disk is full or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
+//! disk is full, the memory budget is used up or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -73,6 +73,18 @@ impl Readiness {
                     reasons.push(reason(
                         "no_space",
                         "The disk is full: reads are served, writes are refused. Free some space; no restart is needed.",
+                    ));
+                }
+                let memory = store.memory();
+                if memory.is_over() {
+                    reasons.push(reason(
+                        "no_memory",
+                        format!(
+                            "The memory budget is used up ({} of {} bytes): new work is refused until some has ended. The \
+                             metric abide_memory_bytes says by what; the setting memory.budget changes it.",
+                            memory.used(),
+                            memory.limit()
+                        ),
                     ));
                 }
                 let stuck = node.stuck_workers();

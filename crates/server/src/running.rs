@@ -14,7 +14,7 @@ use std::{
 };
 
 use abide_runtime::{Env, Node};
-use abide_storage::{ArchiveOptions, Store, StoreOptions};
+use abide_storage::{ArchiveOptions, MemoryAccount, MemoryBudget, Store, StoreOptions};
 use axum::Router;
 use tokio::{
     net::TcpListener,
@@ -51,7 +51,7 @@ impl LocalHost {
         let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
             env: core.node.env().clone(),
-            router: guard::guarded(router, &config.server),
+            router: guard::guarded(router, &config.server, &core.store.memory().account()),
             core,
             sockets,
         })
@@ -112,7 +112,7 @@ impl RunningHost {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let router = admin::router(Arc::clone(&readiness));
                 (
-                    Some(Service::start(listener, router, &config.server)),
+                    Some(Service::start(listener, router, &config.server, None)),
                     Some(addr),
                 )
             }
@@ -123,10 +123,12 @@ impl RunningHost {
         let (core, router) = Core::start(builder, sockets.hub().clone()).await?;
         let env = core.node.env().clone();
         let router = upgrading(router, sockets.hub().clone());
+        let memory = core.store.memory().account();
         let gateway = Service::start(
             listener,
-            guard::guarded(router, &config.server),
+            guard::guarded(router, &config.server, &memory),
             &config.server,
+            Some(memory),
         );
         readiness.serving(core.store.clone(), core.node.clone());
         Ok(Self {
@@ -256,6 +258,7 @@ impl Core {
                     retention: config.archive.retention,
                     max_bytes: config.archive.max_bytes,
                 },
+                memory: MemoryBudget::new(config.memory.bytes()),
                 ..StoreOptions::default()
             };
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
@@ -305,10 +308,17 @@ struct Service {
 }
 
 impl Service {
-    fn start(listener: TcpListener, router: Router, config: &ServerConfig) -> Self {
+    /// What the connections take of memory is counted in the account, if there is one.
+    fn start(
+        listener: TcpListener,
+        router: Router,
+        config: &ServerConfig,
+        memory: Option<Arc<MemoryAccount>>,
+    ) -> Self {
         let (stop, told) = watch::channel(None);
+        let gateway = Gateway::new(listener, router, config, memory);
         Self {
-            task: tokio::spawn(Gateway::new(listener, router, config).run(told)),
+            task: tokio::spawn(gateway.run(told)),
             stop,
         }
     }

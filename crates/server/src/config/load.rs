@@ -28,6 +28,8 @@ pub struct Sources {
     pub listen: Option<String>,
     /// `data.dir` from the command line (`--data`).
     pub data: Option<PathBuf>,
+    /// `memory.budget` from the command line (`--memory`).
+    pub memory: Option<String>,
 }
 
 /// Why the settings were refused. The message names the key, where it came from and what is allowed.
@@ -112,6 +114,9 @@ fn gather<S: Section>(
     gathered.apply(&Origin::Environment, read_variables(variables)?)?;
     if let Some(listen) = &sources.listen {
         gathered.set("server.listen", listen, &Origin::Option("--listen"))?;
+    }
+    if let Some(memory) = &sources.memory {
+        gathered.set("memory.budget", memory, &Origin::Option("--memory"))?;
     }
     let Gathered {
         mut config,
@@ -344,6 +349,7 @@ mod tests {
         let sources = Sources {
             listen: Some("0.0.0.0:3".to_owned()),
             data: Some("b".into()),
+            memory: Some("3GiB".to_owned()),
             file: None,
         };
         let config = load(Some(&path), variables, &sources).unwrap();

@@ -114,6 +114,15 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "memory.budget",
+        set: |c, v| {
+            put(
+                &mut c.memory.budget,
+                value::bytes_or_auto(v, limits::MEMORY_BUDGET),
+            )
+        },
+    },
+    Setting {
         key: "archive.enabled",
         set: |c, v| put(&mut c.archive.enabled, value::switch(v)),
     },

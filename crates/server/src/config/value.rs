@@ -101,6 +101,18 @@ pub fn bytes(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Expected> 
         })
 }
 
+pub(super) fn bytes_or_auto(
+    text: &str,
+    allowed: RangeInclusive<u64>,
+) -> Result<Option<u64>, Expected> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    bytes(text, allowed)
+        .map(Some)
+        .map_err(|expected| format!("{expected}, or \"auto\""))
+}
+
 /// `true` or `false`.
 pub fn switch(text: &str) -> Result<bool, Expected> {
     text.parse().map_err(|_| "true or false".to_owned())

@@ -210,6 +210,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         if !self.deliver(cx) {
             return Ok(false);
         }
+        if !self.may_read_on(cx) {
+            return Ok(false);
+        }
         if !self.unread.is_empty() {
             let bytes = std::mem::take(&mut self.unread);
             self.take_in(cx, &bytes);
@@ -228,6 +231,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 }
             }
         })
+    }
+
+    /// Tells how much of a message is there. False if there is no memory for more of it yet.
+    fn may_read_on(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(endpoint) = &mut self.endpoint else {
+            return true;
+        };
+        endpoint.arriving(self.reader.arriving());
+        match endpoint.poll_read_on(cx) {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(close)) => {
+                let why = format!(
+                    "a WebSocket message was not read to its end: {}",
+                    close.reason
+                );
+                let error = Error::with_kind(ErrorKind::Overloaded, why);
+                self.break_off(close, Some(error));
+                true
+            }
+        }
     }
 
     /// Hands the waiting message to the object. False if it must wait on.

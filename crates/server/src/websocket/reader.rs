@@ -88,6 +88,13 @@ impl Reader {
         }
     }
 
+    /// Bytes kept of the message that is arriving.
+    pub(super) fn arriving(&self) -> usize {
+        self.message
+            .as_ref()
+            .map_or(0, |(_, bytes)| bytes.capacity())
+    }
+
     /// Takes bytes off `input` until something is complete. `None`: all are taken, and more are needed.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Input>, Violation> {
         loop {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use abide_runtime::socket::{ClientSocket, Endpoint};
+use abide_storage::MemoryCharge;
 use axum::{
     extract::{Request, State},
     middleware::{self, Next},
@@ -24,13 +25,15 @@ pub(crate) struct ConnectionHold(#[allow(dead_code, reason = "held, not read")] 
 struct Held {
     _slot: OwnedSemaphorePermit,
     _open: metric::OpenConnection,
+    _memory: Option<MemoryCharge>,
 }
 
 impl ConnectionHold {
-    pub(crate) fn new(slot: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(slot: OwnedSemaphorePermit, memory: Option<MemoryCharge>) -> Self {
         Self(Arc::new(Held {
             _slot: slot,
             _open: metric::OpenConnection::new(),
+            _memory: memory,
         }))
     }
 }
