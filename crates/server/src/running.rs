@@ -159,6 +159,11 @@ impl RunningHost {
         &self.env
     }
 
+    /// The memory that the host has, and what takes it.
+    pub fn memory(&self) -> &MemoryBudget {
+        self.core.store.memory()
+    }
+
     /// Ends in good order: requests in flight finish within `server.shutdown_grace`, then everything is made durable and
     /// the data directory is closed.
     pub async fn shutdown(self) -> Result<(), HostError> {

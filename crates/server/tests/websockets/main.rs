@@ -5,6 +5,7 @@
 mod ends;
 mod handshake;
 mod limits;
+mod memory;
 mod messages;
 mod outgoing;
 #[path = "../support/mod.rs"]
