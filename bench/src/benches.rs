@@ -3,6 +3,7 @@
 pub(crate) mod alarms;
 pub(crate) mod archive;
 pub(crate) mod bank;
+pub(crate) mod budget;
 pub(crate) mod cold_start;
 pub(crate) mod commits;
 pub(crate) mod http;

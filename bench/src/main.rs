@@ -77,6 +77,8 @@ enum Bench {
     Soak(soak::Options),
     /// (p) Chains of outcomes: cold start, replay of very many, transitions per second.
     Outcomes(benches::outcomes::Options),
+    /// (q) Loads that take memory, with a budget and without: the highest resident memory.
+    Budget(benches::budget::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -105,6 +107,7 @@ fn main() -> Result<()> {
         Bench::Bank(options) => benches::bank::run(&context, &options),
         Bench::All => benches::run_all(&context),
         Bench::Outcomes(options) => benches::outcomes::run(&context, &options),
+        Bench::Budget(options) => benches::budget::run(&context, &options),
         Bench::Soak(options) => soak::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }

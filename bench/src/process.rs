@@ -41,6 +41,20 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(pages.with_context(|| format!("/proc/{pid}/statm is not as expected"))? * MEMORY_PAGE)
 }
 
+/// The highest number of resident bytes of a process, since it began or [`forget_highest`].
+pub(crate) fn highest_resident_bytes(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .context("the measured process has ended")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(kib.with_context(|| format!("/proc/{pid}/status is not as expected"))? << 10)
+}
+
+/// Has the highest number counted anew from now.
+pub(crate) fn forget_highest(pid: u32) -> Result<()> {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("cannot reset the peak of memory")
+}
+
 /// Raises the limit of descriptors, for this process and its children, as far as it may: to `ENOUGH` if the user is
 /// allowed to, otherwise the soft limit to the hard one. Returns it.
 pub(crate) fn descriptor_limit() -> usize {

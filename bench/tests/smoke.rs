@@ -269,3 +269,20 @@ fn nothing_acknowledged_is_lost_in_a_short_soak() {
     }
     assert!(figure("soak/broken-promises") < 1.0);
 }
+
+#[test]
+fn loads_that_take_memory_are_measured_and_the_server_answers_afterwards() {
+    let small = [
+        "budget",
+        "--budget",
+        "64",
+        "--objects",
+        "20",
+        "--sort",
+        "2",
+        "--readers",
+        "2",
+    ];
+    let lines = without_peers(&[&small[..], &["--sockets", "2", "--bodies", "2"]].concat());
+    assert_eq!(lines.len(), 5);
+}

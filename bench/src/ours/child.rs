@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     benches::{alarms, memory, recovery},
-    ours::node,
+    ours::{heavy, node},
     receiver, soak,
 };
 
@@ -25,6 +25,8 @@ pub(crate) enum Role {
     Busy,
     /// Serves the counter over HTTP; the line is the address.
     Counter,
+    /// Serves objects that take memory, with a budget of so many MiB; the line is the address.
+    Heavy,
     /// Touches objects; the line is resident bytes before and after.
     Memory,
     /// Spins at the lowest priority.
@@ -61,6 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Role::Bank => node::serve_bank(&options.data, options.objects),
         Role::Busy => node::serve_busy(&options.data),
         Role::Counter => node::serve_counter(&options.data),
+        Role::Heavy => heavy::serve(&options.data, options.objects),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
         Role::Receiver => receiver::serve(),
         Role::Sockets => node::serve_rooms(&options.data),

@@ -161,7 +161,7 @@ pub(crate) fn wait_for_owner() -> Result<()> {
     Ok(())
 }
 
-fn runtime() -> Result<Runtime> {
+pub(super) fn runtime() -> Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
