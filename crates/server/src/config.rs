@@ -15,7 +15,7 @@ mod value;
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use abide_runtime::socket::{SlowReader, WebSocketOptions};
-use abide_storage::ArchiveOptions;
+use abide_storage::{ArchiveOptions, MemoryBudget};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use load::load_text;
@@ -149,12 +149,13 @@ pub struct MemoryConfig {
 }
 
 impl MemoryConfig {
-    /// The bytes, found out if need be.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.budget.unwrap_or_else(|| {
+    /// The bytes that may be counted, found out if need be.
+    pub(crate) fn counted(&self) -> MemoryBudget {
+        let budget = self.budget.unwrap_or_else(|| {
             let memory = machine::memory().unwrap_or(limits::ASSUMED_MEMORY);
             (memory / limits::MEMORY_SHARE).max(*limits::MEMORY_BUDGET.start())
-        })
+        });
+        MemoryBudget::new(budget - budget / limits::UNCOUNTED_SHARE)
     }
 }
 

@@ -57,6 +57,7 @@ impl Gateway {
         protocols
             .http1()
             .timer(TokioTimer::new())
+            .max_buf_size(limits::READ_BUFFER_BYTES)
             .header_read_timeout(config.header_timeout);
         protocols
             .http2()

@@ -105,7 +105,7 @@ fn let_in(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arri
         return Ok((request, None));
     }
     request.extensions_mut().insert(MeteredBody);
-    let arrival = Arrival::new(&limits.memory);
+    let arrival = Arrival::of(request.body(), &limits.memory);
     let request = request.map(|body| Body::new(Arriving::new(body, Arc::clone(&arrival))));
     Ok((request, Some(arrival)))
 }

@@ -74,8 +74,14 @@ pub(crate) const MEMORY_BUDGET: RangeInclusive<u64> = (64 << 20)..=(1 << 50);
 pub(crate) const MEMORY_SHARE: u64 = 2;
 /// The memory that is assumed where nothing tells how much there is.
 pub(crate) const ASSUMED_MEMORY: u64 = 2 << 30;
+/// Of the budget, one part of so many is set aside for what cannot be counted: gaps of the allocator, the process's own
+/// code and threads, and what the engine gathers for the log and the archive.
+pub(crate) const UNCOUNTED_SHARE: u64 = 4;
 /// What a connection takes of the memory budget besides the bodies on it: its task, and the buffers of both directions.
 pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
+/// What is read of an HTTP/1.1 connection before it is taken, and so the longest head of a request. It is what counts for a
+/// body that arrives besides its content.
+pub(crate) const READ_BUFFER_BYTES: usize = 128 << 10;
 /// Allowed `storage.segment_bytes`.
 pub(crate) const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 /// Allowed `storage.checkpoint_bytes`.

@@ -1,6 +1,6 @@
 //! What the bodies of requests and responses take of the memory budget at the edge.
 //!
-//! Contract: each byte of a request's body counts from its arrival until the request is answered, because whoever reads the
+//! Contract: the connection's buffer for a body, and each byte of it, count from its arrival until the request is answered, because whoever reads the
 //! body may gather it. While the budget is used up a body that goes on arriving breaks off, and its client is told to come
 //! back; one that has arrived stays. The content of a response counts until the connection has written it.
 
@@ -19,6 +19,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use crate::limits;
+
 /// What has arrived of one request's body.
 pub(crate) struct Arrival {
     memory: Arc<MemoryAccount>,
@@ -27,10 +29,14 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    pub(crate) fn new(memory: &Arc<MemoryAccount>) -> Arc<Self> {
+    /// Of a body that is about to arrive.
+    pub(crate) fn of(body: &Body, memory: &Arc<MemoryAccount>) -> Arc<Self> {
+        let most = limits::READ_BUFFER_BYTES as u64;
+        let buffer = body.size_hint().upper().map_or(most, |size| size.min(most));
+        memory.take(MemoryUse::Bodies, buffer);
         Arc::new(Self {
             memory: Arc::clone(memory),
-            bytes: AtomicU64::new(0),
+            bytes: AtomicU64::new(buffer),
             broken_off: AtomicBool::new(false),
         })
     }

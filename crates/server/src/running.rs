@@ -263,7 +263,7 @@ impl Core {
                     retention: config.archive.retention,
                     max_bytes: config.archive.max_bytes,
                 },
-                memory: MemoryBudget::new(config.memory.bytes()),
+                memory: config.memory.counted(),
                 ..StoreOptions::default()
             };
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;

@@ -104,6 +104,9 @@ pub const SYNC_ONE_BY_ONE: usize = 64;
 /// Bytes of log that are gathered in memory for one run of the archive, unless one transaction has more.
 pub const ARCHIVE_STEP_BYTES: usize = 64 * 1024 * 1024;
 
+/// The same is one part of so many of the node's memory budget at most.
+pub const ARCHIVE_STEP_SHARE: u64 = 16;
+
 /// Holes of the history that the manifest names; beyond it the oldest are forgotten. More than anybody reads.
 pub const MAX_ARCHIVE_HOLES: usize = 64;
 

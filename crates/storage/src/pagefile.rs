@@ -363,7 +363,9 @@ impl PageFile {
         }
         let end = self.engine.shared.log.append(&mut encoding.transaction)?;
         let start = Lsn(end.0 - encoding.transaction.bytes.len() as u64);
-        self.engine.count_append(encoding.transaction.bytes.len());
+        self.engine
+            .shared
+            .count_append(encoding.transaction.bytes.len());
         let before = pages.overlay.len();
         for &(page_no, full) in &encoding.written {
             let Some(image) = staged.remove(&page_no) else {

@@ -17,7 +17,8 @@ use crate::disk::OpenMode;
 use crate::error::{Error, Result};
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page};
 use crate::limits::{
-    ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, PAGE_BYTES, SNAPSHOT_FLOOR_BYTES,
+    ARCHIVE_RETRIES, ARCHIVE_RETRY_PAUSE, ARCHIVE_STEP_BYTES, ARCHIVE_STEP_SHARE, PAGE_BYTES,
+    SNAPSHOT_FLOOR_BYTES,
 };
 use crate::log::reader::{self, Logged};
 use crate::log::segment_pool::SegmentPool;
@@ -156,10 +157,12 @@ impl Archiver {
             return Ok(());
         }
         let mut gathered = Gathered::default();
+        let share = self.shared().options.memory.limit() / ARCHIVE_STEP_SHARE;
+        let most = ARCHIVE_STEP_BYTES.min(usize::try_from(share).unwrap_or(usize::MAX));
         let segments = reader::open(&*self.shared().disk, self.segments.used())?;
         reader::read(&segments, from, Some(redo), |logged| {
             gathered.add(logged);
-            if gathered.bytes.len() >= ARCHIVE_STEP_BYTES {
+            if gathered.bytes.len() >= most {
                 self.archive_range(&mut gathered, from, logged.end, redo, written)?;
                 from = logged.end;
             }
