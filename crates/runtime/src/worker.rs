@@ -360,6 +360,9 @@ impl Worker {
             object.learn_name(name);
         }
         known.unwrap_or_else(|| {
+            if self.too_many_objects() {
+                self.make_room();
+            }
             let object = Object::new(Rc::clone(self), Arc::clone(binding), id, name);
             self.objects.borrow_mut().insert(key, Rc::clone(&object));
             object
