@@ -76,7 +76,7 @@ pub(crate) const MEMORY_SHARE: u64 = 2;
 pub(crate) const ASSUMED_MEMORY: u64 = 2 << 30;
 /// Of the budget, one part of so many is set aside for what cannot be counted: gaps of the allocator, the process's own
 /// code and threads, and what the engine gathers for the log and the archive.
-pub(crate) const UNCOUNTED_SHARE: u64 = 4;
+pub(crate) const UNCOUNTED_SHARE: u64 = 3;
 /// What a connection takes of the memory budget besides the bodies on it: its task, and the buffers of both directions.
 pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
 /// What is read of an HTTP/1.1 connection before it is taken, and so the longest head of a request. It is what counts for a

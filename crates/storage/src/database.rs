@@ -135,7 +135,9 @@ impl ObjectDb {
             memory.schema_bytes = vfs::schema_bytes(&self.connection);
         }
         self.memory.set(memory);
-        Some(CONNECTION_BYTES + memory.schema_bytes + vfs::cache_bytes(&self.connection))
+        // A page and its header do not fit an allocator's size of 4 KiB: the next is 5.
+        let cache_bytes = vfs::cache_bytes(&self.connection) / 4 * 5;
+        Some(CONNECTION_BYTES + memory.schema_bytes + cache_bytes)
     }
 
     /// True if the object had never been written when it was opened.
