@@ -123,6 +123,10 @@ impl Disk for LyingDisk {
         }))
     }
 
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.temporary(dir)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.disk.rename(from, to)?;
         if to.ends_with("MANIFEST") {
