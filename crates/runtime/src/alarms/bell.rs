@@ -11,7 +11,7 @@ use crate::{
     Error, ErrorKind, ObjectId, Result,
     clock::Sleep,
     envelope::Replier,
-    limits::{ALARM_RECHECK, ALARM_TROUBLE_PAUSE},
+    limits::{ALARM_RECHECK, ALARM_TROUBLE_PAUSE, EVENT_BYTES},
     namespace::Binding,
     router::{Phase, Router},
 };
