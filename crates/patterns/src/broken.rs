@@ -195,5 +195,23 @@ abide::broken_variants! {
         ChildrenForgotten,
         /// The directory takes whatever it is told last. The newest status counts.
         StaleListed,
+        /// A result has its place in the order when it is stored. Life does what a replay does.
+        OrderedWhenStored,
+        /// All who wait learn of a cancellation at a time. Life does what a replay does.
+        CanceledTogether,
+        /// The second use of a name has the key of a name that ends with a number. Two steps have nothing in common.
+        NamesCollide,
+        /// A restart gives events back under the name of the step. A restart finds the events that it needs again.
+        EventsRenamed,
+        /// An instance that somebody else has started is taken for a child. A parent hears of its children's end.
+        ChildAdopted,
+        /// The event with which an instance is started is not kept. It is started with the event, or not at all.
+        FirstEventLost,
+        /// A decision for a version is not stored. It is the same from then on.
+        VersionForgotten,
+        /// An instance that continues as new keeps its history. It has an empty one.
+        HistoryKept,
+        /// Waits end at their time, whatever the clock shows. No wait gets longer by a clock that is set back.
+        WaitsFollowClock,
     }
 }

@@ -7,8 +7,8 @@ use abide::{
 use abide_patterns::{
     schedule::{self, Phase},
     workflow::{
-        Filter, InstanceRecord, Listed, Status, StepKind, StepState, WorkflowError, Workflows,
-        limits,
+        Filter, InstanceRecord, Listed, Status, StepKind, StepName, StepState, WorkflowError,
+        Workflows, limits,
     },
 };
 use axum::{Json, extract::State};
@@ -82,8 +82,8 @@ pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
     for status in [Status::Failed, Status::Stuck] {
         let wanted = Filter {
             status: Some(status),
-            after: None,
             limit: LISTED,
+            ..Filter::default()
         };
         let page = Workflows::<Payment>::new(env).list(wanted).await;
         let page = page.map_err(abide::Error::from)?;
@@ -105,7 +105,7 @@ pub(super) async fn resume(
     match payment.status {
         Status::Failed => {
             let step = failed_step(&payments, &id).await?;
-            payments.restart_from(&id, &step).await
+            payments.restart_from(&id, step).await
         }
         Status::Stuck => payments.resume(&id).await,
         status => {
@@ -123,7 +123,7 @@ pub(super) async fn resume(
 }
 
 /// The step that a payment has failed with: the last of those that failed. Waiting in vain for an event is no failure.
-async fn failed_step(payments: &Workflows<Payment>, id: &str) -> Result<String, ApiError> {
+async fn failed_step(payments: &Workflows<Payment>, id: &str) -> Result<StepName, ApiError> {
     let (mut after, mut failed) = (0, None);
     loop {
         let steps = payments.history(id, after).await.map_err(unresumed)?;
@@ -131,7 +131,7 @@ async fn failed_step(payments: &Workflows<Payment>, id: &str) -> Result<String, 
         for step in steps {
             after = step.id;
             if step.kind == StepKind::Step && step.state == StepState::Failed {
-                failed = Some(step.name);
+                failed = Some(StepName::from(&step));
             }
         }
         if is_last {

@@ -1,6 +1,13 @@
 //! What a workflow asks for.
 
-use std::{any::Any, future::Future, panic::AssertUnwindSafe, rc::Rc, time::Duration};
+use std::{
+    any::Any,
+    future::{Future, pending},
+    ops::RangeInclusive,
+    panic::AssertUnwindSafe,
+    rc::Rc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt, future::join_all};
 use serde::{Serialize, de::DeserializeOwned};
@@ -14,7 +21,7 @@ use super::{
 /// What a workflow asks for steps, time, events and children. Clones are the same context.
 ///
 /// Names tell what is asked for from one life of an instance to the next. A name that is used again, as in a loop, counts:
-/// the second `poll` is kept as `poll (2)`.
+/// the second `poll` is another step than the first.
 #[derive(Clone)]
 pub struct Context {
     replay: Rc<Replay>,
@@ -37,6 +44,61 @@ impl Context {
     /// The time of the newest result that the workflow has been given, in milliseconds since 1970: the same in every life.
     pub fn now(&self) -> i64 {
         self.replay.time()
+    }
+
+    /// How many steps, sleeps, waits and children the workflow has asked for since its history began: the same in every life. An
+    /// instance has at most [`limits::MAX_STEPS`]; one that goes on for ever
+    /// [continues as new](Self::continue_as_new) before.
+    pub fn history_len(&self) -> usize {
+        self.replay.asked()
+    }
+
+    /// Which version of a part of the function the instance goes by: for a function that is changed while instances run. The
+    /// range says which versions the function knows; 0 is the one before the change.
+    ///
+    /// The first time that an instance comes to the change, it is decided and stored: the newest version, or 0 if the instance
+    /// does here what it did before the change. From then on it is the same, wherever and however often it is asked for.
+    ///
+    /// ```
+    /// # use abide_patterns::workflow::{Context, Failure, RetryPolicy};
+    /// # async fn run(ctx: Context) -> Result<(), Failure> {
+    /// match ctx.version("by drone", 0..=1).await? {
+    ///     0 => ctx.step("ship by van", RetryPolicy::default(), async |_| Ok(())).await,
+    ///     _ => ctx.step("ship by drone", RetryPolicy::default(), async |_| Ok(())).await,
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// An instance whose version the function does not know is stuck, until it does.
+    ///
+    /// # Errors
+    /// A permanent failure if the name of the change is empty or too long, or the range is empty.
+    pub async fn version(&self, change: &str, known: RangeInclusive<u32>) -> Result<u32, Failure> {
+        self.replay.version(change, known).await
+    }
+
+    /// True if the instance goes by a function that was changed, false if it goes by the one before: a
+    /// [`version`](Self::version) with two values.
+    ///
+    /// # Errors
+    /// As [`version`](Self::version).
+    pub async fn patched(&self, change: &str) -> Result<bool, Failure> {
+        Ok(self.version(change, 0..=1).await? > 0)
+    }
+
+    /// Ends this history, and has the instance go on with an empty one, as if it was started with this input: for instances that
+    /// run for ever. It keeps its id, its parent, and events that it has not taken. What it waits for is given up, as when it
+    /// ends. To be called in the end: `return ctx.continue_as_new::<Self>(&input).await`.
+    ///
+    /// # Errors
+    /// A permanent failure if the input cannot be kept; a cancellation, if the workflow was told of one. Otherwise it does not
+    /// return.
+    pub async fn continue_as_new<W: Workflow>(
+        &self,
+        input: &W::Input,
+    ) -> Result<W::Output, Failure> {
+        self.replay.succeed(to_json("the input", input)?)?;
+        pending().await
     }
 
     /// Calls a function until it succeeds, fails for good, or the policy gives it up. The result is stored once; from then on
@@ -114,7 +176,8 @@ impl Context {
     }
 
     /// Starts an instance of another workflow and waits for it to end. The child's id is this instance's, a slash, and the
-    /// name. A child that is not waited for to its end is canceled when this instance ends.
+    /// name, in which `%`, `/`, `#` and `~` are written as `%25`, `%2F`, `%23` and `%7E`; the second of a name has `#2` behind
+    /// it. A child that is not waited for to its end is canceled when this instance ends.
     ///
     /// # Errors
     /// The child's failure, or that it could not be started; a cancellation.
@@ -134,7 +197,8 @@ impl Context {
     }
 
     /// Waits for several futures at a time, such as steps: up to 64 attempts run at once. Any other way to wait for several
-    /// futures will do, too.
+    /// futures will do, too, as long as it polls them in an order that does not change. `tokio::join!` begins with another at each
+    /// poll, unless it is `biased`: that matters only if one result wakes two of them, and both ask for the same name then.
     pub async fn parallel<F: Future>(
         &self,
         futures: impl IntoIterator<Item = F>,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use abide::{Result, Sql, State};
 
-use super::{Filter, Listed, Page, limits};
+use super::{Filter, ListBy, Listed, Page, limits};
 use crate::broken::{Variant, broken};
 use crate::tables;
 
@@ -36,7 +36,9 @@ impl Directory {
                  version    INTEGER NOT NULL
              ) WITHOUT ROWID;
              CREATE INDEX IF NOT EXISTS workflow_directory_age ON workflow_directory (created_at, id);
-             CREATE INDEX IF NOT EXISTS workflow_directory_status ON workflow_directory (status, created_at, id)",
+             CREATE INDEX IF NOT EXISTS workflow_directory_status ON workflow_directory (status, created_at, id);
+             CREATE INDEX IF NOT EXISTS workflow_directory_change ON workflow_directory (updated_at, id);
+             CREATE INDEX IF NOT EXISTS workflow_directory_state ON workflow_directory (status, updated_at, id)",
             (),
         )?;
         self.is_prepared.set(true);
@@ -82,30 +84,41 @@ impl Directory {
         if !self.exists()? {
             return Ok(Page::default());
         }
+        self.prepare()?;
         let limit = match filter.limit {
             limit @ 1..=limits::MAX_PAGE => limit,
             _ => limits::MAX_PAGE,
         };
-        let (time, id) = match &filter.after {
-            Some((time, id)) => (*time, id.as_str()),
-            None => (i64::MAX, ""),
+        let time = match filter.by {
+            ListBy::Started => "created_at",
+            ListBy::Changed => "updated_at",
         };
+        let before = (filter.before.unwrap_or(i64::MAX), "");
+        let after = filter.after.as_ref();
+        let after = after.map_or(before, |(time, id)| (*time, id.as_str()));
+        let (time_below, id_below) = before.min(after);
         let status = filter.status.map(super::Status::as_str);
         let condition = if status.is_some() {
-            "status = ?4 AND"
+            "status = ?5"
         } else {
-            "?4 IS NULL AND"
+            "?5 IS NULL"
         };
         let sql = format!(
             "SELECT id, status, error, created_at, updated_at FROM workflow_directory
-             WHERE {condition} (created_at, id) < (?1, ?2) ORDER BY created_at DESC, id DESC LIMIT ?3"
+             WHERE {condition} AND ({time}, id) < (?1, ?2) AND {time} >= ?3 ORDER BY {time} DESC, id DESC LIMIT ?4"
         );
+        let from = filter.from.unwrap_or(i64::MIN);
         let rows = i64::try_from(limit).unwrap_or(i64::MAX);
-        let instances: Vec<Listed> = self.sql.exec(&sql, (time, id, rows, status))?.to_array()?;
+        let found = (time_below, id_below, from, rows, status);
+        let instances: Vec<Listed> = self.sql.exec(&sql, found)?.to_array()?;
         let full = instances.len() == limit;
         let last = instances.last().filter(|_| full);
+        let place = |last: &Listed| match filter.by {
+            ListBy::Started => (last.created_at, last.id.clone()),
+            ListBy::Changed => (last.updated_at, last.id.clone()),
+        };
         Ok(Page {
-            next: last.map(|last| (last.created_at, last.id.clone())),
+            next: last.map(place),
             instances,
         })
     }

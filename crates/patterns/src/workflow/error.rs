@@ -29,7 +29,9 @@ pub enum WorkflowError {
         id: String,
     },
     /// The id belongs to an instance that was started with another input.
-    #[error("instance `{id}` was started with another input: a new instance needs a new id")]
+    #[error(
+        "instance `{id}` was started with another input, or by somebody else: a new instance needs a new id"
+    )]
     IdReused {
         /// The id.
         id: String,

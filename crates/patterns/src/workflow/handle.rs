@@ -6,8 +6,8 @@ use abide::{Env, Stub};
 use serde::Serialize;
 
 use super::{
-    Ended, Filter, InstanceRecord, Page, Started, StepRecord, Workflow, WorkflowDirectory,
-    WorkflowError, WorkflowInstance, limits, notices::object_name,
+    Ended, Filter, InstanceRecord, Order, Page, Started, StepName, StepRecord, Workflow,
+    WorkflowDirectory, WorkflowError, WorkflowInstance, limits, notices::object_name,
 };
 
 /// The instances of a workflow: starts them, tells of them, sends them events. Clones are cheap and are the same handle.
@@ -32,11 +32,7 @@ impl<W: Workflow> Workflows<W> {
     ///
     /// When this returns, the instance is on disk and will run, whatever happens to the process.
     pub async fn start(&self, id: &str, input: &W::Input) -> Result<Started, WorkflowError> {
-        let input = to_json(input)?;
-        let name = W::NAME.to_owned();
-        self.instance(id)
-            .start(name, id.to_owned(), input, None)
-            .await?
+        self.instance(id).start(self.order(id, input)?).await?
     }
 
     /// What is known of an instance.
@@ -74,9 +70,13 @@ impl<W: Workflow> Workflows<W> {
         self.instance(id).history(after, limits::MAX_PAGE).await?
     }
 
-    /// What a step has given, as JSON; `None` if it has given nothing.
-    pub async fn output(&self, id: &str, step: &str) -> Result<Option<String>, WorkflowError> {
-        self.instance(id).output(step.to_owned()).await?
+    /// What a step has given, as JSON; `None` if it has given nothing. The second step of a name is `("name", 2)`.
+    pub async fn output(
+        &self,
+        id: &str,
+        step: impl Into<StepName>,
+    ) -> Result<Option<String>, WorkflowError> {
+        self.instance(id).output(step.into()).await?
     }
 
     /// Sends an event to an instance, which keeps it until it asks for it.
@@ -105,6 +105,41 @@ impl<W: Workflow> Workflows<W> {
         instance.send_event(name.to_owned(), payload).await?
     }
 
+    /// Sends an event to an instance, and starts it with this input if there is none of this id: both are on disk, or neither.
+    /// An instance that is there keeps its input, whatever that is.
+    ///
+    /// # Errors
+    /// [`WorkflowError::Ended`] if the instance has ended.
+    pub async fn start_with_event(
+        &self,
+        id: &str,
+        input: &W::Input,
+        name: &str,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<Started, WorkflowError> {
+        let order = self.order(id, input)?;
+        let instance = self.instance(id);
+        instance
+            .start_with_event(order, name.to_owned(), to_json(payload)?)
+            .await?
+    }
+
+    /// The same, with an event that counts once for each key within 24 hours, however often it is sent.
+    pub async fn start_with_event_once(
+        &self,
+        id: &str,
+        input: &W::Input,
+        key: &str,
+        name: &str,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<Started, WorkflowError> {
+        let order = self.order(id, input)?;
+        let instance = self.instance(id).with_idempotency_key(key);
+        instance
+            .start_with_event(order, name.to_owned(), to_json(payload)?)
+            .await?
+    }
+
     /// Has an instance canceled, at the next point at which it asks for something: steps that run see it, and end. An
     /// instance that is stuck has ended with that.
     pub async fn cancel(&self, id: &str, reason: &str) -> Result<(), WorkflowError> {
@@ -122,16 +157,30 @@ impl<W: Workflow> Workflows<W> {
         self.instance(id).resume().await?
     }
 
-    /// Has an instance do a step again, and all that was asked for after the step's result, whether or not it has ended.
-    pub async fn restart_from(&self, id: &str, step: &str) -> Result<(), WorkflowError> {
-        self.instance(id).restart(step.to_owned()).await?
+    /// Has an instance do a step again, and all that was asked for after the step's result, whether or not it has ended. The
+    /// second step of a name is `("name", 2)`. What was done before it last continued as new is not known any more.
+    pub async fn restart_from(
+        &self,
+        id: &str,
+        step: impl Into<StepName>,
+    ) -> Result<(), WorkflowError> {
+        self.instance(id).restart(step.into()).await?
     }
 
-    /// Instances of the workflow, those that were started last first. An instance is listed before its first step begins; a
+    /// Instances of the workflow, the latest first: by status, and by when they were started or last changed. An instance is listed before its first step begins; a
     /// change of its status is listed soon after it.
     pub async fn list(&self, filter: Filter) -> Result<Page, WorkflowError> {
         let directory = self.env.object::<WorkflowDirectory>().get_by_name(W::NAME);
         Ok(directory.page(filter).await??)
+    }
+
+    fn order(&self, id: &str, input: &W::Input) -> Result<Order, WorkflowError> {
+        Ok(Order {
+            workflow: W::NAME.to_owned(),
+            id: id.to_owned(),
+            input: to_json(input)?,
+            parent: None,
+        })
     }
 
     fn instance(&self, id: &str) -> Stub<WorkflowInstance> {

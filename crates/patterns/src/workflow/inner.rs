@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::{
     Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
     attempt::Cancel,
-    figures,
+    figures, limits,
     notices::{self, Child, Fate, Heard, Parent, Teller, Telling, Told},
     rows::{Instance, Rows},
 };
@@ -56,9 +56,38 @@ impl Inner {
     pub(super) fn arm(&self, due: Option<i64>) -> Result<()> {
         let storage = self.state.storage();
         match due {
-            Some(due) => storage.set_alarm(due.clamp(0, super::limits::MAX_TIME)),
+            Some(due) => storage.set_alarm(due.clamp(0, limits::MAX_TIME)),
             None => storage.delete_alarm(),
         }
+    }
+
+    /// Notes the time that it is. If the clock was set back since the last time, says by how much, and brings nearer by that
+    /// what waits.
+    pub(super) fn note_time(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
+        let back = instance.last_seen.saturating_sub(now);
+        if -back >= millis(limits::CLOCK_STEP) {
+            self.rows.set_last_seen(now)?;
+        }
+        if back <= millis(limits::CLOCK_TOLERANCE) || broken(Variant::WaitsFollowClock) {
+            return Ok(None);
+        }
+        tracing::warn!(
+            by_millis = back,
+            workflow = instance.workflow,
+            instance = instance.id,
+            "the wall clock went back: waits of the workflow are counted from the new time"
+        );
+        self.rows.set_last_seen(now)?;
+        self.rows.bring_nearer(back, now)?;
+        Ok(Some(back))
+    }
+
+    /// The instance goes on with an empty history. Children that it waited for are canceled.
+    pub(super) fn begin_anew(&self, input: &str) -> Result<()> {
+        for (workflow, child) in self.rows.open_children(None)? {
+            self.cancel_child(workflow, &child)?;
+        }
+        self.rows.begin_anew(input, self.now())
     }
 
     /// Another status, which the directory is to learn.

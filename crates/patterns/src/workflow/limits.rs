@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Steps, sleeps, waits and children of one instance. A replay meets each again, in some microseconds; a workflow that has
-/// more work hands it to children.
+/// more work hands it to children, or continues as new.
 pub const MAX_STEPS: usize = 10_000;
 
 /// Bytes of an input, of a step's result and of an event, as JSON: a row of it fits a transaction many times over, and a
@@ -41,6 +41,12 @@ pub const MAX_TIME: i64 = crate::outbox::limits::MAX_TIME;
 /// together.
 pub const JITTER: f64 = crate::outbox::limits::JITTER;
 
+/// The time that an instance remembers as seen is at most so much older than that of its newest turn.
+pub const CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// A clock that is behind what was seen by more than this has been set back.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
 /// Waits up to this are waited in memory, longer ones by the object's alarm.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
@@ -74,5 +80,6 @@ pub const MAX_PATIENCE: Duration = Duration::from_mins(2);
 
 const _: () = {
     assert!(SHORT_WAIT.as_secs() < TASK_LIFE.as_secs());
+    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(MAX_RESULT_BYTES <= 1 << 20);
 };

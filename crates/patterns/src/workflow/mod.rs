@@ -59,6 +59,7 @@ mod figures;
 mod handle;
 mod inner;
 pub mod limits;
+mod migration;
 mod notices;
 mod object;
 mod options;
@@ -89,12 +90,13 @@ pub use failure::{Failure, FailureKind};
 pub use handle::Workflows;
 pub use notices::Parent;
 pub use object::{
-    RawResult, Started, WorkflowDirectory, WorkflowDirectoryStub, WorkflowInstance,
+    Order, RawResult, Started, WorkflowDirectory, WorkflowDirectoryStub, WorkflowInstance,
     WorkflowInstanceStub,
 };
 pub use options::Options;
 pub use record::{
-    Ended, Filter, InstanceRecord, Listed, Page, Status, StepKind, StepRecord, StepState,
+    Ended, Filter, InstanceRecord, ListBy, Listed, Page, Status, StepKind, StepName, StepRecord,
+    StepState,
 };
 pub use registry::Registry;
 pub use retry::RetryPolicy;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Failure, Listed, WorkflowError, limits,
-    object::{WorkflowDirectory, WorkflowInstance},
+    object::{Order, WorkflowDirectory, WorkflowInstance},
     rows::NoticeRow,
 };
 use crate::numbers::millis;
@@ -152,8 +152,13 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
             };
             let stub = instance(&child.workflow, &notice.target);
             let (workflow, id) = (child.workflow, notice.target.clone());
-            let start = stub.start(workflow.clone(), id.clone(), child.input, Some(parent));
-            match start.await? {
+            let order = Order {
+                workflow: workflow.clone(),
+                id: id.clone(),
+                input: child.input,
+                parent: Some(parent),
+            };
+            match stub.start(order).await? {
                 Ok(_) => Ok(Fate::Started(workflow, id)),
                 Err(WorkflowError::Object(error)) => Err(error),
                 Err(refused) => Ok(Fate::NoChild(id, Failure::permanent(refused.to_string()))),

@@ -6,9 +6,11 @@ use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::broken::{Variant, broken};
+
 use super::{
-    Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepRecord,
-    WorkflowError,
+    Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
+    StepRecord, WorkflowError,
     directory::Directory,
     figures,
     inner::Inner,
@@ -16,6 +18,19 @@ use super::{
     notices::{self, Parent},
     rows::Rows,
 };
+
+/// What an instance is started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// The workflow's name.
+    pub workflow: String,
+    /// The instance's id.
+    pub id: String,
+    /// Its input, as JSON.
+    pub input: String,
+    /// Who waits for it.
+    pub parent: Option<Parent>,
+}
 
 /// What starting an instance came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,45 +82,41 @@ impl DurableObject for WorkflowInstance {
 
 #[rpc]
 impl WorkflowInstance {
-    /// Starts the instance, once; its input is JSON.
-    pub async fn start(
-        &self,
-        workflow: String,
-        id: String,
-        input: String,
-        parent: Option<Parent>,
-    ) -> Result<Started, WorkflowError> {
+    /// Starts the instance, once.
+    pub async fn start(&self, order: Order) -> Result<Started, WorkflowError> {
         let inner = &self.inner;
         if let Some(instance) = inner.rows.instance()? {
             let known = inner.rows.value("input")?.unwrap_or_default();
-            if !is_same(&known, &input) {
-                return Err(WorkflowError::IdReused { id });
+            let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
+            let is_own = instance.parent == parent || broken(Variant::ChildAdopted);
+            // One that has continued as new has another input now.
+            let is_other = instance.run == 1 && !is_same(&known, &order.input);
+            if is_other || !is_own {
+                return Err(WorkflowError::IdReused { id: order.id });
             }
             return Ok(Started {
                 status: instance.status,
                 duplicate: true,
             });
         }
-        self.check(&workflow, &id, &input)?;
-        let parent = parent.as_ref().map(notices::to_json).transpose()?;
-        let now = inner.now();
-        let instance = inner.state.storage().transaction_sync(|| {
-            let rows = &inner.rows;
-            rows.start((&workflow, &id), &input, parent.as_deref(), now)?;
-            rows.add_notice(notices::LIST, &workflow, "", now)?;
-            inner.guard()?;
-            inner.instance()
-        })?;
-        figures::reached(&workflow, Status::Running);
-        // It is listed before it begins; if that takes long, the task goes on with it.
-        for told in inner.tell(&instance, now, 1)? {
-            inner.heard(told.await)?;
+        self.create(order, None).await
+    }
+
+    /// Sends an event to the instance, and starts it if it is not there.
+    pub async fn start_with_event(
+        &self,
+        order: Order,
+        name: String,
+        payload: String,
+    ) -> Result<Started, WorkflowError> {
+        if let Some(instance) = self.inner.rows.instance()? {
+            self.send_event(name, payload).await?;
+            return Ok(Started {
+                status: instance.status,
+                duplicate: true,
+            });
         }
-        inner.kick()?;
-        Ok(Started {
-            status: Status::Running,
-            duplicate: false,
-        })
+        self.create(order, Some((name, payload))).await
     }
 
     /// What is known of it.
@@ -125,12 +136,12 @@ impl WorkflowInstance {
     }
 
     /// What a step gave, as JSON; `None` if it has given nothing.
-    pub async fn output(&self, step: String) -> Result<Option<String>, WorkflowError> {
+    pub async fn output(&self, step: StepName) -> Result<Option<String>, WorkflowError> {
         let instance = self.inner.instance()?;
         let Some(found) = self.inner.rows.step(&step)? else {
             return Err(WorkflowError::NoStep {
                 id: instance.id,
-                step,
+                step: step.to_string(),
             });
         };
         let (_, output, _) = self.inner.rows.outcome(found.id)?;
@@ -167,14 +178,7 @@ impl WorkflowInstance {
     pub async fn send_event(&self, name: String, payload: String) -> Result<(), WorkflowError> {
         let inner = &self.inner;
         let instance = inner.running()?;
-        if !(1..=limits::MAX_STEP_NAME_BYTES).contains(&name.len()) {
-            return Err(WorkflowError::Invalid(format!(
-                "an event's name has 1 to {} bytes, not {}",
-                limits::MAX_STEP_NAME_BYTES,
-                name.len()
-            )));
-        }
-        check_json("the event", &payload)?;
+        check_event(&name, &payload)?;
         if inner.rows.count_events()? >= limits::MAX_EVENTS {
             // There may be room the next time.
             inner.state.forget_call();
@@ -232,7 +236,7 @@ impl WorkflowInstance {
     }
 
     /// Does a step again, and all that was asked for after its result.
-    pub async fn restart(&self, step: String) -> Result<(), WorkflowError> {
+    pub async fn restart(&self, step: StepName) -> Result<(), WorkflowError> {
         let instance = self.inner.instance()?;
         let storage = self.inner.state.storage();
         storage.transaction_sync(|| self.inner.restart(&instance, &step))?;
@@ -254,18 +258,67 @@ impl WorkflowInstance {
 }
 
 impl WorkflowInstance {
-    fn check(&self, workflow: &str, id: &str, input: &str) -> Result<(), WorkflowError> {
-        if !(1..=limits::MAX_ID_BYTES).contains(&id.len()) {
+    /// Makes the instance, perhaps with an event that waits for it.
+    async fn create(
+        &self,
+        order: Order,
+        event: Option<(String, String)>,
+    ) -> Result<Started, WorkflowError> {
+        self.check(&order)?;
+        if let Some((name, payload)) = &event {
+            check_event(name, payload)?;
+        }
+        let inner = &self.inner;
+        let parent = order.parent.as_ref().map(notices::to_json).transpose()?;
+        let now = inner.now();
+        let instance = inner.state.storage().transaction_sync(|| {
+            let rows = &inner.rows;
+            let named = (order.workflow.as_str(), order.id.as_str());
+            rows.start(named, &order.input, parent.as_deref(), now)?;
+            if let Some((name, payload)) = event.filter(|_| !broken(Variant::FirstEventLost)) {
+                rows.add_event(StepKind::Event, &name, &payload, now)?;
+            }
+            rows.add_notice(notices::LIST, &order.workflow, "", now)?;
+            inner.guard()?;
+            inner.instance()
+        })?;
+        figures::reached(&order.workflow, Status::Running);
+        // It is listed before it begins; if that takes long, the task goes on with it.
+        for told in inner.tell(&instance, now, 1)? {
+            inner.heard(told.await)?;
+        }
+        inner.kick()?;
+        Ok(Started {
+            status: Status::Running,
+            duplicate: false,
+        })
+    }
+
+    fn check(&self, order: &Order) -> Result<(), WorkflowError> {
+        if !(1..=limits::MAX_ID_BYTES).contains(&order.id.len()) {
             return Err(WorkflowError::Invalid(format!(
                 "an instance's id has 1 to {} bytes, not {}",
                 limits::MAX_ID_BYTES,
-                id.len()
+                order.id.len()
             )));
         }
-        check_json("the input", input)?;
-        let workflow = self.inner.registry.get(workflow)?;
-        workflow.accept(input).map_err(WorkflowError::Invalid)
+        check_json("the input", &order.input)?;
+        let workflow = self.inner.registry.get(&order.workflow)?;
+        workflow
+            .accept(&order.input)
+            .map_err(WorkflowError::Invalid)
     }
+}
+
+fn check_event(name: &str, payload: &str) -> Result<(), WorkflowError> {
+    if !(1..=limits::MAX_STEP_NAME_BYTES).contains(&name.len()) {
+        return Err(WorkflowError::Invalid(format!(
+            "an event's name has 1 to {} bytes, not {}",
+            limits::MAX_STEP_NAME_BYTES,
+            name.len()
+        )));
+    }
+    check_json("the event", payload)
 }
 
 fn check_json(what: &str, text: &str) -> Result<(), WorkflowError> {

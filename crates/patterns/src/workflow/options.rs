@@ -11,6 +11,9 @@ pub struct Options {
     pub keep_finished: Duration,
     /// If the process or the object ends while an instance runs, how long until it goes on. Default 5 s.
     pub recovery: Duration,
+    /// Whether the function is run anew, aside, after each result that it was given, and its instance is stuck at once if it does
+    /// not ask for the same: for tests of workflows. It takes time that grows with the square of the steps. Default false.
+    pub rehearse: bool,
 }
 
 impl Default for Options {
@@ -18,6 +21,7 @@ impl Default for Options {
         Self {
             keep_finished: Duration::from_hours(30 * 24),
             recovery: Duration::from_secs(5),
+            rehearse: false,
         }
     }
 }

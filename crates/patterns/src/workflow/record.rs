@@ -58,7 +58,7 @@ pub struct InstanceRecord {
     pub id: String,
     /// Where it is.
     pub status: Status,
-    /// How often it was started and restarted.
+    /// How often it was started, was restarted, and has continued as new.
     pub run: i64,
     /// Why it failed, was canceled, or is stuck.
     pub error: Option<String>,
@@ -86,7 +86,7 @@ pub enum Ended<T> {
 }
 
 /// What an instance does for its workflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// A function that is called until it succeeds.
@@ -143,6 +143,52 @@ impl StepState {
     }
 }
 
+/// Which step of an instance: its name, and which use of that name. `"poll"` is the first, `("poll", 2)` the second.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StepName {
+    /// The name that the workflow gave it.
+    pub name: String,
+    /// Which use of the name it is, from 1.
+    pub occurrence: u32,
+}
+
+impl From<&str> for StepName {
+    fn from(name: &str) -> Self {
+        (name, 1).into()
+    }
+}
+
+impl From<&String> for StepName {
+    fn from(name: &String) -> Self {
+        name.as_str().into()
+    }
+}
+
+impl From<(&str, u32)> for StepName {
+    fn from((name, occurrence): (&str, u32)) -> Self {
+        Self {
+            name: name.to_owned(),
+            occurrence,
+        }
+    }
+}
+
+impl From<&StepRecord> for StepName {
+    fn from(step: &StepRecord) -> Self {
+        (step.name.as_str(), step.occurrence).into()
+    }
+}
+
+/// For people: two may look the same.
+impl fmt::Display for StepName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.occurrence {
+            0 | 1 => f.write_str(&self.name),
+            occurrence => write!(f, "{} ({occurrence})", self.name),
+        }
+    }
+}
+
 /// One entry of an instance's history. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
@@ -150,13 +196,16 @@ pub struct StepRecord {
     pub id: i64,
     /// Its name.
     pub name: String,
+    /// Which use of its name it is, from 1.
+    pub occurrence: u32,
     /// What it is.
     pub kind: StepKind,
     /// How far it is.
     pub state: StepState,
     /// Attempts that have begun.
     pub attempts: u32,
-    /// Its place in the order of results.
+    /// Its place in the order in which the workflow was given results. One that has its result and no place waits for its turn,
+    /// or the workflow did not wait for it any more.
     pub seq: Option<i64>,
     /// When it is tried again, ends, or is given up.
     pub due: Option<i64>,
@@ -166,7 +215,7 @@ pub struct StepRecord {
     pub asked_at: i64,
     /// When its last attempt began.
     pub started_at: Option<i64>,
-    /// When it had its result.
+    /// When it had its result, or the workflow was given it, if that had one of a later time before.
     pub finished_at: Option<i64>,
 }
 
@@ -185,18 +234,35 @@ pub struct Listed {
     pub updated_at: i64,
 }
 
-/// Which instances to list.
+/// A time of an instance, by which instances are found and listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListBy {
+    /// When it was started.
+    #[default]
+    Started,
+    /// When its status last changed: when it ended, if it has.
+    Changed,
+}
+
+/// Which instances to list, the latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filter {
     /// Only those with this status.
     pub status: Option<Status>,
-    /// Only those after this one in the list: the last of the page before.
+    /// The time that [`from`](Self::from) and [`before`](Self::before) mean, and that they are listed by.
+    pub by: ListBy,
+    /// Only those of this time or later, in milliseconds since 1970.
+    pub from: Option<i64>,
+    /// Only those of an earlier time.
+    pub before: Option<i64>,
+    /// Only those after this one in the list: [`Page::next`] of the page before, which was asked for by the same time.
     pub after: Option<(i64, String)>,
     /// At most so many; 0, or more than [`MAX_PAGE`](super::limits::MAX_PAGE), counts as that.
     pub limit: usize,
 }
 
-/// Instances, those that were started last first.
+/// Instances, the latest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// The instances.

@@ -1,26 +1,32 @@
 //! The history of an instance, as its run meets it.
 //!
-//! Contract: a run is given results one at a time, in the order in which they were stored, and each when the run has come to
-//! rest after the one before; what it asks for is noted with the number of results that it had then. So a run that is made
-//! anew from storage does what the first did, races of futures included; a program that asks for something else is found at
-//! the first place where it does. Nothing new begins before the last stored result was given.
+//! Contract: a run is given results one at a time, and each when it has come to rest after the one before. A result that is
+//! stored has no place in the order yet: it gets one when the run has all that have one and rests, and is given to the run
+//! then. So a life does the very same as a replay, and a run that is made anew does what the first did, races of futures
+//! included. What the run asks for is noted with the number of results that it had then; a program that asks for something
+//! else is found at the first place where it does.
 
 mod asking;
 mod history;
+mod inbox;
 mod moving;
+mod naming;
+mod ready;
+mod versions;
 
 use std::{cell::RefCell, rc::Rc};
 
 use abide::Env;
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 
 use super::{
+    Failure,
     attempt::Cancel,
     figures::Figures,
     rows::{Instance, Rows, StepRow},
 };
 
-pub(super) use asking::{Asked, Launch, Next};
+pub(super) use asking::{Asked, Launch, Next, WHAT_TO_DO};
 use history::History;
 
 /// Why a run cannot go on.
@@ -32,8 +38,18 @@ pub(super) enum Trouble {
     Storage(abide::Error),
 }
 
+/// What a run is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// It goes on where the history ends.
+    Life,
+    /// It shows that a replay comes to where life is. Nothing is written.
+    Rehearsal,
+}
+
 /// The history of one instance, shared by its run and by who drives it.
 pub(super) struct Replay {
+    mode: Mode,
     rows: Rows,
     env: Env,
     id: String,
@@ -52,19 +68,14 @@ impl Replay {
         instance: &Instance,
         cancel: &Rc<Cancel>,
         steps: Vec<StepRow>,
+        mode: Mode,
     ) -> Rc<Self> {
-        let mut seed = Sha256::new();
-        for part in [instance.workflow.as_bytes(), instance.id.as_bytes()] {
-            seed.update(part.len().to_le_bytes());
-            seed.update(part);
-        }
-        // An id may be used again when its first instance is forgotten.
-        seed.update(instance.created_at.to_le_bytes());
         Rc::new(Self {
+            mode,
             rows: rows.clone(),
             env: env.clone(),
             id: instance.id.clone(),
-            seed,
+            seed: naming::seed(instance),
             cancel: Rc::clone(cancel),
             figures: Figures::new(&instance.workflow),
             history: RefCell::new(History::new(instance, steps)),
@@ -80,6 +91,11 @@ impl Replay {
         self.history.borrow().time
     }
 
+    /// How many steps the run has asked for.
+    pub(super) fn asked(&self) -> usize {
+        self.history.borrow().asked
+    }
+
     /// Why the run cannot go on, if so.
     pub(super) fn trouble(&self) -> Option<Trouble> {
         self.history.borrow_mut().trouble.take()
@@ -89,28 +105,33 @@ impl Replay {
         i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
     }
 
-    /// A step's idempotency key.
-    fn key(&self, name: &str, run: i64) -> String {
-        let mut hash = self.seed.clone();
-        hash.update(run.to_le_bytes());
-        hash.update(name);
-        let hash = hash.finalize();
-        let hex: Vec<String> = hash[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        format!("wf_{}", hex.concat())
+    /// The run has ended, and another is to follow it with this input.
+    pub(super) fn succeed(&self, input: String) -> Result<(), Failure> {
+        let mut history = self.history.borrow_mut();
+        if history.canceled {
+            return Err(asking::was_canceled());
+        }
+        history.successor = Some(input);
+        Ok(())
+    }
+
+    /// The input of the run that is to follow, if one is.
+    pub(super) fn successor(&self) -> Option<String> {
+        self.history.borrow_mut().successor.take()
+    }
+
+    /// The results that the run has, and the steps that it has asked for.
+    pub(super) fn progress(&self) -> (i64, usize) {
+        let history = self.history.borrow();
+        (history.delivered, history.asked)
+    }
+
+    /// Brings nearer by so much what waits, as it was done in storage.
+    pub(super) fn bring_nearer(&self, by: i64) {
+        self.history.borrow_mut().bring_nearer(by);
     }
 
     fn stop(&self, trouble: Trouble) {
         self.history.borrow_mut().trouble.get_or_insert(trouble);
-    }
-}
-
-/// The id of a step's child.
-pub(super) fn child_id(parent: &str, name: &str, run: i64) -> String {
-    match run {
-        1 => format!("{parent}/{name}"),
-        run => format!("{parent}/{name}~{run}"),
     }
 }

@@ -1,7 +1,7 @@
 //! A run that begins anew in the middle.
 //!
-//! Contract: what was there before the result of the step stays, and so do results that do not follow from it. The step, and
-//! all that was asked for after its result, is done again. A step of which it is unknown whether it had its effect keeps its
+//! Contract: what was there before the result of the step stays, and so do results that do not follow from it, which the run is
+//! given again in the order of their times. The step, and all that was asked for after its result, is done again. A step of which it is unknown whether it had its effect keeps its
 //! idempotency key.
 
 use abide::Result;
@@ -9,50 +9,45 @@ use abide::Result;
 use crate::broken::{Variant, broken};
 
 use super::{
-    Failure, FailureKind, Status, StepKind, StepState, WorkflowError,
+    Failure, FailureKind, Status, StepKind, StepName, StepState, WorkflowError,
     inner::Inner,
     notices,
     rows::{Instance, StepRow},
 };
 
 impl Inner {
-    pub(super) fn restart(&self, instance: &Instance, step: &str) -> Result<(), WorkflowError> {
+    pub(super) fn restart(
+        &self,
+        instance: &Instance,
+        step: &StepName,
+    ) -> Result<(), WorkflowError> {
         let rows = &self.rows;
         let from = rows.step(step)?.ok_or_else(|| WorkflowError::NoStep {
             id: instance.id.clone(),
-            step: step.to_owned(),
+            step: step.to_string(),
         })?;
         let run = instance.run + 1;
         rows.set_run(run)?;
         // The first result that does not hold any more.
         let cut = from.seq.or(instance.canceled_seq).unwrap_or(i64::MAX);
-        let mut kept: Vec<StepRow> = Vec::new();
         for step in rows.steps()? {
-            if step.asked < cut || broken(Variant::LaterKept) {
-                kept.push(step);
+            let key_run = self.key_run(&step, run)?;
+            if step.asked >= cut && !broken(Variant::LaterKept) {
+                rows.keep_key(&step.step(), (key_run != run).then_some(key_run))?;
+                self.give_up(&step)?;
+                rows.remove(step.id)?;
                 continue;
             }
-            let key_run = self.key_run(&step, run)?;
-            rows.keep_key(&step.name, (key_run != run).then_some(key_run))?;
-            self.give_up(&step)?;
-            rows.remove(step.id)?;
-        }
-        for step in &kept {
             let ends_anew = step.id == from.id || step.state == StepState::Canceled;
-            let tries_anew = step.seq.is_none() && step.kind == StepKind::Step;
+            let tries_anew = !step.has_result() && step.kind == StepKind::Step;
             if ends_anew || tries_anew {
-                self.give_up(step)?;
-                rows.reset(step.id, self.key_run(step, run)?)?;
+                self.give_up(&step)?;
+                rows.reset(step.id, key_run)?;
+            } else if step.seq.is_some_and(|seq| seq > cut) {
+                rows.take_back(step.id)?;
             }
         }
-        let mut seq = cut;
-        kept.sort_by_key(|step| step.seq);
-        for step in kept.iter().filter(|step| step.id != from.id) {
-            if step.seq.is_some_and(|seq| seq > cut) {
-                rows.set_seq(step.id, seq)?;
-                seq += 1;
-            }
-        }
+        rows.forget_versions(cut)?;
         if instance.canceled_seq.is_none_or(|canceled| canceled >= cut) {
             rows.set_cancel(None)?;
             rows.set_canceled(None, self.now())?;

@@ -7,7 +7,9 @@ use serde::Deserialize;
 
 use crate::broken::{Variant, broken};
 
-use super::{InstanceRecord, Status, StepKind, StepRecord, StepState, notices::Parent, schema};
+use super::{
+    InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, notices::Parent, schema,
+};
 
 /// The one row of `workflow_instance`.
 #[derive(Clone, Debug, Deserialize)]
@@ -30,6 +32,10 @@ pub(super) struct Instance {
     pub(super) version: i64,
     /// The newest version that the directory has.
     pub(super) told: i64,
+    /// When its history began: at its start, or when it last continued as new.
+    pub(super) began_at: i64,
+    /// About the latest time that it has seen.
+    pub(super) last_seen: i64,
 }
 
 impl Instance {
@@ -58,25 +64,56 @@ impl Instance {
 pub(super) struct StepRow {
     pub(super) id: i64,
     pub(super) name: String,
+    /// Which use of its name it is, from 1; 0 if the name tells, as it did in tables of version 1.
+    pub(super) occurrence: u32,
     pub(super) kind: StepKind,
     pub(super) asked: i64,
     pub(super) state: StepState,
     pub(super) attempts: u32,
     pub(super) key_run: i64,
     pub(super) due: Option<i64>,
+    /// True if `due` is a time that the program named.
+    pub(super) fixed: bool,
     pub(super) seq: Option<i64>,
+    /// The event that it has taken.
+    pub(super) event: Option<i64>,
+    /// The id of its child.
+    pub(super) child: Option<String>,
     pub(super) finished_at: Option<i64>,
+}
+
+const STEP_ROW: &str = "id, name, occurrence, kind, asked, state, attempts, key_run, due, fixed, seq, event, child, finished_at";
+
+impl StepRow {
+    /// Its name, as it is kept.
+    pub(super) fn step(&self) -> StepName {
+        StepName {
+            name: self.name.clone(),
+            occurrence: self.occurrence,
+        }
+    }
+
+    /// True if its result is stored.
+    pub(super) fn has_result(&self) -> bool {
+        matches!(self.state, StepState::Done | StepState::Failed)
+    }
 }
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Done<'a> {
-    pub(super) seq: i64,
+pub(super) struct Outcome<'a> {
     pub(super) state: StepState,
     pub(super) output: Option<&'a str>,
     pub(super) error: Option<&'a str>,
-    /// The event that it has taken.
-    pub(super) event: Option<i64>,
+}
+
+/// An event, or a child's result, that nobody has taken.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct EventRow {
+    pub(super) id: i64,
+    pub(super) kind: StepKind,
+    pub(super) name: String,
+    pub(super) at: i64,
 }
 
 /// Something to be told to another object.
@@ -122,8 +159,8 @@ impl Rows {
     ) -> Result<()> {
         schema::create(&self.storage)?;
         self.sql.exec(
-            "INSERT INTO workflow_instance (tables, workflow, id, status, parent, created_at, updated_at, version)
-             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?5, ?5)",
+            "INSERT INTO workflow_instance (tables, workflow, id, status, parent, created_at, updated_at, version, began_at, last_seen)
+             VALUES (?1, ?2, ?3, 'running', ?4, ?5, ?5, ?5, ?5, ?5)",
             (schema::VERSION, workflow, id, parent, now),
         )?;
         self.set_value("input", Some(input))
@@ -170,7 +207,8 @@ impl Rows {
             .exec("UPDATE workflow_instance SET canceled_seq = ?1", (seq,))?;
         if seq.is_some() {
             self.sql.exec(
-                "UPDATE workflow_steps SET state = 'canceled', finished_at = ?1 WHERE seq IS NULL AND shielded = 0",
+                "UPDATE workflow_steps SET state = 'canceled', finished_at = ?1
+                 WHERE state IN ('new', 'running', 'waiting') AND shielded = 0",
                 (now,),
             )?;
         }
@@ -191,20 +229,24 @@ impl Rows {
 
     /// All steps, in the order in which they were asked for.
     pub(super) fn steps(&self) -> Result<Vec<StepRow>> {
-        let sql = "SELECT id, name, kind, asked, state, attempts, key_run, due, seq, finished_at
-                   FROM workflow_steps ORDER BY id";
-        self.sql.exec(sql, ())?.to_array()
+        let sql = format!("SELECT {STEP_ROW} FROM workflow_steps ORDER BY id");
+        self.sql.exec(&sql, ())?.to_array()
     }
 
-    pub(super) fn step(&self, name: &str) -> Result<Option<StepRow>> {
-        let sql = "SELECT id, name, kind, asked, state, attempts, key_run, due, seq, finished_at
-                   FROM workflow_steps WHERE name = ?1";
-        self.sql.exec(sql, (name,))?.optional()
+    /// A step by its name.
+    pub(super) fn step(&self, step: &StepName) -> Result<Option<StepRow>> {
+        let sql = format!(
+            "SELECT {STEP_ROW} FROM workflow_steps WHERE (name = ?1 AND occurrence = ?2) OR (name = ?3 AND occurrence = 0)
+             ORDER BY occurrence DESC"
+        );
+        let names = (&step.name, step.occurrence, step.to_string());
+        self.sql.exec(&sql, names)?.optional()
     }
 
     /// Steps for people, after one of them.
     pub(super) fn history(&self, after: i64, limit: usize) -> Result<Vec<StepRecord>> {
-        let sql = "SELECT id, name, kind, state, attempts, seq, due, error, asked_at, started_at, finished_at
+        let sql = "SELECT id, name, max(occurrence, 1) AS occurrence, kind, state, attempts, seq,
+                       CASE WHEN finished_at IS NULL THEN due END AS due, error, asked_at, started_at, finished_at
                    FROM workflow_steps WHERE id > ?1 ORDER BY id LIMIT ?2";
         let rows = self
             .sql
@@ -212,27 +254,47 @@ impl Rows {
         rows.to_array()
     }
 
-    /// A step that is asked for the first time. Returns its id and the run of its key.
+    /// A step that is asked for the first time. It keeps the idempotency key that it had before a restart, if it is to, and
+    /// with it the name by which that was made.
     pub(super) fn ask(
         &self,
-        name: &str,
+        step: &StepName,
         kind: StepKind,
         (shielded, asked): (bool, i64),
         now: i64,
-    ) -> Result<(i64, i64)> {
-        let sql = "INSERT INTO workflow_steps (name, kind, shielded, asked, state, key_run, asked_at)
-                   VALUES (?1, ?2, ?3, ?4, 'new', coalesce((SELECT run FROM workflow_keys WHERE name = ?1),
-                       (SELECT run FROM workflow_instance)), ?5)
-                   RETURNING id, key_run";
-        self.sql
-            .exec(sql, (name, kind.as_str(), shielded, asked, now))?
-            .one()
+    ) -> Result<StepRow> {
+        let kept = "SELECT name, occurrence, run FROM workflow_keys AS k
+                    WHERE ((name = ?1 AND occurrence = ?2) OR (name = ?3 AND occurrence = 0)) AND NOT EXISTS
+                        (SELECT 1 FROM workflow_steps AS s WHERE s.name = k.name AND s.occurrence = k.occurrence)
+                    ORDER BY occurrence DESC";
+        let names = (&step.name, step.occurrence, step.to_string());
+        let kept: Option<(String, u32, i64)> = self.sql.exec(kept, names)?.optional()?;
+        let (name, occurrence, run) = match kept {
+            Some((name, occurrence, run)) => (name, occurrence, Some(run)),
+            None => (step.name.clone(), step.occurrence, None),
+        };
+        let sql = format!(
+            "INSERT INTO workflow_steps (name, occurrence, kind, shielded, asked, state, key_run, asked_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'new', coalesce(?6, (SELECT run FROM workflow_instance)), ?7)
+             RETURNING {STEP_ROW}"
+        );
+        let values = (name, occurrence, kind.as_str(), shielded, asked, run, now);
+        self.sql.exec(&sql, values)?.one()
     }
 
     pub(super) fn wait(&self, step: i64, due: Option<i64>, error: Option<&str>) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_steps SET state = 'waiting', due = ?2, error = ?3 WHERE id = ?1",
             (step, due, error),
+        )?;
+        Ok(())
+    }
+
+    /// A step waits until a time that the program named.
+    pub(super) fn wait_until(&self, step: i64, due: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE workflow_steps SET state = 'waiting', due = ?2, fixed = 1 WHERE id = ?1",
+            (step, due),
         )?;
         Ok(())
     }
@@ -248,7 +310,7 @@ impl Rows {
 
     /// True if a step waits for this instance, and nothing is known of its result.
     pub(super) fn awaits_child(&self, child: &str) -> Result<bool> {
-        let sql = "SELECT count(*) FROM workflow_steps WHERE child = ?1 AND seq IS NULL
+        let sql = "SELECT count(*) FROM workflow_steps WHERE child = ?1 AND state NOT IN ('done', 'failed')
                    AND NOT EXISTS (SELECT 1 FROM workflow_events WHERE kind = 'child' AND name = ?1)";
         Ok(self.sql.exec(sql, (child,))?.one::<i64>()? > 0)
     }
@@ -266,29 +328,39 @@ impl Rows {
         Ok(())
     }
 
-    pub(super) fn done(&self, step: i64, done: Done<'_>, now: i64) -> Result<()> {
+    /// A step has its result. The run is given it later.
+    pub(super) fn store(&self, step: i64, outcome: Outcome<'_>, now: i64) -> Result<()> {
         if broken(Variant::ResultUnstored) {
             return Ok(());
         }
+        // A wait for an event keeps its time, for a restart that gives the event back.
         self.sql.exec(
-            "UPDATE workflow_steps SET state = ?2, due = NULL, seq = ?3, output = ?4, error = ?5, event = ?6, finished_at = ?7
-             WHERE id = ?1",
+            "UPDATE workflow_steps SET state = ?2, due = CASE kind WHEN 'event' THEN due END, output = ?3, error = ?4,
+                 finished_at = ?5 WHERE id = ?1",
             (
                 step,
-                done.state.as_str(),
-                done.seq,
-                done.output,
-                done.error,
-                done.event,
+                outcome.state.as_str(),
+                outcome.output,
+                outcome.error,
                 now,
             ),
         )?;
         Ok(())
     }
 
+    /// The run is given a step's result, in this place of the order and at this time.
+    pub(super) fn give(&self, step: i64, seq: i64, time: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE workflow_steps SET seq = ?2, finished_at = ?3 WHERE id = ?1",
+            (step, seq, time),
+        )?;
+        Ok(())
+    }
+
     /// How a step stands, and what it gave: its output, or its failure.
     pub(super) fn outcome(&self, step: i64) -> Result<(StepState, Option<String>, Option<String>)> {
-        let sql = "SELECT state, output, error FROM workflow_steps WHERE id = ?1";
+        let sql = "SELECT s.state, coalesce(s.output, e.payload), s.error FROM workflow_steps AS s
+                   LEFT JOIN workflow_events AS e ON e.id = s.event WHERE s.id = ?1";
         self.sql.exec(sql, (step,))?.one()
     }
 
@@ -296,7 +368,7 @@ impl Rows {
     pub(super) fn abandon(&self, now: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE workflow_steps SET state = 'canceled', due = NULL, finished_at = ?1
-             WHERE seq IS NULL AND state <> 'canceled'",
+             WHERE state IN ('new', 'running', 'waiting')",
             (now,),
         )?;
         Ok(())
@@ -305,7 +377,7 @@ impl Rows {
     /// Instances that steps wait for: their workflows and ids. All, or that of one step.
     pub(super) fn open_children(&self, step: Option<i64>) -> Result<Vec<(String, String)>> {
         let sql = "SELECT child_of, child FROM workflow_steps
-                   WHERE child IS NOT NULL AND seq IS NULL AND (?1 IS NULL OR id = ?1)";
+                   WHERE child IS NOT NULL AND state NOT IN ('done', 'failed') AND (?1 IS NULL OR id = ?1)";
         self.sql.exec(sql, (step,))?.to_array()
     }
 
@@ -321,9 +393,24 @@ impl Rows {
     pub(super) fn reset(&self, step: i64, key_run: i64) -> Result<()> {
         self.give_back(step)?;
         self.sql.exec(
-            "UPDATE workflow_steps SET state = 'new', attempts = 0, key_run = ?2, due = NULL, seq = NULL, event = NULL,
-                 child = NULL, output = NULL, error = NULL, started_at = NULL, finished_at = NULL WHERE id = ?1",
+            "UPDATE workflow_steps SET state = 'new', attempts = 0, key_run = ?2, due = NULL, fixed = 0, seq = NULL,
+                 event = NULL, child = NULL, output = NULL, error = NULL, started_at = NULL, finished_at = NULL
+             WHERE id = ?1",
             (step, key_run),
+        )?;
+        Ok(())
+    }
+
+    /// A result as if the run had not been given it. An event that was taken is waited for again: somebody else may ask for
+    /// it first.
+    pub(super) fn take_back(&self, step: i64) -> Result<()> {
+        self.give_back(step)?;
+        self.sql.exec(
+            "UPDATE workflow_steps SET seq = NULL,
+                 state = CASE WHEN event IS NULL THEN state ELSE 'waiting' END,
+                 finished_at = CASE WHEN event IS NULL THEN finished_at END, event = NULL
+             WHERE id = ?1",
+            (step,),
         )?;
         Ok(())
     }
@@ -332,39 +419,36 @@ impl Rows {
         if broken(Variant::EventsKept) {
             return Ok(());
         }
+        if broken(Variant::EventsRenamed) {
+            let sql = "UPDATE workflow_events SET name = (SELECT name || ' (' || occurrence || ')' FROM workflow_steps WHERE id = ?1)
+                       WHERE step = ?1";
+            self.sql.exec(sql, (step,))?;
+        }
         self.sql.exec(
-            "INSERT INTO workflow_events (id, kind, name, payload, at)
-             SELECT event, kind, name, output, asked_at FROM workflow_steps
-             WHERE id = ?1 AND event IS NOT NULL AND kind = 'event'",
+            "UPDATE workflow_events SET step = NULL WHERE step = ?1",
             (step,),
         )?;
         Ok(())
     }
 
-    pub(super) fn set_seq(&self, step: i64, seq: i64) -> Result<()> {
-        self.sql.exec(
-            "UPDATE workflow_steps SET seq = ?2 WHERE id = ?1",
-            (step, seq),
-        )?;
-        Ok(())
-    }
-
     /// The step's key stays as it was, although the step will be asked for anew.
-    pub(super) fn keep_key(&self, name: &str, run: Option<i64>) -> Result<()> {
+    pub(super) fn keep_key(&self, step: &StepName, run: Option<i64>) -> Result<()> {
+        let name = (&step.name, step.occurrence);
         match run {
             Some(run) => self.sql.exec(
-                "INSERT INTO workflow_keys VALUES (?1, ?2) ON CONFLICT DO UPDATE SET run = excluded.run",
-                (name, run),
+                "INSERT INTO workflow_keys VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET run = excluded.run",
+                (name.0, name.1, run),
             )?,
-            None => self
-                .sql
-                .exec("DELETE FROM workflow_keys WHERE name = ?1", (name,))?,
+            None => self.sql.exec(
+                "DELETE FROM workflow_keys WHERE name = ?1 AND occurrence = ?2",
+                name,
+            )?,
         };
         Ok(())
     }
 
     pub(super) fn count_events(&self) -> Result<i64> {
-        let sql = "SELECT count(*) FROM workflow_events WHERE kind = 'event'";
+        let sql = "SELECT count(*) FROM workflow_events WHERE kind = 'event' AND step IS NULL";
         self.sql.exec(sql, ())?.one()
     }
 
@@ -382,27 +466,45 @@ impl Rows {
         Ok(())
     }
 
-    /// The oldest event of a name.
-    pub(super) fn take_event(&self, kind: StepKind, name: &str) -> Result<Option<(i64, String)>> {
-        if broken(Variant::EventHeardTwice) || broken(Variant::EventsReversed) {
-            let sql = "SELECT id, payload FROM workflow_events WHERE kind = ?1 AND name = ?2 ORDER BY id DESC LIMIT 1";
-            let event: Option<(i64, String)> =
-                self.sql.exec(sql, (kind.as_str(), name))?.optional()?;
-            if let (Some((id, _)), true) = (&event, broken(Variant::EventsReversed)) {
-                let sql = "DELETE FROM workflow_events WHERE id = ?1";
-                self.sql.exec(sql, (*id,))?;
-            }
-            return Ok(event);
+    /// Events and children's results that nobody has taken, after one of them, in the order in which they came.
+    pub(super) fn events(&self, after: i64) -> Result<Vec<EventRow>> {
+        let sql = "SELECT id, kind, name, at FROM workflow_events WHERE id > ?1 AND step IS NULL ORDER BY id";
+        self.sql.exec(sql, (after,))?.to_array()
+    }
+
+    /// A step takes an event, and has its result with that.
+    pub(super) fn take_event(&self, event: i64, step: i64) -> Result<()> {
+        if broken(Variant::EventsDropped) {
+            let sql = "DELETE FROM workflow_events WHERE step IS NULL AND id <> ?1
+                       AND name = (SELECT name FROM workflow_events WHERE id = ?1)";
+            self.sql.exec(sql, (event,))?;
         }
-        let sql = "DELETE FROM workflow_events WHERE id =
-                       (SELECT id FROM workflow_events WHERE kind = ?1 AND name = ?2 ORDER BY id LIMIT 1)
-                   RETURNING id, payload";
-        let taken = self.sql.exec(sql, (kind.as_str(), name))?.optional()?;
-        if broken(Variant::EventsDropped) && taken.is_some() {
-            let sql = "DELETE FROM workflow_events WHERE kind = ?1 AND name = ?2";
-            self.sql.exec(sql, (kind.as_str(), name))?;
+        self.sql.exec(
+            "UPDATE workflow_steps SET event = ?2 WHERE id = ?1",
+            (step, event),
+        )?;
+        if !broken(Variant::EventHeardTwice) {
+            self.sql.exec(
+                "UPDATE workflow_events SET step = ?2 WHERE id = ?1",
+                (event, step),
+            )?;
         }
-        Ok(taken)
+        Ok(())
+    }
+
+    /// The name of an event that a step has taken is what the program says, whatever its step was called in version 1.
+    pub(super) fn name_event(&self, event: i64, name: &str) -> Result<()> {
+        self.sql.exec(
+            "UPDATE workflow_events SET name = ?2 WHERE id = ?1 AND name <> ?2",
+            (event, name),
+        )?;
+        Ok(())
+    }
+
+    /// Takes a child's result, which is of no use to anybody else.
+    pub(super) fn take_result(&self, event: i64) -> Result<String> {
+        let sql = "DELETE FROM workflow_events WHERE id = ?1 RETURNING payload";
+        self.sql.exec(sql, (event,))?.one()
     }
 
     /// Something to be told, in place of what was to be told to the same target.
@@ -469,6 +571,64 @@ impl Rows {
     pub(super) fn remove_notices(&self, kind: &str) -> Result<()> {
         self.sql
             .exec("DELETE FROM workflow_notices WHERE kind = ?1", (kind,))?;
+        Ok(())
+    }
+
+    /// Which version of a part of the program the instance goes by, if that was decided.
+    pub(super) fn version(&self, change: &str) -> Result<Option<u32>> {
+        let sql = "SELECT version FROM workflow_versions WHERE change = ?1";
+        self.sql.exec(sql, (change,))?.optional()
+    }
+
+    /// The instance goes by this version from now on.
+    pub(super) fn set_version(&self, change: &str, version: u32, asked: i64) -> Result<()> {
+        if broken(Variant::VersionForgotten) {
+            return Ok(());
+        }
+        let sql = "INSERT INTO workflow_versions VALUES (?1, ?2, ?3)";
+        self.sql.exec(sql, (change, version, asked)).map(drop)
+    }
+
+    /// Forgets what was decided after so many results.
+    pub(super) fn forget_versions(&self, asked: i64) -> Result<()> {
+        let sql = "DELETE FROM workflow_versions WHERE asked >= ?1";
+        self.sql.exec(sql, (asked,)).map(drop)
+    }
+
+    /// An empty history, which begins now. Events that nobody has taken stay.
+    pub(super) fn begin_anew(&self, input: &str, now: i64) -> Result<()> {
+        if !broken(Variant::HistoryKept) {
+            self.sql.exec(
+                "DELETE FROM workflow_steps;
+                 DELETE FROM workflow_versions;
+                 DELETE FROM workflow_keys;
+                 DELETE FROM workflow_events WHERE step IS NOT NULL OR kind = 'child'",
+                (),
+            )?;
+        }
+        self.sql.exec(
+            "UPDATE workflow_instance SET run = run + 1, canceled_seq = NULL, began_at = ?1",
+            (now,),
+        )?;
+        self.set_value("input", Some(input))
+    }
+
+    /// Notes the time that the instance has seen.
+    pub(super) fn set_last_seen(&self, now: i64) -> Result<()> {
+        let sql = "UPDATE workflow_instance SET last_seen = ?1";
+        self.sql.exec(sql, (now,)).map(drop)
+    }
+
+    /// Brings nearer by so much what waits, but for times that the program named.
+    pub(super) fn bring_nearer(&self, by: i64, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE workflow_steps SET due = due - ?1 WHERE due IS NOT NULL AND finished_at IS NULL AND fixed = 0",
+            (by,),
+        )?;
+        self.sql.exec(
+            "UPDATE workflow_notices SET due = max(due - ?1, ?2) WHERE due > ?2",
+            (by, now),
+        )?;
         Ok(())
     }
 }

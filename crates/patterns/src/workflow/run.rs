@@ -12,7 +12,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::{
     Failure, Status, limits,
-    replay::{Replay, Trouble},
+    replay::{Replay, Trouble, WHAT_TO_DO},
     rows::{Instance, Rows},
     signal::Signal,
 };
@@ -28,6 +28,9 @@ pub(super) struct Run {
     pub(super) signal: Arc<Signal>,
     /// Attempts that have begun and wait to be on disk.
     pub(super) leaving: Option<Leaving>,
+    rehearsals: Option<Rehearsals>,
+    /// How far the run had come at the last rehearsal.
+    rehearsed: (i64, usize),
 }
 
 /// Attempts that begin when something is on disk.
@@ -46,7 +49,20 @@ pub(super) enum Turn {
     Rest(Option<i64>),
     /// It goes on when others had their turn.
     More,
+    /// It has ended, and another follows it with this input.
+    Anew(String),
 }
+
+/// Whether a run has all results that have a place in the order.
+enum CaughtUp {
+    Yes,
+    /// It was given one.
+    Not,
+    Turn(Turn),
+}
+
+/// Makes a run that is for show.
+pub(super) type Rehearsals = Box<dyn Fn() -> Result<Run>>;
 
 enum Polled {
     Ended(Result<String, Failure>),
@@ -67,7 +83,20 @@ impl Run {
             future,
             signal: Arc::default(),
             leaving: None,
+            rehearsals: None,
+            rehearsed: (0, 0),
         }
+    }
+
+    /// Has the history replayed aside after each result.
+    pub(super) fn with_rehearsals(mut self, rehearsals: Option<Rehearsals>) -> Self {
+        self.rehearsals = rehearsals;
+        self
+    }
+
+    /// Brings nearer by so much what it waits for.
+    pub(super) fn bring_nearer(&self, by: i64) {
+        self.replay.bring_nearer(by);
     }
 
     /// True if attempts are on their way.
@@ -91,42 +120,27 @@ impl Run {
     ) -> Result<Turn> {
         let replay = Rc::clone(&self.replay);
         for _ in 0..limits::REPLAY_BATCH {
-            let polled = self.poll();
-            match replay.trouble() {
-                Some(Trouble::Changed(text)) => return Ok(Turn::Stuck(text)),
-                Some(Trouble::Storage(error)) => return Err(error),
-                None => {}
-            }
-            match polled {
-                Polled::Ended(result) => {
-                    return Ok(replay.misses(true).map_or(Turn::Ended(result), Turn::Stuck));
-                }
-                Polled::Panicked(text) => {
-                    return Ok(Turn::Stuck(format!(
-                        "the workflow panicked: {text}: mend the program, and resume this instance"
-                    )));
-                }
-                Polled::Restless => return Ok(Turn::More),
-                Polled::Rest => {}
-            }
-            if let Some(text) = replay.misses(false) {
-                return Ok(Turn::Stuck(text));
-            }
-            if replay.deliver() {
-                continue;
+            match self.catch_up()? {
+                CaughtUp::Not => continue,
+                CaughtUp::Turn(turn) => return Ok(turn),
+                CaughtUp::Yes => {}
             }
             let is_paused = instance.status == Status::Paused && !broken(Variant::PauseUnheeded);
             if stopping || is_paused {
                 return Ok(Turn::Rest(None));
             }
+            if let Some(text) = self.rehearse()? {
+                return Ok(Turn::Stuck(text));
+            }
             let canceling = instance.cancel.is_some()
                 && !replay.is_canceled()
                 && !broken(Variant::CancelIgnored);
-            if canceling && replay.flights(true) == 0 {
-                replay.cancel()?;
+            replay.end_cut_off(canceling)?;
+            if replay.advance(canceling)? {
                 continue;
             }
-            if replay.advance(canceling)? {
+            if canceling && replay.flights(true) == 0 {
+                replay.cancel()?;
                 continue;
             }
             if self.leaving.is_none() {
@@ -146,6 +160,69 @@ impl Run {
             return Ok(Turn::Rest(replay.due(canceling)));
         }
         Ok(Turn::More)
+    }
+
+    /// Polls the run until it rests, and gives it the next result that has a place in the order.
+    fn catch_up(&mut self) -> Result<CaughtUp> {
+        let replay = &Rc::clone(&self.replay);
+        let stuck = |text| Ok(CaughtUp::Turn(Turn::Stuck(text)));
+        let polled = self.poll();
+        match replay.trouble() {
+            Some(Trouble::Changed(text)) => return stuck(text),
+            Some(Trouble::Storage(error)) => return Err(error),
+            None => {}
+        }
+        if let Some(input) = replay.successor() {
+            let turn = replay.misses(true).map_or(Turn::Anew(input), Turn::Stuck);
+            return Ok(CaughtUp::Turn(turn));
+        }
+        match polled {
+            Polled::Ended(result) => {
+                let turn = replay.misses(true).map_or(Turn::Ended(result), Turn::Stuck);
+                return Ok(CaughtUp::Turn(turn));
+            }
+            Polled::Panicked(text) => {
+                return stuck(format!(
+                    "the workflow panicked: {text}: mend the program, and resume this instance"
+                ));
+            }
+            Polled::Restless => return Ok(CaughtUp::Turn(Turn::More)),
+            Polled::Rest => {}
+        }
+        if !replay.is_canceling()
+            && let Some(text) = replay.misses(false)
+        {
+            return stuck(text);
+        }
+        Ok(if replay.deliver() {
+            CaughtUp::Not
+        } else {
+            CaughtUp::Yes
+        })
+    }
+
+    /// Replays the history aside, if the instance is run with rehearsals; says why a replay does not come to where life is,
+    /// if so.
+    fn rehearse(&mut self) -> Result<Option<String>> {
+        let now = self.replay.progress();
+        let Some(make) = self.rehearsals.as_ref().filter(|_| now != self.rehearsed) else {
+            return Ok(None);
+        };
+        self.rehearsed = now;
+        let mut run = make()?;
+        loop {
+            let what = match run.catch_up()? {
+                CaughtUp::Not | CaughtUp::Turn(Turn::More) => continue,
+                CaughtUp::Yes => break,
+                CaughtUp::Turn(Turn::Stuck(text)) => text,
+                CaughtUp::Turn(_) => "it ended".to_owned(),
+            };
+            return Ok(Some(format!("in a replay, {what}")));
+        }
+        let (life, replay) = (self.replay.waits_for(), run.replay.waits_for());
+        Ok((life != replay).then(|| {
+            format!("in a replay, it waits for {replay:?} instead of {life:?}: {WHAT_TO_DO}")
+        }))
     }
 
     /// Polls until nothing has woken the run.

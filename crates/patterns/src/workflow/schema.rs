@@ -2,12 +2,13 @@
 
 use abide::{Result, Storage};
 
+use super::migration;
 use crate::tables;
 
 /// The version of the tables, kept in `workflow_instance`.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
-const TABLES: &str = "
+const INSTANCE: &str = "
     CREATE TABLE workflow_instance (
         tables       INTEGER NOT NULL,
         workflow     TEXT NOT NULL,
@@ -22,45 +23,12 @@ const TABLES: &str = "
         updated_at   INTEGER NOT NULL,
         finished_at  INTEGER,
         version      INTEGER NOT NULL,
-        told         INTEGER NOT NULL DEFAULT 0
+        told         INTEGER NOT NULL DEFAULT 0,
+        began_at     INTEGER NOT NULL,
+        last_seen    INTEGER NOT NULL
     );
     -- Apart, so that a change of the instance does not write them anew.
     CREATE TABLE workflow_values (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-
-    CREATE TABLE workflow_steps (
-        id          INTEGER PRIMARY KEY,
-        name        TEXT NOT NULL UNIQUE,
-        kind        TEXT NOT NULL,
-        shielded    INTEGER NOT NULL,
-        asked       INTEGER NOT NULL,
-        state       TEXT NOT NULL,
-        attempts    INTEGER NOT NULL DEFAULT 0,
-        key_run     INTEGER NOT NULL,
-        due         INTEGER,
-        seq         INTEGER,
-        event       INTEGER,
-        child       TEXT,
-        child_of    TEXT,
-        output      TEXT,
-        error       TEXT,
-        asked_at    INTEGER NOT NULL,
-        started_at  INTEGER,
-        finished_at INTEGER
-    );
-    CREATE UNIQUE INDEX workflow_step_seq ON workflow_steps (seq) WHERE seq IS NOT NULL;
-    CREATE INDEX workflow_step_child ON workflow_steps (child) WHERE child IS NOT NULL;
-
-    CREATE TABLE workflow_events (
-        id      INTEGER PRIMARY KEY AUTOINCREMENT,
-        kind    TEXT NOT NULL,
-        name    TEXT NOT NULL,
-        payload TEXT NOT NULL,
-        at      INTEGER NOT NULL
-    );
-    CREATE INDEX workflow_event_name ON workflow_events (kind, name, id);
-
-    -- Runs whose idempotency keys steps keep although the instance was restarted.
-    CREATE TABLE workflow_keys (name TEXT PRIMARY KEY, run INTEGER NOT NULL) WITHOUT ROWID;
 
     CREATE TABLE workflow_notices (
         id       INTEGER PRIMARY KEY,
@@ -74,19 +42,85 @@ const TABLES: &str = "
     CREATE INDEX workflow_notice_due ON workflow_notices (due);
 ";
 
-/// True if the object has the tables, which are of the version that is known.
+pub(super) const STEPS: &str = "
+    CREATE TABLE workflow_steps (
+        id          INTEGER PRIMARY KEY,
+        name        TEXT NOT NULL,
+        -- 0 for a step of version 1, whose name ends with it.
+        occurrence  INTEGER NOT NULL,
+        kind        TEXT NOT NULL,
+        shielded    INTEGER NOT NULL,
+        asked       INTEGER NOT NULL,
+        state       TEXT NOT NULL,
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        key_run     INTEGER NOT NULL,
+        due         INTEGER,
+        -- True if `due` is a time that the program named, and not the end of a wait.
+        fixed       INTEGER NOT NULL DEFAULT 0,
+        seq         INTEGER,
+        event       INTEGER,
+        child       TEXT,
+        child_of    TEXT,
+        output      TEXT,
+        error       TEXT,
+        asked_at    INTEGER NOT NULL,
+        started_at  INTEGER,
+        finished_at INTEGER,
+        UNIQUE (name, occurrence)
+    );
+    CREATE UNIQUE INDEX workflow_step_seq ON workflow_steps (seq) WHERE seq IS NOT NULL;
+    CREATE INDEX workflow_step_child ON workflow_steps (child) WHERE child IS NOT NULL;
+";
+
+const EVENTS: &str = "
+    CREATE TABLE workflow_events (
+        id      INTEGER PRIMARY KEY AUTOINCREMENT,
+        kind    TEXT NOT NULL,
+        name    TEXT NOT NULL,
+        payload TEXT NOT NULL,
+        at      INTEGER NOT NULL,
+        -- The step that has taken it.
+        step    INTEGER
+    );
+";
+
+pub(super) const REST: &str = "
+    CREATE INDEX workflow_event_waiting ON workflow_events (kind, name, id) WHERE step IS NULL;
+
+    -- Runs whose idempotency keys steps keep although the instance was restarted.
+    CREATE TABLE workflow_keys (
+        name       TEXT NOT NULL,
+        occurrence INTEGER NOT NULL,
+        run        INTEGER NOT NULL,
+        PRIMARY KEY (name, occurrence)
+    ) WITHOUT ROWID;
+
+    -- Which version of a part of the program an instance goes by.
+    CREATE TABLE workflow_versions (
+        change  TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        asked   INTEGER NOT NULL
+    ) WITHOUT ROWID;
+";
+
+/// True if the object has the tables. Those of an older version are brought to the one that is known.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
     let sql = storage.sql();
     if !tables::exists(&sql, "workflow_instance")? {
         return Ok(false);
     }
     let version = sql.exec("SELECT tables FROM workflow_instance", ())?;
-    tables::check("workflow", version.one()?, VERSION)?;
+    match version.one()? {
+        1 => storage.transaction_sync(|| migration::from_1(&sql))?,
+        version => tables::check("workflow", version, VERSION)?,
+    }
     Ok(true)
 }
 
 /// Makes the tables.
 pub(super) fn create(storage: &Storage) -> Result<()> {
-    storage.sql().exec(TABLES, ())?;
+    for part in [INSTANCE, STEPS, EVENTS, REST] {
+        storage.sql().exec(part, ())?;
+    }
     Ok(())
 }

@@ -9,7 +9,7 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use abide::Result;
+use abide::{Error, ErrorKind, Result};
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 
 use super::{
@@ -18,9 +18,9 @@ use super::{
     inner::Inner,
     limits,
     notices::{self, Telling},
-    replay::Replay,
+    replay::{Mode, Replay},
     rows::Instance,
-    run::{Run, Turn},
+    run::{Rehearsals, Run, Turn},
 };
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
@@ -101,6 +101,11 @@ impl Task {
                 inner.arm(None)?;
                 return Ok(Then::Rest);
             };
+            if let Some(by) = inner.note_time(&instance, now)?
+                && let Some(run) = &self.run
+            {
+                run.bring_nearer(by);
+            }
             let stopping = env.is_stopping();
             if !stopping && clock.now() >= end {
                 return Ok(Then::HandOver);
@@ -114,6 +119,11 @@ impl Task {
                     tracing::error!(workflow = instance.workflow, instance = instance.id, %text, "a workflow is stuck");
                     self.run = None;
                     inner.set_status(&instance, Status::Stuck, Some(&text))?;
+                    continue;
+                }
+                Turn::Anew(input) => {
+                    self.run = None;
+                    inner.begin_anew(&input)?;
                     continue;
                 }
                 Turn::More => {
@@ -192,10 +202,10 @@ impl Task {
             Status::Running => {}
             Status::Paused if flying || broken(Variant::PauseUnheeded) => {}
             Status::Stuck => {
-                let again = instance
-                    .updated_at
-                    .saturating_add(millis(limits::STUCK_PAUSE));
-                if again > now {
+                let since = instance.updated_at;
+                let again = since.saturating_add(millis(limits::STUCK_PAUSE));
+                // The time of the change is yet to come if the clock was set back.
+                if (since..again).contains(&now) {
                     return Ok(Turn::Rest(Some(again)));
                 }
                 inner.set_status(instance, Status::Running, None)?;
@@ -239,12 +249,28 @@ impl Task {
         let cancel = Rc::new(Cancel::default());
         cancel.set(instance.cancel.is_some());
         inner.cancel.replace(Rc::clone(&cancel));
-        let steps = inner.rows.steps()?;
-        let env = inner.state.env();
-        let replay = Replay::new(&inner.rows, env, instance, &cancel, steps);
-        let input = inner.rows.value("input")?.unwrap_or_default();
-        let future = workflow.run(Context::new(&replay), input);
-        Ok(Ok(Run::new(instance.run, &replay, future)))
+        let make = {
+            let inner = Rc::clone(inner);
+            move |mode| {
+                let Some(instance) = inner.rows.instance()? else {
+                    return Err(Error::with_kind(
+                        ErrorKind::NotFound,
+                        "the instance is gone",
+                    ));
+                };
+                let (rows, env) = (&inner.rows, inner.state.env());
+                let replay = Replay::new(rows, env, &instance, &cancel, rows.steps()?, mode);
+                let input = rows.value("input")?.unwrap_or_default();
+                let future = workflow.run(Context::new(&replay), input);
+                Ok(Run::new(instance.run, &replay, future))
+            }
+        };
+        let life = make(Mode::Life)?;
+        let rehearsals: Option<Rehearsals> = inner
+            .options
+            .rehearse
+            .then(|| Box::new(move || make(Mode::Rehearsal)) as Rehearsals);
+        Ok(Ok(life.with_rehearsals(rehearsals)))
     }
 
     /// Tells what is due to be told.

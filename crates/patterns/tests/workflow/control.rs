@@ -289,3 +289,32 @@ fn a_node_that_stops_waits_for_attempts_and_begins_none() {
         assert_eq!(world.script.names(), ["pay", "send", "tell"]);
     });
 }
+
+#[test]
+fn a_restart_finds_every_event_again_that_was_taken_after_the_step() {
+    run(async {
+        let world = World::new(Programs::default().with(
+            "two",
+            async |ctx: Context, script: Script| {
+                let hour = Duration::from_hours(1);
+                let first: i64 = ctx.wait_for_event("number", hour).await?;
+                script.step(&ctx, "between").await?;
+                let second: i64 = ctx.wait_for_event("number", hour).await?;
+                script.step(&ctx, "after").await?;
+                Ok(first * 10 + second)
+            },
+        ));
+        let workflows = world.workflows();
+        let refused = Act::Fail(Failure::permanent("no"));
+        world.script.say("after", [refused.clone(), refused]);
+        world.start("two").await;
+        workflows.send_event("a", "number", &4).await.unwrap();
+        workflows.send_event("a", "number", &2).await.unwrap();
+        assert!(world.ended().await.is_err());
+        // From before both, and from between them.
+        workflows.restart_from("a", "number").await.unwrap();
+        assert!(world.ended().await.is_err());
+        workflows.restart_from("a", "between").await.unwrap();
+        assert_eq!(world.ended().await, Ok(42));
+    });
+}

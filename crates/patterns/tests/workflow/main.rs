@@ -6,10 +6,12 @@
 mod broken;
 mod changes;
 mod children;
+mod concurrent;
 mod control;
 mod crash;
 mod events;
 mod host;
+mod migration;
 mod parallel;
 mod steps;
 mod support;

@@ -238,23 +238,16 @@ fn a_loop_may_use_a_name_again() {
         }));
         world.start("loop").await;
         assert_eq!(world.ended().await, Ok(6));
-        let names: Vec<String> = world
+        let names: Vec<_> = world
             .history()
             .await
             .into_iter()
-            .map(|step| step.name)
+            .map(|step| (step.name, step.occurrence))
             .collect();
-        assert_eq!(
-            names,
-            [
-                "poll",
-                "pause",
-                "poll (2)",
-                "pause (2)",
-                "poll (3)",
-                "pause (3)"
-            ]
-        );
+        let polls = (1..4).flat_map(|use_| [("poll".to_owned(), use_), ("pause".to_owned(), use_)]);
+        assert_eq!(names, polls.collect::<Vec<_>>());
+        let second = world.workflows().output("a", ("poll", 2)).await.unwrap();
+        assert_eq!(second.as_deref(), Some("2"));
         let keys: std::collections::BTreeSet<_> = world
             .script
             .calls()
@@ -432,6 +425,7 @@ fn instances_are_listed_and_forgotten_when_they_were_kept_long_enough() {
                 status,
                 after,
                 limit,
+                ..Filter::default()
             };
             let page = workflows.list(filter).await.unwrap();
             let ids: Vec<String> = page.instances.into_iter().map(|listed| listed.id).collect();
@@ -465,5 +459,39 @@ fn instances_are_listed_and_forgotten_when_they_were_kept_long_enough() {
         workflows.start("a", &"two".into()).await.unwrap();
         world.until_status(Status::Completed).await;
         assert_ne!(world.script.of("first").last().unwrap().key, before);
+    });
+}
+
+const CHARGES: [&str; 3] = ["charge Bob (2)", "charge Bob", "charge Bob"];
+
+/// No name that a program gives is the name of another step's second use.
+#[test]
+fn a_name_with_a_number_is_not_the_second_use_of_the_name_without() {
+    run(async {
+        let charges = Programs::default()
+            .with("at once", async |ctx, script| {
+                let (a, b, c) = tokio::join!(
+                    script.step(&ctx, CHARGES[0]),
+                    script.step(&ctx, CHARGES[1]),
+                    script.step(&ctx, CHARGES[2])
+                );
+                Ok(a? + b? + c?)
+            })
+            .with("in turn", async |ctx, script| {
+                let mut sum = 0;
+                for name in CHARGES {
+                    sum += script.step(&ctx, name).await?;
+                }
+                Ok(sum)
+            });
+        for program in ["at once", "in turn"] {
+            let world = World::new(charges.clone());
+            world.start(program).await;
+            world.pass(Duration::from_secs(5)).await;
+            assert_eq!(world.record().await.status, Status::Completed, "{program}");
+            let calls = world.script.calls();
+            let keys: std::collections::BTreeSet<_> = calls.iter().map(|call| &call.key).collect();
+            assert_eq!((calls.len(), keys.len()), (3, 3), "{calls:?}");
+        }
     });
 }

@@ -227,6 +227,7 @@ impl World {
             .with(Options {
                 keep_finished: Duration::from_hours(24 * 30),
                 recovery: Duration::from_secs(2),
+                rehearse: true,
             })
             .clock(Arc::new(clock.clone()))
             .workers(1)

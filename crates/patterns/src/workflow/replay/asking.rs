@@ -8,17 +8,17 @@ use std::{
 };
 
 use super::{
-    Replay, Trouble, child_id,
+    Mode, Replay, Trouble,
     history::{AskedFor, History},
 };
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
 use crate::workflow::{
-    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepState,
+    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState,
     figures::Running,
     limits,
     notices::{self, Child},
-    rows::{Done, StepRow},
+    rows::Outcome,
 };
 
 /// What is to happen when a step is asked for.
@@ -74,8 +74,7 @@ impl Asked {
         poll_fn(|cx| {
             let next = self.replay.next(self.at);
             if next.is_none() {
-                let mut history = self.replay.history.borrow_mut();
-                history.ops[self.at].waker = Some(cx.waker().clone());
+                self.replay.history.borrow_mut().ops[self.at].wait(cx.waker());
             }
             next.map_or(Poll::Pending, Poll::Ready)
         })
@@ -104,7 +103,7 @@ impl Asked {
 
     /// The stored result is not what the program takes it for.
     pub(in super::super) async fn misfit<T>(&self, error: &serde_json::Error) -> T {
-        let name = self.replay.history.borrow().ops[self.at].row.name.clone();
+        let name = self.replay.history.borrow().ops[self.at].row.step();
         self.replay.stop(Trouble::Changed(format!(
             "the stored result of `{name}` does not fit its type any more ({error}): {WHAT_TO_DO}"
         )));
@@ -127,13 +126,7 @@ impl Replay {
         if self.history.borrow().canceled && !shielded {
             return Err(was_canceled());
         }
-        if !(1..=limits::MAX_STEP_NAME_BYTES).contains(&name.len()) {
-            return Err(Failure::permanent(format!(
-                "the name of a step has 1 to {} bytes, not {}",
-                limits::MAX_STEP_NAME_BYTES,
-                name.len()
-            )));
-        }
+        check_name("a step", name)?;
         match self.meet(name, shielded, launch) {
             Ok(at) => Ok(Asked {
                 replay: Rc::clone(self),
@@ -150,33 +143,40 @@ impl Replay {
     /// Finds a step in the history, or adds it at the end.
     fn meet(&self, name: &str, shielded: bool, launch: Launch) -> Result<usize, Refusal> {
         let history = &mut *self.history.borrow_mut();
-        let uses = history.uses.entry(name.to_owned()).or_default();
-        *uses += 1;
-        let full = match *uses {
-            1 => name.to_owned(),
-            uses => format!("{name} ({uses})"),
-        };
+        // What is refused leaves no trace, so a replay has to refuse it in the same place.
+        if history.asked >= limits::MAX_STEPS {
+            return Err(Refusal::Failure(Failure::permanent(format!(
+                "an instance has at most {} steps: hand some of its work to children, or continue as new",
+                limits::MAX_STEPS
+            ))));
+        }
+        let step = history.next_use(name);
         let kind = launch.kind();
-        let at = match history.find(&full) {
+        if kind == StepKind::Child {
+            self.check_child(&step)?;
+        }
+        let at = match history.find(&step) {
             Some(at) => {
                 fits(history, at, kind)?;
                 at
             }
-            None => self.add(history, &full, kind, shielded)?,
+            None => self.add(history, &step, kind, shielded)?,
         };
-        let mut event = name.to_owned();
         let row = &history.ops[at].row;
-        if kind == StepKind::Child {
-            event = child_id(&self.id, &full, row.key_run);
-            if event.len() > limits::MAX_ID_BYTES {
-                return Err(Refusal::Failure(Failure::permanent(format!(
-                    "the id of child `{full}` would have {} bytes; at most {} are allowed",
-                    event.len(),
-                    limits::MAX_ID_BYTES
-                ))));
-            }
+        let event = match kind {
+            StepKind::Child => row
+                .child
+                .clone()
+                .unwrap_or_else(|| self.child_id(&step, row.key_run)),
+            _ => name.to_owned(),
+        };
+        if row.occurrence == 0
+            && self.mode == Mode::Life
+            && let Some(taken) = row.event
+        {
+            self.rows.name_event(taken, name)?;
         }
-        if row.state == StepState::New {
+        if row.state == StepState::New && self.mode == Mode::Life {
             self.launch(history, at, &launch, &event)?;
         }
         let policy = match launch {
@@ -194,40 +194,36 @@ impl Replay {
         Ok(at)
     }
 
+    /// Refuses a child whose id would be too long, in this run or another.
+    fn check_child(&self, step: &StepName) -> Result<(), Refusal> {
+        let longest = self.child_id(step, i64::MAX).len();
+        if longest > limits::MAX_ID_BYTES {
+            return Err(Refusal::Failure(Failure::permanent(format!(
+                "the id of child `{step}` would have {longest} bytes; at most {} are allowed",
+                limits::MAX_ID_BYTES
+            ))));
+        }
+        Ok(())
+    }
+
     fn add(
         &self,
         history: &mut History,
-        name: &str,
+        step: &StepName,
         kind: StepKind,
         shielded: bool,
     ) -> Result<usize, Refusal> {
-        if history.delivered < history.last && !broken(Variant::InsertedUnnoticed) {
+        let is_past = history.delivered < history.last && !broken(Variant::InsertedUnnoticed);
+        if is_past || self.mode == Mode::Rehearsal {
             return Err(Refusal::changed(format!(
-                "after {} results, {} `{name}` was asked for, which was not so before: {WHAT_TO_DO}",
+                "after {} results, {} `{step}` was asked for, which was not so before: {WHAT_TO_DO}",
                 history.delivered,
                 kind.as_str()
             )));
         }
-        if history.ops.len() >= limits::MAX_STEPS {
-            return Err(Refusal::Failure(Failure::permanent(format!(
-                "an instance has at most {} steps: hand some of its work to children",
-                limits::MAX_STEPS
-            ))));
-        }
-        let asked = history.delivered;
-        let (id, key_run) = self.rows.ask(name, kind, (shielded, asked), self.now())?;
-        Ok(history.add(StepRow {
-            id,
-            name: name.to_owned(),
-            kind,
-            asked,
-            state: StepState::New,
-            attempts: 0,
-            key_run,
-            due: None,
-            seq: None,
-            finished_at: None,
-        }))
+        let asked = (shielded, history.delivered);
+        let row = self.rows.ask(step, kind, asked, self.now())?;
+        Ok(history.add(row))
     }
 
     /// A step that has not begun yet waits for its time, or its child is started.
@@ -239,11 +235,19 @@ impl Replay {
         event: &str,
     ) -> abide::Result<()> {
         let now = self.now();
-        let after = |wait: Duration| Some(now.saturating_add(millis(wait.min(limits::MAX_WAIT))));
-        let due = match launch {
+        let row = &mut history.ops[at].row;
+        match launch {
             Launch::Step(_) => return Ok(()),
-            Launch::Until(at) => Some((*at).clamp(0, limits::MAX_TIME)),
-            Launch::Sleep(wait) | Launch::Event(wait) => after(*wait),
+            Launch::Until(time) => {
+                let due = (*time).clamp(0, limits::MAX_TIME);
+                self.rows.wait_until(row.id, due)?;
+                (row.due, row.fixed) = (Some(due), true);
+            }
+            Launch::Sleep(wait) | Launch::Event(wait) => {
+                let due = now.saturating_add(millis((*wait).min(limits::MAX_WAIT)));
+                self.rows.wait(row.id, Some(due), None)?;
+                row.due = Some(due);
+            }
             Launch::Child { workflow, input } => {
                 let child = Child {
                     workflow: (*workflow).to_owned(),
@@ -251,25 +255,18 @@ impl Replay {
                 };
                 self.rows
                     .add_notice(notices::START, event, &notices::to_json(&child)?, now)?;
-                let row = &mut history.ops[at].row;
                 self.rows.wait_for_child(row.id, event, workflow)?;
-                row.state = StepState::Waiting;
-                return Ok(());
             }
-        };
-        let row = &mut history.ops[at].row;
-        self.rows.wait(row.id, due, None)?;
+        }
         row.state = StepState::Waiting;
-        row.due = due;
         Ok(())
     }
 
     /// What comes next for a step, if anything does.
     fn next(&self, at: usize) -> Option<Next> {
         let mut history = self.history.borrow_mut();
-        let (delivered, canceled) = (history.delivered, history.canceled);
+        let delivered = history.delivered;
         let op = &mut history.ops[at];
-        let shielded = op.asked.as_ref().is_some_and(|asked| asked.shielded);
         if op.row.seq.is_some_and(|seq| seq <= delivered) {
             let id = op.row.id;
             drop(history);
@@ -287,7 +284,7 @@ impl Replay {
                 }
             };
         }
-        if canceled && !shielded {
+        if op.canceled {
             return Some(Next::Result(Err(was_canceled())));
         }
         if !op.go {
@@ -298,9 +295,9 @@ impl Replay {
             env: self.env.clone(),
             number: op.row.attempts,
             key: if broken(Variant::KeyOfAttempt) {
-                self.key(&op.row.name, op.row.attempts.into())
+                self.key(&op.row.step(), op.row.attempts.into())
             } else {
-                self.key(&op.row.name, op.row.key_run)
+                self.key(&op.row.step(), op.row.key_run)
             },
             cancel: Rc::clone(&self.cancel),
         }))
@@ -311,7 +308,7 @@ impl Replay {
         let history = &mut *self.history.borrow_mut();
         history.ops[at].flying = false;
         match result {
-            Ok(output) => self.done(history, at, Ok(&output), None),
+            Ok(output) => self.store(history, at, Ok(&output)),
             Err(failure) => self.fail(history, at, &failure),
         }
     }
@@ -326,13 +323,13 @@ impl Replay {
         let op = &mut history.ops[at];
         let attempts = op.row.attempts;
         if failure.kind() != FailureKind::Temporary {
-            return self.done(history, at, Err(failure), None);
+            return self.store(history, at, Err(failure));
         }
-        let key = self.key(&op.row.name, op.row.key_run);
+        let key = self.key(&op.row.step(), op.row.key_run);
         let policy = op.asked.as_ref().map(|asked| &asked.policy);
         let Some(wait) = policy.and_then(|policy| policy.wait(attempts, &key)) else {
             let last = Failure::temporary(format!("{failure}; attempt {attempts} was the last"));
-            return self.done(history, at, Err(&last), None);
+            return self.store(history, at, Err(&last));
         };
         let asked = failure.after().unwrap_or_default().min(limits::MAX_WAIT);
         let due = Some(self.now().saturating_add(millis(wait.max(asked))));
@@ -342,47 +339,67 @@ impl Replay {
         self.rows.wait(op.row.id, due, Some(&failure.to_json()))
     }
 
-    /// A step has its result.
-    pub(super) fn done(
+    /// An attempt has given a step's result, which the run is given when it is its turn.
+    fn store(
         &self,
         history: &mut History,
         at: usize,
         result: Result<&str, &Failure>,
-        event: Option<i64>,
     ) -> abide::Result<()> {
         let now = self.now();
-        let error = result.err().map(Failure::to_json);
-        let state = match result {
+        self.write(history, at, result, now)?;
+        self.figures.ended(result.is_ok());
+        history.has_result(at);
+        if broken(Variant::OrderedWhenStored) {
+            return self.give(history, at, now);
+        }
+        Ok(())
+    }
+
+    /// Stores a step's result.
+    pub(super) fn write(
+        &self,
+        history: &mut History,
+        at: usize,
+        result: Result<&str, &Failure>,
+        now: i64,
+    ) -> abide::Result<()> {
+        let row = &mut history.ops[at].row;
+        row.state = match result {
             Ok(_) => StepState::Done,
             Err(_) => StepState::Failed,
         };
-        let done = Done {
-            seq: history.next_seq(),
-            state,
+        row.finished_at = Some(now);
+        let error = result.err().map(Failure::to_json);
+        let outcome = Outcome {
+            state: row.state,
             output: result.ok(),
             error: error.as_deref(),
-            event,
         };
-        let row = &history.ops[at].row;
-        self.rows.done(row.id, done, now)?;
-        match row.due {
-            _ if row.kind == StepKind::Step => self.figures.ended(result.is_ok()),
-            Some(due) if due <= now => self.figures.woken(now - due),
-            _ => {}
-        }
-        history.done(at, state, now);
-        Ok(())
+        self.rows.store(row.id, outcome, now)
     }
 }
 
+/// Refuses a name that cannot be kept.
+pub(super) fn check_name(whose: &str, name: &str) -> Result<(), Failure> {
+    if (1..=limits::MAX_STEP_NAME_BYTES).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(Failure::permanent(format!(
+        "the name of {whose} has 1 to {} bytes, not {}",
+        limits::MAX_STEP_NAME_BYTES,
+        name.len()
+    )))
+}
+
 /// Why a step cannot be asked for.
-enum Refusal {
+pub(super) enum Refusal {
     Failure(Failure),
     Trouble(Trouble),
 }
 
 impl Refusal {
-    fn changed(text: String) -> Self {
+    pub(super) fn changed(text: String) -> Self {
         Self::Trouble(Trouble::Changed(text))
     }
 }
@@ -399,7 +416,7 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
     if row.kind != kind {
         return Err(Refusal::changed(format!(
             "`{}` was of kind {} and is now of kind {}: {WHAT_TO_DO}",
-            row.name,
+            row.step(),
             row.kind.as_str(),
             kind.as_str()
         )));
@@ -408,7 +425,7 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
         return Err(Refusal::changed(format!(
             "{} `{}` was asked for after {} results, and is now after {}: {WHAT_TO_DO}",
             kind.as_str(),
-            row.name,
+            row.step(),
             row.asked,
             history.delivered
         )));
@@ -416,6 +433,6 @@ fn fits(history: &History, at: usize, kind: StepKind) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn was_canceled() -> Failure {
+pub(super) fn was_canceled() -> Failure {
     Failure::canceled("the instance was canceled")
 }

@@ -1,13 +1,14 @@
 //! Steps and results, in memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     task::Waker,
 };
 
-use super::Trouble;
+use super::{Trouble, inbox::Inbox};
+use crate::broken::{Variant, broken};
 use crate::workflow::{
-    RetryPolicy, StepKind, StepState,
+    RetryPolicy, StepKind, StepName, StepState,
     rows::{Instance, StepRow},
 };
 
@@ -20,26 +21,37 @@ pub(super) struct Op {
     pub(super) flying: bool,
     /// True when the attempt is on disk and its function may be called.
     pub(super) go: bool,
-    pub(super) waker: Option<Waker>,
+    /// True when the run is told that the step is canceled.
+    pub(super) canceled: bool,
+    waker: Option<Waker>,
 }
 
 /// What the run says of a step.
 pub(super) struct AskedFor {
-    /// The name of the event that it waits for.
+    /// The name of the event that it waits for, or the id of the child.
     pub(super) event: String,
     pub(super) policy: RetryPolicy,
     pub(super) shielded: bool,
 }
 
 impl Op {
-    pub(super) fn new(row: StepRow) -> Self {
+    fn new(row: StepRow) -> Self {
         Self {
             row,
             asked: None,
             flying: false,
             go: false,
+            canceled: false,
             waker: None,
         }
+    }
+
+    pub(super) fn is_shielded(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.shielded)
+    }
+
+    pub(super) fn wait(&mut self, waker: &Waker) {
+        self.waker = Some(waker.clone());
     }
 
     pub(super) fn wake(&mut self) {
@@ -49,30 +61,46 @@ impl Op {
     }
 }
 
-/// What comes next in the order of results.
+/// What the run is given at a place of the order.
 #[derive(Clone, Copy, Debug)]
-enum Result {
-    Of(usize),
-    Cancel,
+enum Given {
+    ResultOf(usize),
+    Cancellation,
 }
 
 pub(super) struct History {
     pub(super) ops: Vec<Op>,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<StepName, usize>,
     /// How often each name was asked for.
-    pub(super) uses: HashMap<String, u32>,
-    results: BTreeMap<i64, Result>,
+    uses: HashMap<String, u32>,
+    /// Steps that were asked for.
+    pub(super) asked: usize,
+    order: BTreeMap<i64, Given>,
     /// What was asked for in an earlier life and not yet in this, by the number of results that there were.
     unasked: BTreeMap<i64, BTreeSet<usize>>,
-    /// Steps that the run waits for.
+    /// Steps that the run waits for and that have no place in the order.
     pub(super) open: BTreeSet<usize>,
-    /// The number of results that the run has.
+    /// Of these, those whose result is stored, by its time.
+    pub(super) stored: BTreeSet<(i64, usize)>,
+    /// Of these, those that end with their time: sleeps, and waits for events.
+    pub(super) timers: BTreeSet<(i64, usize)>,
+    /// Of these, those that wait for an event or a child, by what they wait for.
+    pub(super) waiting: HashMap<(StepKind, String), BTreeSet<usize>>,
+    /// Events and children's results that nobody has taken.
+    pub(super) inbox: Inbox,
+    /// Steps whose attempt was under way when an earlier life ended.
+    pub(super) cut_off: Vec<usize>,
+    /// Steps that are yet to be told that they are canceled.
+    canceling: VecDeque<usize>,
+    /// The number of results that the run was given.
     pub(super) delivered: i64,
-    /// The number of results that there are.
+    /// The number of results that have a place in the order.
     pub(super) last: i64,
     pub(super) canceled: bool,
     pub(super) time: i64,
     pub(super) trouble: Option<Trouble>,
+    /// The input of the run that is to follow this one.
+    pub(super) successor: Option<String>,
 }
 
 impl History {
@@ -81,14 +109,22 @@ impl History {
             ops: Vec::with_capacity(steps.len()),
             by_name: HashMap::new(),
             uses: HashMap::new(),
-            results: BTreeMap::new(),
+            asked: 0,
+            order: BTreeMap::new(),
             unasked: BTreeMap::new(),
             open: BTreeSet::new(),
+            stored: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            waiting: HashMap::new(),
+            inbox: Inbox::default(),
+            cut_off: Vec::new(),
+            canceling: VecDeque::new(),
             delivered: 0,
             last: 0,
             canceled: false,
-            time: instance.created_at,
+            time: instance.began_at,
             trouble: None,
+            successor: None,
         };
         for row in steps {
             let asked = row.asked;
@@ -96,9 +132,9 @@ impl History {
             history.unasked.entry(asked).or_default().insert(at);
         }
         if let Some(seq) = instance.canceled_seq {
-            history.results.insert(seq, Result::Cancel);
+            history.order.insert(seq, Given::Cancellation);
         }
-        let newest = history.results.last_key_value();
+        let newest = history.order.last_key_value();
         history.last = newest.map_or(0, |(seq, _)| *seq);
         history
     }
@@ -106,19 +142,42 @@ impl History {
     pub(super) fn add(&mut self, row: StepRow) -> usize {
         let at = self.ops.len();
         if let Some(seq) = row.seq {
-            self.results.insert(seq, Result::Of(at));
+            self.order.insert(seq, Given::ResultOf(at));
         }
-        self.by_name.insert(row.name.clone(), at);
+        if row.state == StepState::Running {
+            self.cut_off.push(at);
+        }
+        self.by_name.insert(row.step(), at);
         self.ops.push(Op::new(row));
         at
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
+    /// The next use of a name.
+    pub(super) fn next_use(&mut self, name: &str) -> StepName {
+        let uses = self.uses.entry(name.to_owned()).or_default();
+        *uses += 1;
+        (name, *uses).into()
+    }
+
+    /// A step that was asked for in an earlier life.
+    pub(super) fn find(&self, step: &StepName) -> Option<usize> {
+        if let Some(at) = self.by_name.get(step) {
+            return Some(*at);
+        }
+        let of_version_1 = StepName {
+            name: step.to_string(),
+            occurrence: 0,
+        };
+        let at = *self.by_name.get(&of_version_1)?;
+        // There, two steps that looked the same were one.
+        let row = &self.ops[at].row;
+        let is_shared = row.asked == self.delivered && row.seq.is_some();
+        (self.ops[at].asked.is_none() || is_shared).then_some(at)
     }
 
     /// The run asks for a step.
     pub(super) fn open(&mut self, at: usize, asked: AskedFor) {
+        self.asked += 1;
         let op = &mut self.ops[at];
         if let Some(unasked) = self.unasked.get_mut(&op.row.asked) {
             unasked.remove(&at);
@@ -126,18 +185,53 @@ impl History {
                 self.unasked.remove(&op.row.asked);
             }
         }
+        let event = asked.event.clone();
         op.asked = Some(asked);
-        if op.row.seq.is_none() {
-            self.open.insert(at);
+        if op.row.seq.is_some() {
+            return;
+        }
+        self.open.insert(at);
+        match op.row.kind {
+            _ if op.row.has_result() => self.has_result(at),
+            StepKind::Step => {}
+            kind => {
+                let due = op.row.due;
+                self.timers.extend(due.map(|due| (due, at)));
+                if kind != StepKind::Sleep {
+                    self.waiting.entry((kind, event)).or_default().insert(at);
+                }
+            }
         }
     }
 
-    /// The run does not wait for a step any more, or its result is there.
+    /// The run does not wait for a step any more, or was given its result.
     pub(super) fn close(&mut self, at: usize) {
         let op = &mut self.ops[at];
         op.flying = false;
         op.go = false;
         self.open.remove(&at);
+        let time = op.row.finished_at.unwrap_or_default();
+        self.stored.remove(&(time, at));
+        if let Some(due) = op.row.due {
+            self.timers.remove(&(due, at));
+        }
+        if let Some(asked) = &op.asked {
+            let key = (op.row.kind, asked.event.clone());
+            if let Some(waiting) = self.waiting.get_mut(&key) {
+                waiting.remove(&at);
+                if waiting.is_empty() {
+                    self.waiting.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// A step's result is stored.
+    pub(super) fn has_result(&mut self, at: usize) {
+        let time = self.ops[at].row.finished_at.unwrap_or_default();
+        if self.open.contains(&at) {
+            self.stored.insert((time, at));
+        }
     }
 
     /// The number of the next result.
@@ -145,45 +239,65 @@ impl History {
         self.last + 1
     }
 
-    /// A step has its result.
-    pub(super) fn done(&mut self, at: usize, state: StepState, now: i64) {
+    /// A step's result is the next of the order, at this time.
+    pub(super) fn order(&mut self, at: usize, time: i64) {
+        self.close(at);
         let seq = self.next_seq();
         let row = &mut self.ops[at].row;
         row.seq = Some(seq);
-        row.state = state;
-        row.finished_at = Some(now);
-        self.results.insert(seq, Result::Of(at));
+        row.due = None;
+        row.finished_at = Some(time);
+        self.order.insert(seq, Given::ResultOf(at));
         self.last = seq;
-        self.close(at);
     }
 
-    /// The cancellation is the next result.
+    /// The cancellation is the next of the order.
     pub(super) fn cancel(&mut self) {
         self.last = self.next_seq();
-        self.results.insert(self.last, Result::Cancel);
+        self.order.insert(self.last, Given::Cancellation);
     }
 
-    /// Gives the run the next result; false if it has all.
+    /// True if some of the steps that the run waits for are yet to be told that they are canceled.
+    pub(super) fn is_canceling(&self) -> bool {
+        self.canceling.iter().any(|at| self.open.contains(at))
+    }
+
+    /// Gives the run the next result; false if it has all. What follows from one comes before the next, so no more than one
+    /// of the steps that it waits for is woken, also by a cancellation, which they are told in the order in which they were
+    /// asked for.
     pub(super) fn deliver(&mut self) -> bool {
+        while let Some(at) = self.canceling.pop_front() {
+            if self.open.contains(&at) {
+                self.ops[at].canceled = true;
+                self.ops[at].wake();
+                if !broken(Variant::CanceledTogether) {
+                    return true;
+                }
+            }
+        }
         if self.delivered >= self.last {
             return false;
         }
         self.delivered += 1;
-        match self.results.get(&self.delivered) {
-            Some(Result::Of(at)) => {
+        match self.order.get(&self.delivered) {
+            Some(Given::ResultOf(at)) => {
                 let op = &mut self.ops[*at];
                 self.time = op.row.finished_at.unwrap_or(self.time);
                 op.wake();
             }
-            Some(Result::Cancel) => {
+            Some(Given::Cancellation) => {
                 self.canceled = true;
-                for op in &mut self.ops {
-                    op.wake();
-                }
+                let open = self.open.iter().copied();
+                self.canceling = open.filter(|at| !self.ops[*at].is_shielded()).collect();
             }
             None => {}
         }
         true
+    }
+
+    /// True if the run does now what it did in an earlier life.
+    pub(super) fn is_replaying(&self) -> bool {
+        self.delivered < self.last || self.missing().is_some()
     }
 
     /// A step that was asked for in an earlier life when the run had as many results as now, and was not in this.
@@ -198,8 +312,15 @@ impl History {
         unasked.first().map(|at| &self.ops[*at])
     }
 
-    /// True if the run has asked for a step and still waits for it.
-    pub(super) fn is_asked(&self, at: usize, kind: StepKind) -> bool {
-        self.open.contains(&at) && self.ops[at].row.kind == kind
+    /// Brings nearer by so much what waits, but for times that the program named.
+    pub(super) fn bring_nearer(&mut self, by: i64) {
+        for op in &mut self.ops {
+            if op.row.finished_at.is_none() && !op.row.fixed {
+                op.row.due = op.row.due.map(|due| due - by);
+            }
+        }
+        let timers = std::mem::take(&mut self.timers);
+        let due = |(_, at): (i64, usize)| Some((self.ops[at].row.due?, at));
+        self.timers = timers.into_iter().filter_map(due).collect();
     }
 }

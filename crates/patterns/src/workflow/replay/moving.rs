@@ -1,15 +1,26 @@
 //! The driver's side: results that are due, attempts that begin.
 
 use abide::Result;
+use serde_json::value::RawValue;
 
-use super::{Replay, asking::WHAT_TO_DO};
+use super::{
+    Replay,
+    asking::WHAT_TO_DO,
+    history::History,
+    ready::{Ready, next},
+};
 use crate::broken::{Variant, broken};
-use crate::workflow::{Failure, StepKind, StepState, limits};
+use crate::workflow::{Failure, StepKind, StepState, limits, rows::Outcome};
 
 impl Replay {
     /// Gives the run the next result; false if it has all.
     pub(in super::super) fn deliver(&self) -> bool {
         self.history.borrow_mut().deliver()
+    }
+
+    /// True if what follows from a cancellation is not all done.
+    pub(in super::super) fn is_canceling(&self) -> bool {
+        self.history.borrow().is_canceling()
     }
 
     /// What a run that rests, or has ended, should have asked for and has not.
@@ -27,7 +38,7 @@ impl Replay {
             format!(
                 "{} `{}` was asked for after {} results, and is not any more: {WHAT_TO_DO}",
                 op.row.kind.as_str(),
-                op.row.name,
+                op.row.step(),
                 op.row.asked
             )
         })
@@ -44,9 +55,7 @@ impl Replay {
         let flying = history.open.iter().map(|at| &history.ops[*at]);
         let counted = |shielded: bool| !(only_plain && shielded);
         flying
-            .filter(|op| {
-                op.flying && counted(op.asked.as_ref().is_some_and(|asked| asked.shielded))
-            })
+            .filter(|op| op.flying && counted(op.is_shielded()))
             .count()
     }
 
@@ -64,64 +73,109 @@ impl Replay {
         let history = self.history.borrow();
         let canceling = canceling || history.canceled;
         let open = history.open.iter().copied();
-        open.filter(|at| {
-            let asked = history.ops[*at].asked.as_ref();
-            !canceling || asked.is_some_and(|asked| asked.shielded)
-        })
-        .collect()
+        open.filter(|at| !canceling || history.ops[*at].is_shielded())
+            .collect()
     }
 
-    /// Writes the results of what is due: times that have come, events that are there, attempts that nobody makes any more.
-    /// True if there are some.
-    pub(in super::super) fn advance(&self, canceling: bool) -> Result<bool> {
-        let before = self.history.borrow().last;
-        for at in self.open(canceling) {
-            self.advance_one(at)?;
-        }
-        Ok(self.history.borrow().last > before)
+    /// What the run waits for, which a rehearsal compares.
+    pub(in super::super) fn waits_for(&self) -> Vec<String> {
+        let history = self.history.borrow();
+        let open = history.open.iter();
+        open.map(|at| history.ops[*at].row.step().to_string())
+            .collect()
     }
 
-    fn advance_one(&self, at: usize) -> Result<()> {
+    /// Ends the attempts that an earlier life has begun.
+    pub(in super::super) fn end_cut_off(&self, canceling: bool) -> Result<()> {
         let history = &mut *self.history.borrow_mut();
-        let op = &history.ops[at];
-        let early = 1_000 * i64::from(broken(Variant::SleepEarly));
-        let due = op.row.due.is_some_and(|due| due <= self.now() + early);
-        match op.row.kind {
-            StepKind::Step if op.row.state == StepState::Running && !op.flying => {
-                // Its object or its process has ended.
+        let canceling = canceling || history.canceled;
+        for at in std::mem::take(&mut history.cut_off) {
+            let is_wanted = !canceling || history.ops[at].is_shielded();
+            if is_wanted && history.open.contains(&at) {
                 let cut_off =
                     Failure::temporary("the object or its process ended before the answer came");
-                self.fail(history, at, &cut_off)
+                self.fail(history, at, &cut_off)?;
             }
-            StepKind::Sleep if due => self.done(history, at, Ok("null"), None),
-            StepKind::Event | StepKind::Child => {
-                let Some(asked) = &op.asked else {
-                    return Ok(());
-                };
-                match self.rows.take_event(op.row.kind, &asked.event)? {
-                    Some((id, payload)) if op.row.kind == StepKind::Event => {
-                        self.done(history, at, Ok(&payload), Some(id))
-                    }
-                    Some((id, payload)) => {
-                        let result: Result<Box<serde_json::value::RawValue>, Failure> =
-                            serde_json::from_str(&payload).unwrap_or_else(|error| {
-                                Err(Failure::permanent(format!("a child's result: {error}")))
-                            });
-                        match result {
-                            Ok(output) => self.done(history, at, Ok(output.get()), Some(id)),
-                            Err(failure) => self.done(history, at, Err(&failure), Some(id)),
-                        }
-                    }
-                    None if due => {
-                        let late =
-                            Failure::timeout(format!("no event `{}` came in time", asked.event));
-                        self.done(history, at, Err(&late), None)
-                    }
-                    None => Ok(()),
-                }
-            }
-            _ => Ok(()),
         }
+        Ok(())
+    }
+
+    /// Gives the next place of the order to a result, if there is one: the first by its time of those that are stored, times
+    /// that have come, and events that are there.
+    pub(in super::super) fn advance(&self, canceling: bool) -> Result<bool> {
+        let history = &mut *self.history.borrow_mut();
+        for event in self.rows.events(history.inbox.newest())? {
+            history.inbox.add(event);
+        }
+        let now = self.now();
+        let Some(next) = next(history, canceling, now) else {
+            return Ok(false);
+        };
+        match next {
+            Ready::Stored(at) => self.give(history, at, now)?,
+            Ready::Due(at) => self.end_wait(history, at, now)?,
+            Ready::Arrived(at, event) => self.receive(history, at, event, now)?,
+        }
+        Ok(true)
+    }
+
+    /// The result of a step is the next of the order. Time does not go backwards along it.
+    pub(super) fn give(&self, history: &mut History, at: usize, now: i64) -> Result<()> {
+        let row = &history.ops[at].row;
+        let time = row.finished_at.unwrap_or(now).max(history.time);
+        self.rows.give(row.id, history.next_seq(), time)?;
+        history.order(at, time);
+        Ok(())
+    }
+
+    /// A sleep has ended, or a wait for an event.
+    fn end_wait(&self, history: &mut History, at: usize, now: i64) -> Result<()> {
+        let op = &history.ops[at];
+        let late = op.row.due.map(|due| now - due);
+        if op.row.kind == StepKind::Sleep {
+            self.write(history, at, Ok("null"), now)?;
+        } else {
+            let event = op.asked.as_ref().map_or("", |asked| &asked.event);
+            let failure = Failure::timeout(format!("no event `{event}` came in time"));
+            self.write(history, at, Err(&failure), now)?;
+        }
+        if let Some(late) = late.filter(|late| *late >= 0) {
+            self.figures.woken(late);
+        }
+        self.give(history, at, now)
+    }
+
+    /// A step takes an event, or the result of its child.
+    fn receive(&self, history: &mut History, at: usize, event: i64, now: i64) -> Result<()> {
+        let row = &history.ops[at].row;
+        let name = (
+            row.kind,
+            history.ops[at]
+                .asked
+                .as_ref()
+                .map(|asked| asked.event.clone())
+                .unwrap_or_default(),
+        );
+        history.inbox.take(&name);
+        if name.0 == StepKind::Event {
+            self.rows.take_event(event, row.id)?;
+            let outcome = Outcome {
+                state: StepState::Done,
+                output: None,
+                error: None,
+            };
+            self.rows.store(row.id, outcome, now)?;
+            let row = &mut history.ops[at].row;
+            (row.state, row.event) = (StepState::Done, Some(event));
+        } else {
+            let payload = self.rows.take_result(event)?;
+            let result: Result<Box<RawValue>, Failure> = serde_json::from_str(&payload)
+                .unwrap_or_else(|error| {
+                    Err(Failure::permanent(format!("a child's result: {error}")))
+                });
+            self.write(history, at, result.as_ref().map(|output| output.get()), now)?;
+        }
+        self.give(history, at, now)
     }
 
     /// Begins attempts that are due, as many as may run at a time. They are to be let go when they are on disk.
@@ -155,7 +209,7 @@ impl Replay {
         let mut history = self.history.borrow_mut();
         for at in begun {
             // The run may have lost interest.
-            if history.is_asked(*at, StepKind::Step) {
+            if history.open.contains(at) {
                 let op = &mut history.ops[*at];
                 op.go = true;
                 op.wake();
@@ -167,7 +221,9 @@ impl Replay {
     pub(in super::super) fn due(&self, canceling: bool) -> Option<i64> {
         let open = self.open(canceling);
         let history = self.history.borrow();
-        let due = open.iter().filter_map(|at| history.ops[*at].row.due);
-        due.min()
+        let rows = open.iter().map(|at| &history.ops[*at].row);
+        rows.filter(|row| !row.has_result())
+            .filter_map(|row| row.due)
+            .min()
     }
 }

@@ -1,0 +1,62 @@
+//! Events and children's results that nobody has taken, in memory.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::broken::{Variant, broken};
+use crate::workflow::{StepKind, rows::EventRow};
+
+/// What has come and was not taken, by its kind and name, in the order in which it came.
+#[derive(Default)]
+pub(super) struct Inbox {
+    /// The newest that was seen.
+    newest: i64,
+    events: HashMap<(StepKind, String), VecDeque<Arrival>>,
+}
+
+/// Something that has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) id: i64,
+    pub(super) at: i64,
+}
+
+impl Inbox {
+    pub(super) fn newest(&self) -> i64 {
+        self.newest
+    }
+
+    pub(super) fn add(&mut self, event: EventRow) {
+        self.newest = self.newest.max(event.id);
+        let arrival = Arrival {
+            id: event.id,
+            at: event.at,
+        };
+        let queue = self.events.entry((event.kind, event.name)).or_default();
+        if broken(Variant::EventsReversed) {
+            queue.push_front(arrival);
+        } else {
+            queue.push_back(arrival);
+        }
+    }
+
+    /// The oldest of each name.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (&(StepKind, String), Arrival)> {
+        let front = |queue: &VecDeque<Arrival>| queue.front().copied();
+        self.events
+            .iter()
+            .filter_map(move |(name, queue)| Some((name, front(queue)?)))
+    }
+
+    /// Somebody has taken the oldest of a name.
+    pub(super) fn take(&mut self, name: &(StepKind, String)) {
+        if broken(Variant::EventHeardTwice) {
+            return;
+        }
+        if let Some(queue) = self.events.get_mut(name) {
+            queue.pop_front();
+            if queue.is_empty() || broken(Variant::EventsDropped) {
+                self.events.remove(name);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a step is called by others: its idempotency key, and the id of its child.
+//!
+//! Contract: two steps have neither in common, whatever names a program gives.
+
+use sha2::{Digest, Sha256};
+
+use super::Replay;
+use crate::broken::{Variant, broken};
+use crate::workflow::{StepName, rows::Instance};
+
+/// No name begins with this byte: none is UTF-8 then.
+const NUMBERED: [u8; 1] = [0xff];
+
+/// What the idempotency keys of an instance begin with.
+pub(super) fn seed(instance: &Instance) -> Sha256 {
+    let mut seed = Sha256::new();
+    for part in [instance.workflow.as_bytes(), instance.id.as_bytes()] {
+        seed.update(part.len().to_le_bytes());
+        seed.update(part);
+    }
+    // An id may be used again when its first instance is forgotten.
+    seed.update(instance.created_at.to_le_bytes());
+    seed
+}
+
+impl Replay {
+    /// A step's idempotency key. Steps of version 1 keep theirs.
+    pub(super) fn key(&self, step: &StepName, run: i64) -> String {
+        let mut hash = self.seed.clone();
+        hash.update(run.to_le_bytes());
+        if step.occurrence > 0 && !broken(Variant::NamesCollide) {
+            hash.update(NUMBERED);
+            hash.update(step.occurrence.to_le_bytes());
+            hash.update(&step.name);
+        } else {
+            hash.update(step.to_string());
+        }
+        let hash = hash.finalize();
+        let hex: Vec<String> = hash[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("wf_{}", hex.concat())
+    }
+
+    /// The id of a step's child.
+    pub(super) fn child_id(&self, step: &StepName, run: i64) -> String {
+        let mut id = format!("{}/", self.id);
+        for c in step.name.chars() {
+            match c {
+                '%' => id.push_str("%25"),
+                '/' => id.push_str("%2F"),
+                '#' => id.push_str("%23"),
+                '~' => id.push_str("%7E"),
+                c => id.push(c),
+            }
+        }
+        if step.occurrence > 1 {
+            id.push_str(&format!("#{}", step.occurrence));
+        }
+        if run > 1 {
+            id.push_str(&format!("~{run}"));
+        }
+        id
+    }
+}

@@ -1,0 +1,44 @@
+//! Which result comes next.
+
+use super::history::History;
+use crate::broken::{Variant, broken};
+
+/// Something that a step has its result from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ready {
+    /// What it waits for has come: the event of this number.
+    Arrived(usize, i64),
+    /// It is stored.
+    Stored(usize),
+    /// Its time has come.
+    Due(usize),
+}
+
+/// The first by its time of all that is ready. If the run is to be canceled, only what is done all the same ends; if it is not
+/// yet, also what has ended already.
+pub(super) fn next(history: &History, canceling: bool, now: i64) -> Option<Ready> {
+    let canceling = canceling || history.canceled;
+    let shielded = |at: usize| history.ops[at].is_shielded();
+    let stored = history
+        .stored
+        .iter()
+        .find(|(_, at)| !history.canceled || shielded(*at))
+        .map(|(time, at)| (*time, Ready::Stored(*at)));
+    let early = 1_000 * i64::from(broken(Variant::SleepEarly));
+    let due = history
+        .timers
+        .iter()
+        .take_while(|(due, _)| *due <= now + early)
+        .find(|(_, at)| !canceling || shielded(*at))
+        .map(|(due, at)| (*due, Ready::Due(*at)));
+    let arrived = history.inbox.oldest().filter_map(|(name, event)| {
+        let waiting = history.waiting.get(name)?;
+        let first = waiting.iter().find(|at| !canceling || shielded(**at))?;
+        Some((event.at, event.id, *first))
+    });
+    let arrived = arrived
+        .min()
+        .map(|(time, event, at)| (time, Ready::Arrived(at, event)));
+    let ready = stored.into_iter().chain(due).chain(arrived).min();
+    ready.map(|(_, ready)| ready)
+}
