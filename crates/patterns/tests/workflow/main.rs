@@ -13,6 +13,7 @@ mod events;
 mod host;
 mod migration;
 mod parallel;
+mod random;
 mod steps;
 mod support;
 #[path = "../world/mod.rs"]

@@ -364,7 +364,7 @@ fn results_that_are_too_large_fail_their_step_and_say_so() {
 #[test]
 fn steps_without_number_end_with_an_error() {
     run(async {
-        let world = World::new(Programs::default().with("many", async |ctx, _| {
+        let world = World::without_rehearsals(Programs::default().with("many", async |ctx, _| {
             let mut sum = 0;
             loop {
                 match ctx.step("one", policy(), async |_| Ok(1)).await {

@@ -206,9 +206,11 @@ pub(crate) struct World {
     pub(crate) node: Node,
     pub(crate) script: Script,
     programs: Programs,
+    rehearse: bool,
 }
 
 impl World {
+    /// One in which every history is replayed aside after each result.
     pub(crate) fn new(programs: Programs) -> Self {
         Self::at(
             TestClock::new(),
@@ -218,7 +220,23 @@ impl World {
         )
     }
 
+    /// One for long histories, which are not replayed aside.
+    pub(crate) fn without_rehearsals(programs: Programs) -> Self {
+        let (clock, disk) = (TestClock::new(), SimDisk::new());
+        Self::build(clock, disk, Script::default(), programs, false)
+    }
+
     pub(crate) fn at(clock: TestClock, disk: SimDisk, script: Script, programs: Programs) -> Self {
+        Self::build(clock, disk, script, programs, true)
+    }
+
+    fn build(
+        clock: TestClock,
+        disk: SimDisk,
+        script: Script,
+        programs: Programs,
+        rehearse: bool,
+    ) -> Self {
         let registry = Registry::new().with(Test(programs.clone(), script.clone()));
         let node = Node::builder(store(&disk, &clock))
             .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
@@ -227,7 +245,7 @@ impl World {
             .with(Options {
                 keep_finished: Duration::from_hours(24 * 30),
                 recovery: Duration::from_secs(2),
-                rehearse: true,
+                rehearse,
             })
             .clock(Arc::new(clock.clone()))
             .workers(1)
@@ -239,6 +257,7 @@ impl World {
             node,
             script,
             programs,
+            rehearse,
         }
     }
 
@@ -252,7 +271,7 @@ impl World {
     pub(crate) fn killed_with(self, programs: Programs) -> Self {
         let script = self.script.next_life();
         let disk = self.disk.after_kill();
-        Self::at(self.clock.clone(), disk, script, programs)
+        Self::build(self.clock.clone(), disk, script, programs, self.rehearse)
     }
 
     pub(crate) fn now(&self) -> i64 {

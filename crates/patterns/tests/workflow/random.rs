@@ -1,0 +1,171 @@
+//! Random workflows, which must all end with the result that their history tells, whatever is done to them and their node.
+//!
+//! A seed makes programs of steps that fail and answer late, sleeps, events, children and versions, in sequence, side by side and
+//! against each other. Each history is replayed aside after each result. Meanwhile the process is killed, the power is cut,
+//! instances are paused, resumed, canceled and restarted. An independent model then reads the history of each and says what the
+//! result is. `ABIDE_WORKFLOW_RANDOM` says how many programs, `ABIDE_WORKFLOW_FIRST_SEED` the first seed.
+
+mod model;
+mod program;
+mod wild;
+
+use std::time::Duration;
+
+use abide_harness::{Random, setting};
+use abide_patterns::workflow::{Ended, Status, WorkflowError};
+
+use crate::support::run;
+use model::result_of;
+use program::Program;
+use wild::Wild;
+
+/// Programs that run on a node at a time.
+const BATCH: u64 = 40;
+
+/// What is known of an instance of a batch.
+struct Subject {
+    id: String,
+    program: Program,
+    /// Events that were sent, by name.
+    sent: [i64; 2],
+    canceled: bool,
+}
+
+async fn live(seed: u64, programs: u64) {
+    let random = &mut Random::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut wild = Wild::new();
+    let mut subjects = Vec::new();
+    for number in 0..programs {
+        let subject = Subject {
+            id: format!("{number}"),
+            program: Program::random(random, 3),
+            sent: [0; 2],
+            canceled: false,
+        };
+        let workflows = wild.workflows();
+        workflows
+            .start(&subject.id, &subject.program)
+            .await
+            .unwrap();
+        subjects.push(subject);
+    }
+    for _ in 0..60 + random.below(60) {
+        let millis = [1, 10, 10, 50, 300][random.below(5) as usize];
+        wild.pass(Duration::from_millis(millis)).await;
+        for _ in 0..random.below(4) {
+            let chosen = random.below(u32::try_from(subjects.len()).unwrap());
+            meddle(&wild, &mut subjects[chosen as usize], random).await;
+        }
+        match random.below(60) {
+            0 => wild = wild.killed(),
+            1 => wild = wild.without_power(seed),
+            _ => {}
+        }
+    }
+    for subject in &mut subjects {
+        let workflows = wild.workflows();
+        let _ = workflows.resume(&subject.id).await;
+        settle(&wild, seed, subject).await;
+        check(&wild, seed, subject).await;
+        if random.below(8) == 0 {
+            let steps = workflows.history(&subject.id, 0).await.unwrap();
+            let step = &steps[random.below(u32::try_from(steps.len()).unwrap()) as usize];
+            workflows.restart_from(&subject.id, step).await.unwrap();
+            settle(&wild, seed, subject).await;
+            check(&wild, seed, subject).await;
+        }
+    }
+}
+
+/// Does something to an instance that may have ended.
+async fn meddle(wild: &Wild, subject: &mut Subject, random: &mut Random) {
+    let workflows = wild.workflows();
+    let id = &subject.id;
+    let done = match random.below(12) {
+        0 | 1 => workflows.pause(id).await,
+        2..=4 => workflows.resume(id).await,
+        5 if random.below(3) == 0 => {
+            subject.canceled = true;
+            workflows.cancel(id, "meddling").await
+        }
+        _ => {
+            let name = random.below(2) as usize;
+            let payload = subject.sent[name] + 1;
+            let sent = workflows
+                .send_event(id, program::EVENTS[name], &payload)
+                .await;
+            subject.sent[name] += i64::from(sent.is_ok());
+            sent
+        }
+    };
+    match done {
+        Ok(()) | Err(WorkflowError::Ended { .. } | WorkflowError::TooManyEvents { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Lets time pass until an instance has ended.
+async fn settle(wild: &Wild, seed: u64, subject: &Subject) {
+    let workflows = wild.workflows();
+    for round in 0..setting("ABIDE_TEST_ROUNDS", 20_000) {
+        let record = workflows.status(&subject.id).await.unwrap();
+        let stuck = record.status == Status::Stuck;
+        assert!(!stuck, "seed {seed}: {record:?} of {:?}", subject.program);
+        if record.status.is_end() {
+            return;
+        }
+        // Attempts wait for the disk, and not for the clock.
+        wild.pass(Duration::from_millis(if round % 4 == 0 { 200 } else { 5 }))
+            .await;
+    }
+    let history = workflows.history(&subject.id, 0).await.unwrap();
+    panic!(
+        "seed {seed}: it does not end: {history:#?} of {:?}",
+        subject.program
+    );
+}
+
+/// An instance that has ended has done so as its history tells.
+async fn check(wild: &Wild, seed: u64, subject: &Subject) {
+    let workflows = wild.workflows();
+    let ended = workflows.result(&subject.id).await.unwrap();
+    let record = workflows.status(&subject.id).await.unwrap();
+    if record.cancel.is_some() || subject.canceled {
+        assert_ne!(ended, Ended::No);
+        return;
+    }
+    let history = wild.history(&subject.id).await;
+    let expected = match result_of(&subject.program, &history) {
+        Some(Ok(value)) => Ended::Completed(value),
+        Some(Err(kind)) => match ended {
+            Ended::Failed(ref failure) if failure.kind() == kind => ended.clone(),
+            _ => panic!("seed {seed}: {ended:?} instead of a failure: {kind:?}"),
+        },
+        None => Ended::No,
+    };
+    assert_eq!(
+        ended, expected,
+        "seed {seed}: {:?} with {history:#?}",
+        subject.program
+    );
+    for name in program::EVENTS {
+        let taken: Vec<i64> = history.events(name);
+        let first: Vec<i64> = (1..).take(taken.len()).collect();
+        assert_eq!(taken, first, "seed {seed}: events `{name}`");
+    }
+}
+
+#[test]
+fn random_workflows_end_as_their_histories_tell_whatever_happens() {
+    let first = setting("ABIDE_WORKFLOW_FIRST_SEED", 0);
+    let programs = setting("ABIDE_WORKFLOW_RANDOM", 200);
+    let (mut seed, mut left) = (first, programs);
+    while left > 0 {
+        let now = left.min(BATCH);
+        println!("seed {seed}");
+        run(live(seed, now));
+        seed += 1;
+        left -= now;
+    }
+    println!("{programs} programs");
+}

@@ -1,0 +1,95 @@
+//! A node on a disk in memory that runs programs which a seed has made.
+
+use std::{sync::Arc, time::Duration};
+
+use abide::{Node, SimDisk, clock::TestClock, prelude::*};
+use abide_patterns::workflow::{
+    self, Failure, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowInstance,
+    Workflows,
+};
+
+use super::{model::History, program::Wildly};
+use crate::world::store;
+
+pub(super) struct Wild {
+    disk: SimDisk,
+    clock: TestClock,
+    node: Node,
+}
+
+impl Wild {
+    pub(super) fn new() -> Self {
+        Self::at(TestClock::new(), SimDisk::new())
+    }
+
+    fn at(clock: TestClock, disk: SimDisk) -> Self {
+        let node = Node::builder(store(&disk, &clock))
+            .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
+            .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
+            .with(Registry::new().with(Wildly))
+            .with(Options {
+                recovery: Duration::from_millis(500),
+                rehearse: true,
+                ..Options::default()
+            })
+            .clock(Arc::new(clock.clone()))
+            .workers(1)
+            .start()
+            .unwrap();
+        Self { disk, clock, node }
+    }
+
+    /// Another node, on what a kill of this one leaves.
+    pub(super) fn killed(self) -> Self {
+        let disk = self.disk.after_kill();
+        let clock = self.clock.clone();
+        drop(self);
+        Self::at(clock, disk)
+    }
+
+    /// Another node, on what a power cut leaves.
+    pub(super) fn without_power(self, seed: u64) -> Self {
+        let disk = self.disk.crash(seed);
+        let clock = self.clock.clone();
+        drop(self);
+        Self::at(clock, disk)
+    }
+
+    pub(super) fn workflows(&self) -> Workflows<Wildly> {
+        Workflows::new(self.node.env())
+    }
+
+    /// Lets time pass, and a moment for what is due.
+    pub(super) async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        tokio::time::sleep(Duration::from_micros(300)).await;
+    }
+
+    /// What an instance was given.
+    pub(super) async fn history(&self, id: &str) -> History {
+        let workflows = self.workflows();
+        let mut history = History {
+            version: 3,
+            ..History::default()
+        };
+        for step in workflows.history(id, 0).await.unwrap() {
+            let Some(seq) = step.seq else {
+                continue;
+            };
+            let name = StepName::from(&step);
+            let outcome = match &step.error {
+                Some(error) if step.state == workflow::StepState::Failed => {
+                    let failure: Failure = serde_json::from_str(error).unwrap();
+                    Err(failure.kind())
+                }
+                _ if step.kind == StepKind::Sleep => Ok(1),
+                _ => {
+                    let output = workflows.output(id, name.clone()).await.unwrap();
+                    Ok(serde_json::from_str(&output.unwrap()).unwrap())
+                }
+            };
+            history.results.insert(seq, (name, step.kind, outcome));
+        }
+        history
+    }
+}
