@@ -100,7 +100,12 @@ async fn meddle(wild: &Wild, subject: &mut Subject, random: &mut Random) {
     };
     match done {
         Ok(()) | Err(WorkflowError::Ended { .. } | WorkflowError::TooManyEvents { .. }) => {}
-        Err(error) => panic!("{error}"),
+        // The machine is busy, and the node takes no more for a moment: nothing was done.
+        Err(WorkflowError::Object(error)) if error.overloaded() => {
+            eprintln!("overloaded: {id} {:?}", subject.program);
+            wild.pass(Duration::ZERO).await;
+        }
+        Err(error) => panic!("{id}: {error}: {:?}", subject.program),
     }
 }
 

@@ -100,7 +100,13 @@ impl Program {
         match random.below(12) {
             0..=2 => Self::Chain(some(random, 2, depth - 1)),
             3..=6 => {
-                let joined = [Joined::Parallel, Joined::Unordered, Joined::Macro];
+                // One within another asks in an order of its own, which the model does not know.
+                let unordered = if depth == 1 {
+                    Joined::Unordered
+                } else {
+                    Joined::Parallel
+                };
+                let joined = [Joined::Parallel, Joined::Macro, unordered];
                 let joined = joined[random.below(3) as usize];
                 Self::Join(joined, some(random, 2, depth - 1))
             }
