@@ -39,6 +39,27 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::ChildrenForgotten => {
             "children::a_child_that_nobody_waits_for_any_more_is_canceled"
         }
+        Variant::OrderedWhenStored => "concurrent::two_chains_of_steps_side_by_side_complete",
+        Variant::CanceledTogether => "control::branches_that_are_canceled_do_the_same_in_each_life",
+        Variant::NamesCollide => {
+            "steps::a_name_with_a_number_is_not_the_second_use_of_the_name_without"
+        }
+        Variant::EventsRenamed => {
+            "control::a_restart_finds_every_event_again_that_was_taken_after_the_step"
+        }
+        Variant::ChildAdopted => "children::an_instance_that_somebody_else_has_started_is_no_child",
+        Variant::FirstEventLost => {
+            "events::an_event_starts_the_instance_that_it_is_for_or_is_kept_for_it"
+        }
+        Variant::VersionForgotten => {
+            "versions::an_instance_that_comes_to_the_change_goes_by_the_new_function_for_ever"
+        }
+        Variant::HistoryKept => {
+            "continued::an_instance_continues_with_an_empty_history_and_the_events_that_wait"
+        }
+        Variant::WaitsFollowClock => {
+            "clock::a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier"
+        }
         Variant::StaleListed => "steps::a_directory_believes_what_is_newest_whatever_it_hears_last",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -129,3 +129,38 @@ fn a_child_that_is_asked_for_again_after_a_restart_is_a_new_one() {
         assert!(matches!(first, Err(WorkflowError::NotFound { .. })));
     });
 }
+
+#[test]
+fn an_instance_that_somebody_else_has_started_is_no_child() {
+    run(async {
+        let world = World::new(family());
+        let workflows = world.workflows();
+        workflows.start("a/one", &"child".into()).await.unwrap();
+        assert_eq!(world.ended_of("a/one").await, Ok(10));
+        world.start("parent").await;
+        let failure = world.ended().await.unwrap_err();
+        assert!(failure.message().contains("by somebody else"), "{failure}");
+    });
+}
+
+#[test]
+fn no_two_children_have_one_id_whatever_their_names() {
+    run(async {
+        let names = Programs::default()
+            .with("parent", async |ctx: Context, _: Script| {
+                let mut sum = 0;
+                for name in ["x", "x#2", "x", "x~2", "x/y", "x%2Fy"] {
+                    sum += ctx.child::<Test>(name, "child".to_owned()).await?;
+                }
+                Ok(sum)
+            })
+            .with("child", async |_: Context, _: Script| Ok(1));
+        let world = World::new(names);
+        world.start("parent").await;
+        assert_eq!(world.ended().await, Ok(6));
+        world.workflows().restart_from("a", "x").await.unwrap();
+        assert_eq!(world.ended().await, Ok(6));
+        let again = world.workflows().status("a/x%2Fy~2").await.unwrap();
+        assert_eq!(again.status, Status::Completed);
+    });
+}

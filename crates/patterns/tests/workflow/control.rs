@@ -1,9 +1,13 @@
 //! Cancel, pause, resume, restart.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use abide_patterns::workflow::{
-    Context, Failure, FailureKind, Filter, RetryPolicy, Status, StepState, WorkflowError,
+    Attempt, Context, Failure, FailureKind, Filter, RetryPolicy, Status, StepState, WorkflowError,
 };
 
 use crate::support::{Act, Programs, Script, World, run};
@@ -316,5 +320,60 @@ fn a_restart_finds_every_event_again_that_was_taken_after_the_step() {
         assert!(world.ended().await.is_err());
         workflows.restart_from("a", "between").await.unwrap();
         assert_eq!(world.ended().await, Ok(42));
+    });
+}
+
+/// Each of two branches has its own effect after a cancellation, although both call it the same and `join!` begins each poll
+/// with another of them.
+#[test]
+fn branches_that_are_canceled_do_the_same_in_each_life() {
+    run(async {
+        for polls in 0..4 {
+            let begun: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
+            let told = Arc::clone(&begun);
+            let program = move |ctx: Context, _: Script| {
+                let told = Arc::clone(&told);
+                async move {
+                    let branch = async |number: usize| {
+                        let undo = async |attempt: Attempt| {
+                            let key = attempt.idempotency_key().to_owned();
+                            told.lock().unwrap().push((number, key));
+                            std::future::pending().await
+                        };
+                        let policy = RetryPolicy::for_ever();
+                        let work = async |attempt: Attempt| {
+                            for _ in 0..polls * number {
+                                tokio::task::yield_now().await;
+                            }
+                            attempt.canceled().await;
+                            Err::<i64, _>(Failure::temporary("canceled"))
+                        };
+                        match ctx
+                            .step(format!("work {number}"), policy.clone(), work)
+                            .await
+                        {
+                            Err(_) => ctx.shielded().step("undo", policy, undo).await,
+                            done => done,
+                        }
+                    };
+                    let (one, two) = tokio::join!(branch(0), branch(1));
+                    Ok(one? + two?)
+                }
+            };
+            let world = World::new(Programs::default().with("both", program));
+            world.start("both").await;
+            world.until_step(1, StepState::Running).await;
+            world.workflows().cancel("a", "enough").await.unwrap();
+            let undone = |times| {
+                let begun = &begun;
+                async move { begun.lock().unwrap().len() >= times }
+            };
+            world.until(true, || undone(2)).await;
+            let world = world.killed();
+            world.pass(Duration::from_secs(10)).await;
+            world.until(true, || undone(4)).await;
+            let keys: BTreeSet<_> = begun.lock().unwrap().iter().cloned().collect();
+            assert_eq!(keys.len(), 2, "{keys:?}");
+        }
     });
 }

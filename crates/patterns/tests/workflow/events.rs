@@ -142,3 +142,31 @@ fn too_many_events_are_refused() {
         assert!(matches!(refused, Err(WorkflowError::Invalid(_))));
     });
 }
+
+#[test]
+fn an_event_starts_the_instance_that_it_is_for_or_is_kept_for_it() {
+    run(async {
+        let world = World::new(two_events());
+        let workflows = world.workflows();
+        let send = async |payload: i64, key: &str| {
+            let input = "two".to_owned();
+            let sent = workflows.start_with_event_once("a", &input, key, "number", &payload);
+            sent.await
+        };
+        assert!(!send(4, "one").await.unwrap().duplicate);
+        // However often it comes.
+        send(4, "one").await.unwrap();
+        let other = "whatever".to_owned();
+        let sent = workflows.start_with_event("a", &other, "number", &2).await;
+        assert!(sent.unwrap().duplicate);
+        assert_eq!(world.ended().await, Ok(42));
+        let late = send(1, "three").await;
+        assert!(matches!(late, Err(WorkflowError::Ended { .. })));
+        // What is refused starts nothing.
+        let input = "two".to_owned();
+        let refused = workflows.start_with_event("b", &input, "", &1).await;
+        assert!(matches!(refused, Err(WorkflowError::Invalid(_))));
+        let missing = workflows.status("b").await;
+        assert!(matches!(missing, Err(WorkflowError::NotFound { .. })));
+    });
+}

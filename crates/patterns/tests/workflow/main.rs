@@ -6,7 +6,9 @@
 mod broken;
 mod changes;
 mod children;
+mod clock;
 mod concurrent;
+mod continued;
 mod control;
 mod crash;
 mod events;
@@ -16,5 +18,6 @@ mod parallel;
 mod random;
 mod steps;
 mod support;
+mod versions;
 #[path = "../world/mod.rs"]
 mod world;

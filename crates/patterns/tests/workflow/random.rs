@@ -20,7 +20,7 @@ use program::Program;
 use wild::Wild;
 
 /// Programs that run on a node at a time.
-const BATCH: u64 = 40;
+const BATCH: u64 = 150;
 
 /// What is known of an instance of a batch.
 struct Subject {
@@ -52,7 +52,7 @@ async fn live(seed: u64, programs: u64) {
     for _ in 0..60 + random.below(60) {
         let millis = [1, 10, 10, 50, 300][random.below(5) as usize];
         wild.pass(Duration::from_millis(millis)).await;
-        for _ in 0..random.below(4) {
+        for _ in 0..random.below(12) {
             let chosen = random.below(u32::try_from(subjects.len()).unwrap());
             meddle(&wild, &mut subjects[chosen as usize], random).await;
         }
@@ -102,7 +102,6 @@ async fn meddle(wild: &Wild, subject: &mut Subject, random: &mut Random) {
         Ok(()) | Err(WorkflowError::Ended { .. } | WorkflowError::TooManyEvents { .. }) => {}
         // The machine is busy, and the node takes no more for a moment: nothing was done.
         Err(WorkflowError::Object(error)) if error.overloaded() => {
-            eprintln!("overloaded: {id} {:?}", subject.program);
             wild.pass(Duration::ZERO).await;
         }
         Err(error) => panic!("{id}: {error}: {:?}", subject.program),

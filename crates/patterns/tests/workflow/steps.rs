@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide_patterns::workflow::{
-    Ended, Failure, Filter, Listed, RetryPolicy, Status, StepKind, StepState, Workflow,
+    Ended, Failure, Filter, ListBy, Listed, RetryPolicy, Status, StepKind, StepState, Workflow,
     WorkflowDirectory, WorkflowError, limits,
 };
 
@@ -493,5 +493,67 @@ fn a_name_with_a_number_is_not_the_second_use_of_the_name_without() {
             let keys: std::collections::BTreeSet<_> = calls.iter().map(|call| &call.key).collect();
             assert_eq!((calls.len(), keys.len()), (3, 3), "{calls:?}");
         }
+    });
+}
+
+#[test]
+fn instances_are_found_by_their_status_and_the_time_of_their_start_or_last_change() {
+    run(async {
+        let world = World::new(two_steps());
+        let directory = world.node.env().object::<WorkflowDirectory>();
+        let directory = directory.get_by_name(Test::NAME);
+        for number in 0..10 {
+            let listed = Listed {
+                id: format!("{number}"),
+                status: if number % 2 == 0 {
+                    Status::Failed
+                } else {
+                    Status::Running
+                },
+                error: None,
+                created_at: 100 + number,
+                updated_at: 200 - number,
+            };
+            directory.list_instance(listed, 1).await.unwrap().unwrap();
+        }
+        let found = async |filter: Filter| {
+            let (mut ids, mut filter) = (String::new(), Filter { limit: 2, ..filter });
+            loop {
+                let page = world.workflows().list(filter.clone()).await.unwrap();
+                assert!(page.instances.len() <= 2);
+                ids.extend(page.instances.into_iter().map(|listed| listed.id));
+                match page.next {
+                    Some(next) => filter.after = Some(next),
+                    None => return ids,
+                }
+            }
+        };
+        let started = Filter {
+            from: Some(102),
+            before: Some(107),
+            ..Filter::default()
+        };
+        assert_eq!(found(started.clone()).await, "65432");
+        let failed = Some(Status::Failed);
+        assert_eq!(
+            found(Filter {
+                status: failed,
+                ..started
+            })
+            .await,
+            "642"
+        );
+        let changed = Filter {
+            by: ListBy::Changed,
+            before: Some(198),
+            ..Filter::default()
+        };
+        assert_eq!(found(changed.clone()).await, "3456789");
+        let failed = Filter {
+            status: failed,
+            from: Some(194),
+            ..changed
+        };
+        assert_eq!(found(failed).await, "46");
     });
 }

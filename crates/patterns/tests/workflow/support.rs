@@ -322,6 +322,15 @@ impl World {
         self.until(times, async || self.script.of(step).len()).await;
     }
 
+    /// The same, while time passes.
+    pub(crate) async fn until_called_meanwhile(&self, step: &str, times: usize) {
+        self.until(times, async || {
+            self.clock.advance(Duration::from_millis(20));
+            self.script.of(step).len()
+        })
+        .await;
+    }
+
     /// Starts instance `a`, and waits until it is in this step, which does so.
     pub(crate) async fn start_in(&self, program: &str, step: &str, act: Act) {
         self.script.say(step, [act]);
