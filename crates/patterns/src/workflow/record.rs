@@ -250,7 +250,7 @@ pub enum ListBy {
 pub struct Filter {
     /// Only those with this status.
     pub status: Option<Status>,
-    /// The time that [`from`](Self::from) and [`before`](Self::before) mean, and that they are listed by.
+    /// The time that `from` and `before` mean, and that they are listed by.
     pub by: ListBy,
     /// Only those of this time or later, in milliseconds since 1970.
     pub from: Option<i64>,

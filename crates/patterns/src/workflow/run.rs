@@ -212,8 +212,10 @@ impl Run {
         let mut run = make()?;
         loop {
             let what = match run.catch_up()? {
-                CaughtUp::Not | CaughtUp::Turn(Turn::More) => continue,
+                CaughtUp::Not => continue,
                 CaughtUp::Yes => break,
+                // It wakes itself all the time, and others of the node would wait.
+                CaughtUp::Turn(Turn::More) => return Ok(None),
                 CaughtUp::Turn(Turn::Stuck(text)) => text,
                 CaughtUp::Turn(_) => "it ended".to_owned(),
             };

@@ -1,6 +1,12 @@
 //! Programs that change while instances run.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use abide_patterns::workflow::{Context, Status};
 
@@ -212,5 +218,28 @@ fn an_instance_that_is_stuck_can_be_canceled() {
         world.workflows().cancel("a", "hopeless").await.unwrap();
         assert_eq!(world.record().await.status, Status::Canceled);
         assert!(world.ended().await.unwrap_err().is_canceled());
+    });
+}
+
+#[test]
+fn a_function_that_does_something_else_each_time_is_found_by_a_rehearsal() {
+    run(async {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let program = move |ctx: Context, script: Script| {
+            let number = runs.fetch_add(1, Ordering::SeqCst);
+            async move {
+                script.step(&ctx, "same").await?;
+                script.step(&ctx, &format!("step {number}")).await
+            }
+        };
+        let world = World::new(Programs::default().with("p", program));
+        world.start("p").await;
+        world.until_status(Status::Stuck).await;
+        let error = world.record().await.error.unwrap();
+        assert!(
+            error.contains("in a replay, after 1 results, step"),
+            "{error}"
+        );
+        assert_eq!(world.script.names(), ["same"]);
     });
 }

@@ -12,7 +12,7 @@ mod wild;
 use std::time::Duration;
 
 use abide_harness::{Random, setting};
-use abide_patterns::workflow::{Ended, Status, WorkflowError};
+use abide_patterns::workflow::{Ended, Status, WorkflowError, Workflows};
 
 use crate::support::run;
 use model::result_of;
@@ -42,11 +42,9 @@ async fn live(seed: u64, programs: u64) {
             sent: [0; 2],
             canceled: false,
         };
-        let workflows = wild.workflows();
-        workflows
-            .start(&subject.id, &subject.program)
-            .await
-            .unwrap();
+        let Subject { id, program, .. } = &subject;
+        let started = wild.ask(async |workflows| workflows.start(id, program).await);
+        started.await.unwrap();
         subjects.push(subject);
     }
     for _ in 0..60 + random.below(60) {
@@ -63,14 +61,18 @@ async fn live(seed: u64, programs: u64) {
         }
     }
     for subject in &mut subjects {
-        let workflows = wild.workflows();
-        let _ = workflows.resume(&subject.id).await;
+        let id = &subject.id;
+        let _ = wild.ask(async |workflows| workflows.resume(id).await).await;
         settle(&wild, seed, subject).await;
         check(&wild, seed, subject).await;
         if random.below(8) == 0 {
-            let steps = workflows.history(&subject.id, 0).await.unwrap();
+            let steps = wild
+                .ask(async |workflows| workflows.history(id, 0).await)
+                .await;
+            let steps = steps.unwrap();
             let step = &steps[random.below(u32::try_from(steps.len()).unwrap()) as usize];
-            workflows.restart_from(&subject.id, step).await.unwrap();
+            let restarted = wild.ask(async |workflows| workflows.restart_from(id, step).await);
+            restarted.await.unwrap();
             settle(&wild, seed, subject).await;
             check(&wild, seed, subject).await;
         }
@@ -79,40 +81,42 @@ async fn live(seed: u64, programs: u64) {
 
 /// Does something to an instance that may have ended.
 async fn meddle(wild: &Wild, subject: &mut Subject, random: &mut Random) {
-    let workflows = wild.workflows();
     let id = &subject.id;
     let done = match random.below(12) {
-        0 | 1 => workflows.pause(id).await,
-        2..=4 => workflows.resume(id).await,
+        0 | 1 => wild.ask(async |workflows| workflows.pause(id).await).await,
+        2..=4 => wild.ask(async |workflows| workflows.resume(id).await).await,
         5 if random.below(3) == 0 => {
             subject.canceled = true;
-            workflows.cancel(id, "meddling").await
+            let cancel = async |workflows: Workflows<_>| workflows.cancel(id, "meddling").await;
+            wild.ask(cancel).await
         }
         _ => {
             let name = random.below(2) as usize;
             let payload = subject.sent[name] + 1;
-            let sent = workflows
-                .send_event(id, program::EVENTS[name], &payload)
-                .await;
+            let send = async |workflows: Workflows<_>| {
+                let event = program::EVENTS[name];
+                workflows.send_event(id, event, &payload).await
+            };
+            let sent = wild.ask(send).await;
             subject.sent[name] += i64::from(sent.is_ok());
             sent
         }
     };
     match done {
         Ok(()) | Err(WorkflowError::Ended { .. } | WorkflowError::TooManyEvents { .. }) => {}
-        // The machine is busy, and the node takes no more for a moment: nothing was done.
-        Err(WorkflowError::Object(error)) if error.overloaded() => {
-            wild.pass(Duration::ZERO).await;
-        }
         Err(error) => panic!("{id}: {error}: {:?}", subject.program),
     }
 }
 
 /// Lets time pass until an instance has ended.
 async fn settle(wild: &Wild, seed: u64, subject: &Subject) {
-    let workflows = wild.workflows();
+    let id = &subject.id;
+    let status = async || {
+        let record = wild.ask(async |workflows| workflows.status(id).await).await;
+        record.unwrap()
+    };
     for round in 0..setting("ABIDE_TEST_ROUNDS", 20_000) {
-        let record = workflows.status(&subject.id).await.unwrap();
+        let record = status().await;
         let stuck = record.status == Status::Stuck;
         assert!(!stuck, "seed {seed}: {record:?} of {:?}", subject.program);
         if record.status.is_end() {
@@ -122,18 +126,21 @@ async fn settle(wild: &Wild, seed: u64, subject: &Subject) {
         wild.pass(Duration::from_millis(if round % 4 == 0 { 200 } else { 5 }))
             .await;
     }
-    let history = workflows.history(&subject.id, 0).await.unwrap();
+    let history = wild.ask(async |workflows| workflows.history(id, 0).await);
     panic!(
-        "seed {seed}: it does not end: {history:#?} of {:?}",
+        "seed {seed}: it does not end: {:#?} of {:?}",
+        history.await,
         subject.program
     );
 }
 
 /// An instance that has ended has done so as its history tells.
 async fn check(wild: &Wild, seed: u64, subject: &Subject) {
-    let workflows = wild.workflows();
-    let ended = workflows.result(&subject.id).await.unwrap();
-    let record = workflows.status(&subject.id).await.unwrap();
+    let id = &subject.id;
+    let ended = wild.ask(async |workflows| workflows.result(id).await);
+    let ended = ended.await.unwrap();
+    let record = wild.ask(async |workflows| workflows.status(id).await);
+    let record = record.await.unwrap();
     if record.cancel.is_some() || subject.canceled {
         assert_ne!(ended, Ended::No);
         return;

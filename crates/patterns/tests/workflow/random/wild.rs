@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::workflow::{
-    self, Failure, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowInstance,
-    Workflows,
+    self, Failure, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowError,
+    WorkflowInstance, Workflows,
 };
 
 use super::{model::History, program::Wildly};
@@ -65,14 +65,31 @@ impl Wild {
         tokio::time::sleep(Duration::from_micros(300)).await;
     }
 
+    /// Asks for something until the node takes it: on a busy machine it may refuse for a moment, and has done nothing then.
+    pub(super) async fn ask<T>(
+        &self,
+        ask: impl AsyncFn(Workflows<Wildly>) -> Result<T, WorkflowError>,
+    ) -> Result<T, WorkflowError> {
+        loop {
+            match ask(self.workflows()).await {
+                Err(WorkflowError::Object(error)) if error.overloaded() => {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// What an instance was given.
     pub(super) async fn history(&self, id: &str) -> History {
-        let workflows = self.workflows();
         let mut history = History {
             version: 3,
             ..History::default()
         };
-        for step in workflows.history(id, 0).await.unwrap() {
+        let steps = self
+            .ask(async |workflows| workflows.history(id, 0).await)
+            .await;
+        for step in steps.unwrap() {
             let Some(seq) = step.seq else {
                 continue;
             };
@@ -84,8 +101,10 @@ impl Wild {
                 }
                 _ if step.kind == StepKind::Sleep => Ok(1),
                 _ => {
-                    let output = workflows.output(id, name.clone()).await.unwrap();
-                    Ok(serde_json::from_str(&output.unwrap()).unwrap())
+                    let output =
+                        async |workflows: Workflows<_>| workflows.output(id, name.clone()).await;
+                    let output = self.ask(output).await.unwrap().unwrap();
+                    Ok(serde_json::from_str(&output).unwrap())
                 }
             };
             history.results.insert(seq, (name, step.kind, outcome));
