@@ -32,7 +32,7 @@ impl<W: Workflow> Workflows<W> {
     ///
     /// When this returns, the instance is on disk and will run, whatever happens to the process.
     pub async fn start(&self, id: &str, input: &W::Input) -> Result<Started, WorkflowError> {
-        self.instance(id).start(self.order(id, input)?).await?
+        self.instance(id).start(Self::order(id, input)?).await?
     }
 
     /// What is known of an instance.
@@ -117,7 +117,7 @@ impl<W: Workflow> Workflows<W> {
         name: &str,
         payload: &(impl Serialize + ?Sized),
     ) -> Result<Started, WorkflowError> {
-        let order = self.order(id, input)?;
+        let order = Self::order(id, input)?;
         let instance = self.instance(id);
         instance
             .start_with_event(order, name.to_owned(), to_json(payload)?)
@@ -133,7 +133,7 @@ impl<W: Workflow> Workflows<W> {
         name: &str,
         payload: &(impl Serialize + ?Sized),
     ) -> Result<Started, WorkflowError> {
-        let order = self.order(id, input)?;
+        let order = Self::order(id, input)?;
         let instance = self.instance(id).with_idempotency_key(key);
         instance
             .start_with_event(order, name.to_owned(), to_json(payload)?)
@@ -174,7 +174,7 @@ impl<W: Workflow> Workflows<W> {
         Ok(directory.page(filter).await??)
     }
 
-    fn order(&self, id: &str, input: &W::Input) -> Result<Order, WorkflowError> {
+    fn order(id: &str, input: &W::Input) -> Result<Order, WorkflowError> {
         Ok(Order {
             workflow: W::NAME.to_owned(),
             id: id.to_owned(),

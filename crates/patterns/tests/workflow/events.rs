@@ -157,8 +157,8 @@ fn an_event_starts_the_instance_that_it_is_for_or_is_kept_for_it() {
         // However often it comes.
         send(4, "one").await.unwrap();
         let other = "whatever".to_owned();
-        let sent = workflows.start_with_event("a", &other, "number", &2).await;
-        assert!(sent.unwrap().duplicate);
+        let kept = workflows.start_with_event("a", &other, "number", &2).await;
+        assert!(kept.unwrap().duplicate);
         assert_eq!(world.ended().await, Ok(42));
         let late = send(1, "three").await;
         assert!(matches!(late, Err(WorkflowError::Ended { .. })));

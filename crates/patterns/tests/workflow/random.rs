@@ -93,11 +93,11 @@ async fn meddle(wild: &Wild, subject: &mut Subject, random: &mut Random) {
         _ => {
             let name = random.below(2) as usize;
             let payload = subject.sent[name] + 1;
-            let send = async |workflows: Workflows<_>| {
-                let event = program::EVENTS[name];
-                workflows.send_event(id, event, &payload).await
+            let event = async |workflows: Workflows<_>| {
+                let name = program::EVENTS[name];
+                workflows.send_event(id, name, &payload).await
             };
-            let sent = wild.ask(send).await;
+            let sent = wild.ask(event).await;
             subject.sent[name] += i64::from(sent.is_ok());
             sent
         }

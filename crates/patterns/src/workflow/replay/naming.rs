@@ -45,22 +45,19 @@ impl Replay {
 
     /// The id of a step's child.
     pub(super) fn child_id(&self, step: &StepName, run: i64) -> String {
-        let mut id = format!("{}/", self.id);
-        for c in step.name.chars() {
-            match c {
-                '%' => id.push_str("%25"),
-                '/' => id.push_str("%2F"),
-                '#' => id.push_str("%23"),
-                '~' => id.push_str("%7E"),
-                c => id.push(c),
-            }
+        // What tells ids apart is written as something else in a name.
+        let mut name = step.name.replace('%', "%25");
+        for (c, escaped) in [('/', "%2F"), ('#', "%23"), ('~', "%7E")] {
+            name = name.replace(c, escaped);
         }
-        if step.occurrence > 1 {
-            id.push_str(&format!("#{}", step.occurrence));
-        }
-        if run > 1 {
-            id.push_str(&format!("~{run}"));
-        }
-        id
+        let occurrence = match step.occurrence {
+            0 | 1 => String::new(),
+            occurrence => format!("#{occurrence}"),
+        };
+        let run = match run {
+            1 => String::new(),
+            run => format!("~{run}"),
+        };
+        format!("{}/{name}{occurrence}{run}", self.id)
     }
 }

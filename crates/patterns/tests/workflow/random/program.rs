@@ -165,7 +165,7 @@ impl Program {
                     }
                     Ok(sum)
                 }
-                Self::Join(joined, parts) => Ok(codes(&joined.run(ctx, parts).await)),
+                Self::Join(joined, parts) => Ok(codes(&join(*joined, ctx, parts).await)),
                 Self::Race(parts) => {
                     let (result, first, _) =
                         select_all(parts.iter().map(|part| part.run(ctx))).await;
@@ -191,27 +191,24 @@ impl Program {
     }
 }
 
-impl Joined {
-    async fn run(self, ctx: &Context, parts: &[Program]) -> Vec<Result<i64, FailureKind>> {
-        let results = match self {
-            Self::Parallel => ctx.parallel(parts.iter().map(|part| part.run(ctx))).await,
-            Self::Unordered => {
-                let numbered = parts.iter().enumerate();
-                let numbered =
-                    numbered.map(|(at, part)| part.run(ctx).map(move |result| (at, result)));
-                let mut results: Vec<_> = numbered.collect::<FuturesUnordered<_>>().collect().await;
-                results.sort_by_key(|(at, _)| *at);
-                results.into_iter().map(|(_, result)| result).collect()
-            }
-            Self::Macro => {
-                let rest = ctx.parallel(parts[2..].iter().map(|part| part.run(ctx)));
-                let (one, two, rest) = tokio::join!(parts[0].run(ctx), parts[1].run(ctx), rest);
-                [one, two].into_iter().chain(rest).collect()
-            }
-        };
-        let kind = |result: Result<i64, Failure>| result.map_err(|failure| failure.kind());
-        results.into_iter().map(kind).collect()
-    }
+async fn join(joined: Joined, ctx: &Context, parts: &[Program]) -> Vec<Result<i64, FailureKind>> {
+    let results = match joined {
+        Joined::Parallel => ctx.parallel(parts.iter().map(|part| part.run(ctx))).await,
+        Joined::Unordered => {
+            let numbered = parts.iter().enumerate();
+            let numbered = numbered.map(|(at, part)| part.run(ctx).map(move |result| (at, result)));
+            let mut results: Vec<_> = numbered.collect::<FuturesUnordered<_>>().collect().await;
+            results.sort_by_key(|(at, _)| *at);
+            results.into_iter().map(|(_, result)| result).collect()
+        }
+        Joined::Macro => {
+            let rest = ctx.parallel(parts[2..].iter().map(|part| part.run(ctx)));
+            let (one, two, rest) = tokio::join!(parts[0].run(ctx), parts[1].run(ctx), rest);
+            [one, two].into_iter().chain(rest).collect()
+        }
+    };
+    let kind = |result: Result<i64, Failure>| result.map_err(|failure| failure.kind());
+    results.into_iter().map(kind).collect()
 }
 
 pub(super) fn mix(one: i64, two: i64) -> i64 {
