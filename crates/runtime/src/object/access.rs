@@ -18,7 +18,7 @@ use crate::{
     context,
     envelope::Ticket,
     gate::{Departure, Released, Token},
-    limits::BLOCK_CONCURRENCY_LIMIT,
+    limits::{BLOCK_CONCURRENCY_LIMIT, EVENT_BYTES},
     task::Work,
 };
 
@@ -32,7 +32,7 @@ impl Object {
         let work = Work::Block {
             future,
             until: self.worker.now() + BLOCK_CONCURRENCY_LIMIT,
-            _ticket: Ticket::new(&self.worker.mailbox),
+            _ticket: Ticket::new(&self.worker.mailbox, EVENT_BYTES),
         };
         self.spawned.borrow_mut().push((token, work));
         Ok(())

@@ -174,6 +174,11 @@ impl Disk for FaultyDisk {
         }))
     }
 
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.check(Op::Open, dir)?;
+        self.sim.temporary(dir)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check(Op::Rename, from)?;
         self.sim.rename(from, to)

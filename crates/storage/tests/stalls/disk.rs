@@ -175,6 +175,10 @@ impl Disk for SlowDisk {
         }))
     }
 
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.sim.temporary(dir)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.check(Op::Rename, from)?;
         self.sim.rename(from, to)
