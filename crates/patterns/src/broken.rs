@@ -2,8 +2,8 @@
 //! Each promise has variants that break it in the one place where it is kept, and a test of the part must catch each.
 //!
 //! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction of the parts is
-//! different. The outbox is broken for a thread, in the simulation; the other parts for a whole process, in which a test of the
-//! part must fail.
+//! different. The outbox is broken for a thread, in the simulation; the other parts, and who goes first in an outbox, for a whole
+//! process, in which a test of the part must fail.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_PART";
@@ -33,6 +33,14 @@ abide::broken_variants! {
         FanOutSkips,
         /// A fan-out makes its messages twice. A fan-out makes each message once.
         FanOutRepeats,
+    }
+    outbox_turns {
+        /// Being throttled counts as an attempt. A receiver that is only busy makes no dead letters.
+        ThrottledCounts,
+        /// What was tried before waits until nothing else is due. Nobody waits longer than for its turn.
+        RepetitionsLast,
+        /// What is less urgent waits until nothing else is due. Nobody waits longer than for its turn.
+        PriorityStrict,
     }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.

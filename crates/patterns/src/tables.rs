@@ -33,6 +33,33 @@ pub(crate) fn prepare(
     })
 }
 
+/// Brings tables of an older version forward, one version after the other, all in one transaction. Tables that are not there,
+/// and those of a newer version, stay as they are.
+pub(crate) fn upgrade(
+    storage: &Storage,
+    meta: &str,
+    version: i64,
+    mut step: impl FnMut(&Sql, i64) -> Result<()>,
+) -> Result<()> {
+    let sql = storage.sql();
+    if !exists(&sql, meta)? {
+        return Ok(());
+    }
+    let found: i64 = sql
+        .exec(&format!("SELECT version FROM {meta}"), ())?
+        .one()?;
+    if !(1..version).contains(&found) {
+        return Ok(());
+    }
+    storage.transaction_sync(|| {
+        for from in found..version {
+            step(&sql, from)?;
+        }
+        sql.exec(&format!("UPDATE {meta} SET version = ?1"), (version,))
+            .map(drop)
+    })
+}
+
 /// Looks at the version of tables that are there.
 ///
 /// # Errors

@@ -1,16 +1,22 @@
 //! Claims: what is due is taken by a pass, and nobody else changes its row until it has ended.
 
+use std::collections::{HashMap, VecDeque};
+
 use abide::Result;
 use serde::Deserialize;
 
-use super::{Status, rows::Rows};
+use super::{
+    Status,
+    rows::{Rows, ids},
+    turns,
+};
 use crate::numbers::rows;
 
 /// The columns of a [`Claim`], but for its payload.
 macro_rules! claim {
     () => {
-        "id, priority, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, \
-         operation, operation_since, poll_errors, last_error, created_at, changes"
+        "id, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, operation, \
+         operation_since, poll_errors, last_error, created_at, changes, since"
     };
 }
 
@@ -21,14 +27,37 @@ macro_rules! payload {
     };
 }
 
-/// The messages of a destination that are due, in their order.
-macro_rules! due {
-    ($priority:literal) => {
+/// Something of each line of a destination's messages that wait for an attempt, with the line's number.
+macro_rules! of_lines {
+    ($select:literal, $and:literal) => {
         concat!(
-            "SELECT id FROM (SELECT id FROM outbox_messages INDEXED BY outbox_due
-                 WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ",
+            of_lines!($select, $and, "0", "outbox_first", "attempts = 0", "0"),
+            " UNION ALL ",
+            of_lines!($select, $and, "1", "outbox_again", "attempts > 0", "0"),
+            " UNION ALL ",
+            of_lines!($select, $and, "2", "outbox_first", "attempts = 0", "1"),
+            " UNION ALL ",
+            of_lines!($select, $and, "3", "outbox_again", "attempts > 0", "1"),
+            " UNION ALL ",
+            of_lines!($select, $and, "4", "outbox_first", "attempts = 0", "2"),
+            " UNION ALL ",
+            of_lines!($select, $and, "5", "outbox_again", "attempts > 0", "2")
+        )
+    };
+    ($select:literal, $and:literal, $line:literal, $index:literal, $attempts:literal, $priority:literal) => {
+        concat!(
+            "SELECT ",
+            $line,
+            " AS line, found FROM (SELECT ",
+            $select,
+            " AS found FROM outbox_messages INDEXED BY ",
+            $index,
+            " WHERE status = 'queued' AND blocked = 0 AND ",
+            $attempts,
+            " AND destination = ?1 AND priority = ",
             $priority,
-            " AND next_at <= ?2 ORDER BY next_at, id LIMIT ?3)"
+            $and,
+            ")"
         )
     };
 }
@@ -37,7 +66,6 @@ macro_rules! due {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Claim {
     pub(super) id: i64,
-    priority: i64,
     pub(super) kind: String,
     pub(super) destination: String,
     pub(super) idempotency_key: String,
@@ -52,33 +80,50 @@ pub(super) struct Claim {
     pub(super) last_error: Option<String>,
     pub(super) created_at: i64,
     pub(super) changes: i64,
+    /// Since when it could be tried: its age, which decides when it is due again after an attempt that does not count.
+    pub(super) since: i64,
     /// What it says, if that is small.
     pub(super) payload: Option<String>,
 }
 
 impl Rows {
-    /// Takes messages of a destination that are due, at most so many: they are `sending`, with one attempt more.
-    pub(super) fn claim_due(&self, destination: &str, now: i64, limit: u32) -> Result<Vec<Claim>> {
+    /// Takes messages of a destination that are due, at most so many, in turn: they are `sending`, with one attempt more.
+    /// `served` is the number of the destination's next attempt.
+    pub(super) fn claim_due(
+        &self,
+        destination: &str,
+        now: i64,
+        limit: u32,
+        served: i64,
+    ) -> Result<Vec<Claim>> {
+        const DUE: &str = of_lines!("id", " AND next_at <= ?2 ORDER BY next_at, id LIMIT ?3");
         const TAKE: &str = concat!(
             "UPDATE outbox_messages
              SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
                  first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
-             WHERE id IN (SELECT id FROM (",
-            due!(0),
-            " UNION ALL ",
-            due!(1),
-            " UNION ALL ",
-            due!(2),
-            ") LIMIT ?3) RETURNING ",
+             WHERE id IN (SELECT value FROM json_each(?1)) RETURNING ",
             claim!(),
             ", ",
             payload!()
         );
-        let mut claims: Vec<Claim> = self.sql.exec(TAKE, (destination, now, limit))?.to_array()?;
-        if claims.is_empty() {
-            return Ok(claims);
+        if limit == 0 {
+            return Ok(Vec::new());
         }
-        claims.sort_by_key(|claim| (claim.priority, claim.id));
+        let due: Vec<(usize, i64)> = self.sql.exec(DUE, (destination, now, limit))?.to_array()?;
+        let mut lines: [VecDeque<i64>; turns::LINES] = Default::default();
+        for (line, id) in due {
+            lines[line].push_back(id);
+        }
+        let taken = turns::take(&mut lines, served, limit as usize);
+        if taken.is_empty() {
+            return Ok(Vec::new());
+        }
+        let place: HashMap<i64, usize> = taken.iter().copied().zip(0..).collect();
+        let mut claims: Vec<Claim> = self
+            .sql
+            .exec(TAKE, (ids(taken.into_iter()), now))?
+            .to_array()?;
+        claims.sort_by_key(|claim| place.get(&claim.id).copied());
         self.note_all(&claims, now, "sending")?;
         self.count(Status::Queued, Some(Status::Sending), rows(claims.len()))?;
         Ok(claims)
@@ -136,22 +181,9 @@ impl Rows {
 
     /// When the first message of a destination is due that may be sent.
     pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
-        macro_rules! first {
-            ($priority:literal) => {
-                concat!(
-                    "SELECT min(next_at) AS first FROM outbox_messages INDEXED BY outbox_due
-                     WHERE status = 'queued' AND blocked = 0 AND destination = ?1 AND priority = ",
-                    $priority
-                )
-            };
-        }
         const FIRST: &str = concat!(
-            "SELECT min(first) FROM (",
-            first!(0),
-            " UNION ALL ",
-            first!(1),
-            " UNION ALL ",
-            first!(2),
+            "SELECT min(found) FROM (",
+            of_lines!("min(next_at)", ""),
             ")"
         );
         self.sql.exec(FIRST, (destination,))?.one()

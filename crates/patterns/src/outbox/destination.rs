@@ -4,10 +4,19 @@
 //! that may be sent. It is NULL if there is none, or if as many as allowed are on their way: then whoever ends one
 //! sets it anew. So a pass looks at destinations that have something to send and may send it, and at no others.
 
+use std::time::Duration;
+
 use abide::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Breaker, Failure, Rate, bucket::Bucket, deliver::Fate, limits, sql::Sql};
+use super::{
+    Breaker, Failure, Rate,
+    bucket::Bucket,
+    deliver::Fate,
+    limits,
+    sql::Sql,
+    throttle::{self, Throttle},
+};
 use crate::numbers::{millis, rows};
 use crate::texts::cut;
 
@@ -39,11 +48,19 @@ pub(super) struct Row {
     last_error: Option<String>,
     /// When it had its last turn, counted in turns: of those that are due at once the one that has waited longest is next.
     pub(super) turn: i64,
+    /// How many attempts it has had, by which those that wait for it take turns.
+    pub(super) served: i64,
+    /// How often it has throttled in a row. One message at a time probes it then.
+    throttled: i64,
+    spacing: Option<i64>,
+    ramp_since: i64,
+    ramp_unit: i64,
 }
 
 macro_rules! row {
     () => {
-        "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn"
+        "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn, served, throttled, \
+         spacing, ramp_since, ramp_unit"
     };
 }
 
@@ -69,6 +86,11 @@ impl Row {
             opened: 0,
             last_error: None,
             turn: 0,
+            served: 0,
+            throttled: 0,
+            spacing: None,
+            ramp_since: 0,
+            ramp_unit: 0,
         }))
     }
 
@@ -88,10 +110,11 @@ impl Row {
     pub(super) fn save(&self, sql: &Sql) -> Result<()> {
         sql.exec(
             "INSERT INTO outbox_destinations (destination, due_at, full_at, paused_until, failures, opened, last_error,
-                 open_until, turn)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (destination) DO UPDATE SET due_at = ?2, full_at = ?3, paused_until = ?4, failures = ?5,
-                 opened = ?6, last_error = ?7, open_until = ?8, turn = ?9",
+                 opened = ?6, last_error = ?7, open_until = ?8, turn = ?9, served = ?10, throttled = ?11, spacing = ?12,
+                 ramp_since = ?13, ramp_unit = ?14",
             (
                 &self.destination,
                 self.due_at,
@@ -102,6 +125,11 @@ impl Row {
                 &self.last_error,
                 self.open_until,
                 self.turn,
+                self.served,
+                self.throttled,
+                self.spacing,
+                self.ramp_since,
+                self.ramp_unit,
             ),
         )?;
         Ok(())
@@ -114,13 +142,26 @@ impl Row {
         self.paused_until.max(self.open_until)
     }
 
-    /// True while its circuit is not closed: one message at a time may probe it.
-    pub(super) fn is_open(&self) -> bool {
-        self.opened > 0
+    /// True while its circuit is not closed, or it has throttled and not answered since: one message at a time probes it.
+    pub(super) fn is_probed(&self) -> bool {
+        self.opened > 0 || self.throttled > 0
     }
 
-    pub(super) fn bucket(&self, rate: Option<Rate>, now: i64) -> Bucket {
-        Bucket::new(rate, self.full_at, now)
+    /// Its token bucket: of the configured rate, or of the lower one that it has taught by throttling.
+    pub(super) fn bucket(&mut self, configured: Option<Rate>, now: i64) -> Bucket {
+        let taught = self.throttle().and_then(|held| held.rate(configured, now));
+        if taught.is_none() {
+            self.spacing = None;
+        }
+        Bucket::new(taught.or(configured), self.full_at, now)
+    }
+
+    fn throttle(&self) -> Option<Throttle> {
+        self.spacing.map(|spacing| Throttle {
+            spacing,
+            since: self.ramp_since,
+            unit: self.ramp_unit,
+        })
     }
 
     pub(super) fn set_bucket(&mut self, bucket: Bucket) {
@@ -128,26 +169,37 @@ impl Row {
     }
 
     /// It has answered: whatever was wrong with it is over. A pause that it asked for stays.
-    pub(super) fn answered(&mut self) {
+    pub(super) fn answered(&mut self, now: i64) {
+        self.recovered();
+        if self.throttled > 0 {
+            self.throttled = 0;
+            self.ramp_since = now;
+        }
+    }
+
+    /// It is there: its circuit closes.
+    fn recovered(&mut self) {
         self.failures = 0;
         self.opened = 0;
         self.open_until = None;
         self.last_error = None;
     }
 
-    /// What a failed attempt says of it. `wait` is the time that the message waits by itself.
-    pub(super) fn failed(&mut self, failure: &Failure, breaker: &Breaker, wait: i64, now: i64) {
+    /// What a failed attempt says of it.
+    pub(super) fn failed(
+        &mut self,
+        failure: &Failure,
+        breaker: &Breaker,
+        configured: Option<Rate>,
+        now: i64,
+    ) {
         let asked = failure
             .after
             .map(|after| millis(after.min(limits::MAX_RETRY_AFTER)));
         match failure.fate {
             Fate::NotSent | Fate::CutOff => {}
-            Fate::Permanent => self.answered(),
-            Fate::Throttled => {
-                self.answered();
-                let wait = wait.min(millis(limits::MAX_THROTTLE_PAUSE));
-                self.pause(now.saturating_add(asked.unwrap_or(wait)));
-            }
+            Fate::Permanent => self.answered(now),
+            Fate::Throttled => self.throttle_by(failure.after, configured, now),
             Fate::Refused | Fate::Unknown => {
                 self.last_error = Some(cut(failure.error.clone(), limits::MAX_ERROR_BYTES));
                 self.failures = self.failures.saturating_add(1);
@@ -170,6 +222,26 @@ impl Row {
         }
     }
 
+    /// It asks for patience. Answers to attempts that were on their way when its pause began say nothing new of its capacity,
+    /// and a probe that is throttled says that the pause was too short.
+    fn throttle_by(&mut self, asked: Option<Duration>, configured: Option<Rate>, now: i64) {
+        self.recovered();
+        if self.paused_until.is_some_and(|until| until > now) {
+            let asked = asked.unwrap_or_default().min(limits::MAX_RETRY_AFTER);
+            self.pause(now.saturating_add(millis(asked)));
+            return;
+        }
+        let pause = throttle::pause(asked, self.throttled);
+        if self.throttled == 0 {
+            let learned = Throttle::hit(self.throttle(), configured, pause, now);
+            self.spacing = Some(learned.spacing);
+            self.ramp_since = learned.since;
+            self.ramp_unit = learned.unit;
+        }
+        self.throttled = self.throttled.saturating_add(1);
+        self.pause(now.saturating_add(pause));
+    }
+
     fn pause(&mut self, until: i64) {
         self.paused_until = self.paused_until.max(Some(until));
     }
@@ -179,7 +251,8 @@ impl Row {
 pub(super) fn answered(sql: &Sql, destination: &str, now: i64) -> Result<()> {
     sql.exec(
         "INSERT INTO outbox_destinations (destination, due_at) VALUES (?1, ?2)
-         ON CONFLICT (destination) DO UPDATE SET due_at = ?2, failures = 0, opened = 0, open_until = NULL, last_error = NULL",
+         ON CONFLICT (destination) DO UPDATE SET due_at = ?2, failures = 0, opened = 0, open_until = NULL, last_error = NULL,
+             ramp_since = CASE WHEN throttled > 0 THEN ?2 ELSE ramp_since END, throttled = 0",
         (destination, now),
     )?;
     Ok(())
@@ -199,7 +272,8 @@ pub(super) fn look_at(sql: &Sql, destination: &str, at: i64) -> Result<()> {
 /// Ends the rest of a destination, as if it had answered. True if it is known.
 pub(super) fn resume(sql: &Sql, destination: &str, now: i64) -> Result<bool> {
     let known = sql.exec(
-        "UPDATE outbox_destinations SET paused_until = NULL, open_until = NULL, failures = 0, opened = 0, due_at = ?2
+        "UPDATE outbox_destinations SET paused_until = NULL, open_until = NULL, failures = 0, opened = 0, due_at = ?2,
+             throttled = 0, spacing = NULL
          WHERE destination = ?1 RETURNING destination",
         (destination, now),
     )?;

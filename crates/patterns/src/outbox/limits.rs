@@ -42,8 +42,34 @@ pub const MAX_CONCURRENCY: u32 = 1_024;
 /// The longest pause that a receiver can ask for (`Retry-After`): a day, which a person notices.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(24);
 
-/// The longest pause of a destination that asked for patience and did not say how long.
+/// The first pause of a destination that throttles and does not say how long; it doubles while its probes are throttled.
+pub const DEFAULT_THROTTLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The same for one that says how long, if that is less: one that asks for nothing must not be asked without a pause.
+pub const MIN_THROTTLE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause of a destination that throttles and does not ask for more.
 pub const MAX_THROTTLE_PAUSE: Duration = Duration::from_secs(30);
+
+/// The least time between two attempts at a destination that has throttled and has no rate of its own: 1,000 a second, more
+/// than passes make one at a time.
+pub const MIN_SPACING: Duration = Duration::from_millis(1);
+
+/// The longest: an attempt an hour finds out soon enough that a destination takes more.
+pub const MAX_SPACING: Duration = Duration::from_hours(1);
+
+/// The rate of a destination that has throttled doubles in so many units of the pause that it asks for: from seven eighths to
+/// its capacity in 18, so a few in a hundred of its time are pauses.
+pub const DOUBLING_UNITS: i64 = 128;
+
+/// A rate that was held for so many units was near the capacity: the next is an eighth lower, and half otherwise.
+pub const SETTLED_UNITS: i64 = 8;
+
+/// The longest unit: a receiver that was away for long is not approached for days.
+pub const MAX_RAMP_UNIT: Duration = Duration::from_mins(10);
+
+/// Of so many attempts in a row at a destination each line of messages that wait there has at least one.
+pub const TURNS: i64 = 16;
 
 /// How much longer a wait that doubles may be, as a share of it, so that messages that failed together are not repeated
 /// together.

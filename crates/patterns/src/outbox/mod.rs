@@ -103,6 +103,8 @@ mod rows;
 mod schema;
 mod settle;
 mod sql;
+mod throttle;
+mod turns;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 

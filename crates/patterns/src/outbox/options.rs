@@ -22,6 +22,9 @@ pub struct Options {
     pub timeout: Duration,
     /// When a destination that keeps failing is left alone.
     pub breaker: Breaker,
+    /// How long a message is tried that its destination only throttles, since it was enqueued, due or redriven: being
+    /// throttled uses no attempt up. Default 7 days.
+    pub patience: Duration,
     /// What happens to the messages behind a dead letter with the same ordering key.
     pub behind_dead_letter: BehindDeadLetter,
     /// How long messages are kept, and with them their dedup keys, after they were sent, canceled or discarded. Default 7
@@ -44,6 +47,7 @@ impl Default for Options {
             polling: Polling::default(),
             timeout: Duration::from_secs(30),
             breaker: Breaker::default(),
+            patience: Duration::from_hours(7 * 24),
             behind_dead_letter: BehindDeadLetter::Wait,
             keep_finished: Duration::from_hours(7 * 24),
             max_queued: 1_000_000,

@@ -262,7 +262,7 @@ impl Inner {
     }
 
     /// The limits of each destination.
-    fn destination_limit(&self) -> Limit {
+    pub(super) fn destination_limit(&self) -> Limit {
         match self.rows.options.pace {
             Pace::AtOnce { destination, .. } => destination,
             Pace::Ticks { .. } => Limit {
@@ -308,14 +308,19 @@ impl Inner {
             return Ok(Vec::new());
         }
         let limit = self.destination_limit();
-        let concurrency = if to.is_open() { 1 } else { concurrency(limit) };
+        let concurrency = if to.is_probed() {
+            1
+        } else {
+            concurrency(limit)
+        };
         let on_their_way = self.flights.borrow().sends.to(&to.destination);
         let room = concurrency.saturating_sub(on_their_way);
         let bucket = to.bucket(limit.rate, now);
         let tokens = bucket.tokens(now);
         let most = room.min(tokens).min(allowed);
-        let claims = self.rows.claim_due(&to.destination, now, most)?;
+        let claims = self.rows.claim_due(&to.destination, now, most, to.served)?;
         let count = claims.len() as u32;
+        to.served = to.served.wrapping_add(i64::from(count));
         let bucket = bucket.take(count);
         to.set_bucket(bucket);
         to.due_at = if count < most {
@@ -493,8 +498,9 @@ impl Inner {
         )?;
         sql.exec_on_all(
             "UPDATE outbox_destinations
-             SET due_at = ?2, paused_until = max(paused_until - ?1, ?2), open_until = max(open_until - ?1, ?2)
-             WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL",
+             SET due_at = ?2, paused_until = max(paused_until - ?1, ?2), open_until = max(open_until - ?1, ?2),
+                 ramp_since = ramp_since - ?1
+             WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL OR spacing IS NOT NULL",
             (by, now),
         )?;
         Ok(())

@@ -170,8 +170,8 @@ impl Rows {
         self.sql.exec(
             "INSERT INTO outbox_messages (kind, status, destination, summary, idempotency_key, dedup_key,
                  ordering_key, priority, schedule, not_before, deadline, blocked, next_at, created_at, updated_at,
-                 changes, fan_out, id, dedup_hash)
-             VALUES (?1, 'queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, 1, ?14, ?15, ?16)",
+                 changes, fan_out, id, dedup_hash, since)
+             VALUES (?1, 'queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, 1, ?14, ?15, ?16, ?12)",
             (
                 new.kind,
                 new.destination,
@@ -352,7 +352,7 @@ impl Rows {
             .sql
             .exec(
                 "UPDATE outbox_messages
-                 SET status = 'queued', blocked = ?2, next_at = ?3, attempts = 0, operation = NULL, operation_since = NULL,
+                 SET status = 'queued', blocked = ?2, next_at = ?3, since = ?3, attempts = 0, cut_offs = 0, operation = NULL, operation_since = NULL,
                      polls = 0, poll_errors = 0, finished_at = NULL, updated_at = ?3, changes = changes + 1,
                      deadline = CASE WHEN deadline <= ?3 THEN NULL ELSE deadline END
                  WHERE id = ?1 RETURNING changes",
@@ -460,7 +460,7 @@ impl Rows {
         self.sql.exec(
             "DELETE FROM outbox_destinations WHERE destination IN (
                  SELECT destination FROM outbox_destinations INDEXED BY outbox_destination_idle
-                 WHERE due_at IS NULL AND failures = 0 AND paused_until IS NULL AND full_at <= ?1 LIMIT ?2)",
+                 WHERE due_at IS NULL AND full_at <= ?1 LIMIT ?2)",
             (before.saturating_mul(1_000), rows(limit)),
         )?;
         Ok(())
@@ -468,7 +468,7 @@ impl Rows {
 }
 
 /// Ids as a JSON array: one statement for all of them.
-fn ids(ids: impl Iterator<Item = i64>) -> String {
+pub(super) fn ids(ids: impl Iterator<Item = i64>) -> String {
     let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     format!("[{}]", ids.join(","))
 }

@@ -5,14 +5,15 @@ use abide::{Result, Storage};
 use crate::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const META: &str = "outbox_meta";
 
 /// What messages and dead letters have in common: a row moves from one table to the other as it is.
 pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
      dedup_hash, ordering_key, priority, schedule, not_before, deadline, blocked, next_at, attempts, first_attempt_at, unknown, \
-     operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out";
+     operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out, \
+     since, origin, cut_offs";
 
 const DEFINITIONS: &str = "
     kind             TEXT NOT NULL,
@@ -42,15 +43,15 @@ const DEFINITIONS: &str = "
     updated_at       INTEGER NOT NULL,
     finished_at      INTEGER,
     changes          INTEGER NOT NULL DEFAULT 0,
-    fan_out          INTEGER
+    fan_out          INTEGER,
+    since            INTEGER NOT NULL DEFAULT 0,
+    origin           TEXT,
+    cut_offs         INTEGER NOT NULL DEFAULT 0
 ";
 
 /// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
 /// status, however many there are, than a part of an index.
 const REST: &str = "
-    -- Due attempts of a destination, in their order.
-    CREATE INDEX outbox_due ON outbox_messages (destination, priority, next_at, id)
-        WHERE status = 'queued' AND blocked = 0;
     -- Due polls; and attempts that are on their way, which have no next time.
     CREATE INDEX outbox_sending ON outbox_messages (next_at) WHERE status = 'sending';
     CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND status = 'queued';
@@ -90,11 +91,14 @@ const REST: &str = "
         turn         INTEGER NOT NULL DEFAULT 0,
         failures     INTEGER NOT NULL DEFAULT 0,
         opened       INTEGER NOT NULL DEFAULT 0,
-        last_error   TEXT
+        last_error   TEXT,
+        served       INTEGER NOT NULL DEFAULT 0,
+        throttled    INTEGER NOT NULL DEFAULT 0,
+        spacing      INTEGER,
+        ramp_since   INTEGER NOT NULL DEFAULT 0,
+        ramp_unit    INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE INDEX outbox_destination_due ON outbox_destinations (due_at, turn) WHERE due_at IS NOT NULL;
-    CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at)
-        WHERE due_at IS NULL AND failures = 0 AND paused_until IS NULL;
     CREATE INDEX outbox_destination_trouble ON outbox_destinations (destination)
         WHERE failures > 0 OR paused_until IS NOT NULL;
 
@@ -128,13 +132,51 @@ const REST: &str = "
     );
 ";
 
+/// Indexes that version 2 has made anew.
+const INDEXES: &str = "
+    -- Due first attempts, and due repetitions, of a destination, in their order.
+    CREATE INDEX outbox_first ON outbox_messages (destination, priority, next_at, id)
+        WHERE status = 'queued' AND blocked = 0 AND attempts = 0;
+    CREATE INDEX outbox_again ON outbox_messages (destination, priority, next_at, id)
+        WHERE status = 'queued' AND blocked = 0 AND attempts > 0;
+    CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
+";
+
+/// Makes tables of version 2 from those of version 1.
+const FROM_1: &str = "
+    ALTER TABLE outbox_messages ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_messages ADD COLUMN origin TEXT;
+    ALTER TABLE outbox_messages ADD COLUMN cut_offs INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_dead_letters ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_dead_letters ADD COLUMN origin TEXT;
+    ALTER TABLE outbox_dead_letters ADD COLUMN cut_offs INTEGER NOT NULL DEFAULT 0;
+    UPDATE outbox_messages SET since = max(created_at, coalesce(not_before, 0));
+    UPDATE outbox_dead_letters SET since = max(created_at, coalesce(not_before, 0));
+
+    ALTER TABLE outbox_destinations ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN spacing INTEGER;
+    ALTER TABLE outbox_destinations ADD COLUMN ramp_since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN ramp_unit INTEGER NOT NULL DEFAULT 0;
+
+    DROP INDEX outbox_due;
+    DROP INDEX outbox_destination_idle;
+";
+
 /// True if the object has the tables.
 pub(super) fn exists(storage: &Storage) -> Result<bool> {
     tables::exists(&storage.sql(), META)
 }
 
-/// Makes the tables if the object has none.
+/// Makes the tables if the object has none, or brings older ones forward.
 pub(super) fn prepare(storage: &Storage) -> Result<()> {
+    tables::upgrade(storage, META, VERSION, |sql, from| match from {
+        1 => {
+            sql.exec(FROM_1, ())?;
+            sql.exec(INDEXES, ()).map(drop)
+        }
+        _ => Ok(()),
+    })?;
     tables::prepare(storage, "outbox", META, VERSION, |sql| {
         for (table, id) in [
             ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
@@ -142,6 +184,7 @@ pub(super) fn prepare(storage: &Storage) -> Result<()> {
         ] {
             sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
         }
-        sql.exec(REST, ()).map(drop)
+        sql.exec(REST, ())?;
+        sql.exec(INDEXES, ()).map(drop)
     })
 }

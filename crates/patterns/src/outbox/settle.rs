@@ -62,7 +62,7 @@ impl Inner {
         let handler = handler.map(AsRef::as_ref);
         match outcome {
             Outcome::Submitted(Ok(submitted)) => {
-                to.answered();
+                to.answered(now);
                 match submitted {
                     Submitted::Done if broken(Variant::SentTwice) && claim.attempts == 1 => {
                         self.rows.requeue(claim, now, "sent", true, 1, now)
@@ -75,7 +75,7 @@ impl Inner {
             }
             Outcome::Submitted(Err(failure)) => {
                 let wait = self.wait(claim, handler);
-                to.failed(&failure, &self.rows.options.breaker, wait.unwrap_or(0), now);
+                self.destination_failed(to, &failure, now);
                 self.submit_failed(claim, &failure, wait, now)
             }
             Outcome::Polled(Ok(Polled::Done)) => self.rows.sent(from_ref(claim), now),
@@ -104,7 +104,7 @@ impl Inner {
             }
             Outcome::Polled(Err(failure)) => {
                 if failure.fate == Fate::Throttled {
-                    to.failed(&failure, &self.rows.options.breaker, 0, now);
+                    self.destination_failed(to, &failure, now);
                 }
                 if failure.fate == Fate::Permanent {
                     let error =
@@ -114,6 +114,11 @@ impl Inner {
                 self.ask_again(claim, failure.after, Some(&failure.error), handler, now)
             }
         }
+    }
+
+    fn destination_failed(&self, to: &mut destination::Row, failure: &Failure, now: i64) {
+        let configured = self.destination_limit().rate;
+        to.failed(failure, &self.rows.options.breaker, configured, now);
     }
 
     /// Writes that messages have arrived.
@@ -176,6 +181,23 @@ impl Inner {
         });
         match (failure.fate, wait) {
             (Fate::Permanent, _) => self.bury(claim, error, unknown, now),
+            (Fate::Throttled, _) if !broken(Variant::ThrottledCounts) => {
+                let patience = millis(self.rows.options.patience);
+                if now.saturating_sub(claim.since) >= patience {
+                    let days = self.rows.options.patience.as_secs_f64() / 86_400.0;
+                    let error =
+                        format!("it was throttled for {days:.1} days; the last answer: {error}");
+                    return self.bury(claim, &error, unknown, now);
+                }
+                let attempts = claim.attempts.saturating_sub(1);
+                // Its destination pauses, and it keeps its place there.
+                let at = if attempts == 0 {
+                    claim.since.min(now)
+                } else {
+                    now
+                };
+                self.rows.requeue(claim, at, error, unknown, attempts, now)
+            }
             (Fate::NotSent, _) => {
                 let wait = asked.max(millis(limits::NOT_SENT_PAUSE));
                 let at = now.saturating_add(self.jittered(wait, limits::JITTER, claim));

@@ -2,18 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+#[cfg(feature = "broken")]
+mod broken;
 mod crash;
 mod dead_letters;
 mod durable;
 mod edges;
 mod enqueue;
+mod fairness;
 mod fan_out;
+mod migration;
 mod operations;
 mod order;
 mod pace;
 mod retries;
 mod simulation;
 mod support;
+mod throttling;
 mod trouble;
 #[path = "../world/mod.rs"]
 mod world;
