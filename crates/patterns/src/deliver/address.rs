@@ -1,9 +1,11 @@
 //! Where requests go.
 
 use abide::http::Uri;
+use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::limits;
+use crate::{outbox::limits::MAX_DESTINATION_BYTES, texts::cut};
 
 /// A URL that requests can be sent to.
 pub(crate) fn target(text: &str) -> Result<Url, String> {
@@ -38,6 +40,22 @@ pub(crate) fn uri(url: &Url) -> Result<Uri, String> {
 /// Scheme, host and port; the text itself if it is no URL.
 pub(super) fn origin(url: &str) -> String {
     Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization())
+}
+
+/// A name for a URL that tells it from others of its origin and does not show its query, which may be secret.
+pub(super) fn endpoint(url: &str) -> String {
+    let shown = without_query(url);
+    if shown.len() == url.len() && url.len() <= MAX_DESTINATION_BYTES {
+        return url.to_owned();
+    }
+    let hash = Sha256::digest(url);
+    let tail: String = hash
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let room = MAX_DESTINATION_BYTES - tail.len() - "#".len();
+    format!("{}#{tail}", cut(shown.to_owned(), room))
 }
 
 /// What people see of a URL: its query may be secret.

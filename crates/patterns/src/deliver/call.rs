@@ -130,10 +130,16 @@ fn told(error: &RawValue) -> String {
 fn failure(error: &Error) -> Failure {
     let text = error.message();
     if error.remote() {
-        return Failure::permanent(text);
+        // The object says itself whether another time will do.
+        return if error.retryable() {
+            Failure::refused(text)
+        } else {
+            Failure::permanent(text)
+        };
     }
     match error.kind() {
-        ErrorKind::Overloaded => Failure::not_sent(text),
+        // The object has too much to do: others may not.
+        ErrorKind::Overloaded => Failure::throttled(text, None),
         // An earlier attempt still runs; what it comes to is the answer to the next one.
         ErrorKind::InProgress => Failure::unknown(text),
         ErrorKind::NotFound

@@ -20,7 +20,7 @@ use sha2::Sha256;
 use thiserror::Error;
 
 use super::{
-    address::{origin, target, uri, without_query},
+    address::{endpoint, origin, target, uri, without_query},
     answer, json, limits,
 };
 use crate::outbox::{Deliver, Delivery, Failure, RetryPolicy, Submitted};
@@ -253,12 +253,22 @@ impl Deliver for WebhookDelivery {
         self.secrets(&event.endpoint).map(drop)
     }
 
+    /// The endpoint: one that fails holds up no other, also of the same host.
     fn destination(&self, event: &Webhook) -> String {
-        origin(&event.endpoint)
+        endpoint(&event.endpoint)
+    }
+
+    fn origin(&self, event: &Webhook) -> Option<String> {
+        Some(origin(&event.endpoint))
     }
 
     fn summary(&self, event: &Webhook) -> String {
         format!("{} to {}", event.event, without_query(&event.endpoint))
+    }
+
+    /// A receiver tells duplicates by `webhook-id`.
+    fn keeps_key(&self) -> bool {
+        true
     }
 
     fn retry(&self) -> Option<RetryPolicy> {

@@ -15,7 +15,7 @@ use crate::numbers::rows;
 /// The columns of a [`Claim`], but for its payload.
 macro_rules! claim {
     () => {
-        "id, kind, destination, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, operation, \
+        "id, kind, destination, origin, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, operation, \
          operation_since, poll_errors, last_error, created_at, changes, since"
     };
 }
@@ -68,6 +68,7 @@ pub(super) struct Claim {
     pub(super) id: i64,
     pub(super) kind: String,
     pub(super) destination: String,
+    origin: Option<String>,
     pub(super) idempotency_key: String,
     pub(super) ordering_key: Option<String>,
     pub(super) schedule: Option<String>,
@@ -84,6 +85,13 @@ pub(super) struct Claim {
     pub(super) since: i64,
     /// What it says, if that is small.
     pub(super) payload: Option<String>,
+}
+
+impl Claim {
+    /// What bounds how many attempts are on their way: the destination, unless it shares an origin.
+    pub(super) fn origin(&self) -> &str {
+        self.origin.as_deref().unwrap_or(&self.destination)
+    }
 }
 
 impl Rows {
@@ -129,11 +137,11 @@ impl Rows {
         Ok(claims)
     }
 
-    /// Operations whose next poll is due, longest due first, at most so many: their ids and destinations.
-    pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String)>> {
+    /// Operations whose next poll is due, longest due first, at most so many: their ids, destinations and origins.
+    pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String, String)>> {
         self.sql
             .exec(
-                "SELECT id, destination FROM outbox_messages INDEXED BY outbox_sending
+                "SELECT id, destination, coalesce(origin, destination) FROM outbox_messages INDEXED BY outbox_sending
                  WHERE status = 'sending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
                 (now, limit),
             )?

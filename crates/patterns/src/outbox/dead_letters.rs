@@ -26,23 +26,31 @@ impl Outbox {
         })
     }
 
-    /// Changes what a dead letter says. Being another message, it gets a new idempotency key when it is redriven.
+    /// Changes what a dead letter says. Being another message, it gets a new idempotency key, unless it says the same as before.
     pub fn edit(&self, id: i64, payload: &str) -> Result<Record, OutboxError> {
         self.act(id, Status::Failed, "edited", |record, now| {
             let message = Message::from_json(record.kind.clone(), payload);
             let accepted = self.0.check(&message, now)?;
+            if self.0.rows.payload(id)?.as_deref() == Some(payload) {
+                // It is the same message, which may have had its effect.
+                return Ok(());
+            }
             self.0.rows.edit(id, payload, &accepted, now)?;
+            self.0.renew_key_of_dead(id, now)?;
             Ok(())
         })
     }
 
     /// Sends a dead letter again, with all its attempts before it. It keeps its place among the messages with its
-    /// ordering key, and its idempotency key if an answer was lost, so that it may have had its effect; otherwise it
-    /// gets a new one, because receivers remember a failure under the old.
+    /// ordering key, and its idempotency key if an answer was lost, so that it may have had its effect, or if its handler says
+    /// so ([`Deliver::keeps_key`](super::Deliver::keeps_key)); otherwise it gets a new one, because receivers remember a
+    /// failure under the old.
     pub fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
         self.act(id, Status::Failed, "redriven", |record, now| {
             self.0.rows.revive(record, now)?;
-            if !record.unknown {
+            let handler = self.0.registry.handler(&record.kind).ok();
+            let keeps = handler.is_some_and(|handler| handler.keeps_key());
+            if !record.unknown && !keeps {
                 self.0.renew_key(id, now)?;
             }
             Ok(())

@@ -27,11 +27,18 @@ pub trait Deliver: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Where it goes to: messages to one destination share a rate, a number of attempts at a time, and a circuit
-    /// breaker. For HTTP: scheme, host and port.
+    /// Where it goes to: messages to one destination share a rate, pauses, a circuit breaker and, unless it has an
+    /// [`origin`](Self::origin), a number of attempts at a time. For HTTP: scheme, host and port; for webhooks: the endpoint.
     fn destination(&self, payload: &Self::Payload) -> String {
         let _ = payload;
         Self::KIND.to_owned()
+    }
+
+    /// What destinations share a number of attempts at a time with, if it is more than the destination: for webhooks the scheme,
+    /// host and port that several endpoints may have. All messages to a destination have the same.
+    fn origin(&self, payload: &Self::Payload) -> Option<String> {
+        let _ = payload;
+        None
     }
 
     /// A line for people that tells the message from others.
@@ -53,6 +60,12 @@ pub trait Deliver: Send + Sync + 'static {
     /// How long an attempt or a poll may take, if not as long as the outbox says.
     fn timeout(&self) -> Option<Duration> {
         None
+    }
+
+    /// Whether a dead letter keeps its idempotency key when it is redriven, also if it had no effect: so where the key only
+    /// tells duplicates, as `webhook-id` does. A receiver that remembers failures under a key needs a new one.
+    fn keeps_key(&self) -> bool {
+        false
     }
 
     /// Tries once.

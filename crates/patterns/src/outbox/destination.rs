@@ -13,11 +13,11 @@ use super::{
     Breaker, Failure, Rate,
     bucket::Bucket,
     deliver::Fate,
-    limits,
+    limits, metrics,
     sql::Sql,
     throttle::{self, Throttle},
 };
-use crate::numbers::{millis, rows};
+use crate::numbers::{micros, millis, rows};
 use crate::texts::cut;
 
 /// Where messages go to, as seen from outside. Times are milliseconds since 1970.
@@ -55,12 +55,13 @@ pub(super) struct Row {
     spacing: Option<i64>,
     ramp_since: i64,
     ramp_unit: i64,
+    origin: Option<String>,
 }
 
 macro_rules! row {
     () => {
         "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn, served, throttled, \
-         spacing, ramp_since, ramp_unit"
+         spacing, ramp_since, ramp_unit, origin"
     };
 }
 
@@ -91,6 +92,7 @@ impl Row {
             spacing: None,
             ramp_since: 0,
             ramp_unit: 0,
+            origin: None,
         }))
     }
 
@@ -110,8 +112,8 @@ impl Row {
     pub(super) fn save(&self, sql: &Sql) -> Result<()> {
         sql.exec(
             "INSERT INTO outbox_destinations (destination, due_at, full_at, paused_until, failures, opened, last_error,
-                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit, origin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
              ON CONFLICT (destination) DO UPDATE SET due_at = ?2, full_at = ?3, paused_until = ?4, failures = ?5,
                  opened = ?6, last_error = ?7, open_until = ?8, turn = ?9, served = ?10, throttled = ?11, spacing = ?12,
                  ramp_since = ?13, ramp_unit = ?14",
@@ -130,6 +132,7 @@ impl Row {
                 self.spacing,
                 self.ramp_since,
                 self.ramp_unit,
+                &self.origin,
             ),
         )?;
         Ok(())
@@ -140,6 +143,16 @@ impl Row {
         self.paused_until = self.paused_until.filter(|until| *until > now);
         self.open_until = self.open_until.filter(|until| *until > now);
         self.paused_until.max(self.open_until)
+    }
+
+    /// What it shares a number of attempts at a time with: itself, unless it is one of several of an origin.
+    pub(super) fn origin(&self) -> &str {
+        self.origin.as_deref().unwrap_or(&self.destination)
+    }
+
+    /// Until when it has asked to be left alone, if it has.
+    pub(super) fn paused_until(&self, now: i64) -> Option<i64> {
+        self.paused_until.filter(|until| *until > now)
     }
 
     /// True while its circuit is not closed, or it has throttled and not answered since: one message at a time probes it.
@@ -154,6 +167,13 @@ impl Row {
             self.spacing = None;
         }
         Bucket::new(taught.or(configured), self.full_at, now)
+    }
+
+    /// Gives its bucket a token back.
+    pub(super) fn refund(&mut self, configured: Option<Rate>) {
+        if let Some(rate) = configured {
+            self.full_at = self.full_at.saturating_sub(micros(rate.interval));
+        }
     }
 
     fn throttle(&self) -> Option<Throttle> {
@@ -215,6 +235,14 @@ impl Row {
                         .pause
                         .saturating_mul(1 << doublings)
                         .min(breaker.max_pause);
+                    if self.opened == 0 {
+                        metrics::circuit_opened();
+                        tracing::warn!(
+                            destination = self.destination,
+                            error = failure.error,
+                            "a destination of an outbox keeps failing: its circuit opens"
+                        );
+                    }
                     self.opened = self.opened.saturating_add(1);
                     self.open_until = Some(now.saturating_add(millis(pause)));
                 }
@@ -259,13 +287,24 @@ pub(super) fn answered(sql: &Sql, destination: &str, now: i64) -> Result<()> {
 }
 
 /// Has a destination looked at, not later than at this time.
-pub(super) fn look_at(sql: &Sql, destination: &str, at: i64) -> Result<()> {
+pub(super) fn look_at(sql: &Sql, destination: &str, origin: Option<&str>, at: i64) -> Result<()> {
     sql.exec(
-        "INSERT INTO outbox_destinations (destination, due_at) VALUES (?1, ?2)
+        "INSERT INTO outbox_destinations (destination, due_at, origin) VALUES (?1, ?2, ?3)
          ON CONFLICT (destination) DO UPDATE SET due_at = min(coalesce(due_at, ?2), ?2)
          WHERE due_at IS NULL OR due_at > ?2",
-        (destination, at),
+        (destination, at, origin),
     )?;
+    Ok(())
+}
+
+/// Has destinations that were parked looked at.
+pub(super) fn unpark(sql: &Sql, destinations: &[String], now: i64) -> Result<()> {
+    for destination in destinations {
+        sql.exec(
+            "UPDATE outbox_destinations SET due_at = ?2 WHERE destination = ?1 AND due_at > ?2",
+            (destination, now),
+        )?;
+    }
     Ok(())
 }
 

@@ -14,10 +14,13 @@ use tokio::sync::Notify;
 use super::{
     FanOutStatus, Message, Options, OutboxError, Priority, Registry,
     changes::Changes,
+    claims::Claim,
+    flights::Flights,
     limits,
-    passes::Flights,
+    overload::Overload,
     registry::Accepted,
     rows::{New, Rows},
+    settle::Outcome,
     sql::Sql,
 };
 use crate::numbers::millis;
@@ -33,6 +36,10 @@ pub(super) struct Inner {
     pub(super) running: Cell<bool>,
     /// True if a task was dropped with attempts on their way.
     pub(super) orphaned: Cell<bool>,
+    /// Whether this node has too much to do.
+    pub(super) overload: Cell<Overload>,
+    /// Outcomes that could not be written yet. Their messages are still on their way.
+    pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
     /// Wakes the task.
     pub(super) news: Notify,
     /// Counts the turns of destinations.
@@ -54,6 +61,8 @@ impl Inner {
             flights: RefCell::default(),
             running: Cell::new(false),
             orphaned: Cell::new(false),
+            overload: Cell::default(),
+            unwritten: RefCell::default(),
             news: Notify::new(),
             turns: Cell::new(0),
         })
@@ -97,6 +106,7 @@ impl Inner {
             kind: &message.kind,
             payload: &message.payload,
             destination: &accepted.destination,
+            origin: accepted.origin.as_deref(),
             summary: &accepted.summary,
             dedup_key: message.dedup_key.as_deref(),
             dedup_hash: hash,
@@ -191,6 +201,13 @@ impl Inner {
         let (generation, payload) = self.rows.next_generation(id)?;
         let key = self.key(id, generation, &payload, now);
         self.rows.renew_key(id, &key)
+    }
+
+    /// Gives a dead letter that was edited a new idempotency key.
+    pub(super) fn renew_key_of_dead(&self, id: i64, now: i64) -> Result<()> {
+        let (generation, payload) = self.rows.next_generation_of("outbox_dead_letters", id)?;
+        let key = self.key(id, generation, &payload, now);
+        self.rows.renew_key_of("outbox_dead_letters", id, &key)
     }
 
     /// Has the object woken, not later than at this time.

@@ -78,8 +78,11 @@ pub const JITTER: f64 = 0.25;
 /// The same for a wait of a schedule, which says more exactly when.
 pub const SCHEDULE_JITTER: f64 = 0.1;
 
-/// The wait of a message that this node was too busy to send.
+/// The pause of an outbox after this node was too busy to send a message; it doubles with each probe that fails.
 pub const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause of an outbox because of its own node.
+pub const MAX_NOT_SENT_PAUSE: Duration = Duration::from_secs(30);
 
 /// The shortest time between two polls of an operation.
 pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
@@ -87,6 +90,15 @@ pub const MIN_POLL_PAUSE: Duration = Duration::from_millis(100);
 /// How long a poll is expected to take where others wait for their turn: 320 a second of a destination that has the
 /// default concurrency.
 pub const POLL_TURN: Duration = Duration::from_millis(50);
+
+/// Attempts on their way to an origin that has not answered, or whose last answer was lost; each answer doubles them.
+pub const FIRST_ATTEMPTS: u32 = 4;
+
+/// Origins of which is remembered in memory that they answer; with more, all begin anew.
+pub const MAX_KNOWN_ORIGINS: usize = 10_000;
+
+/// How long a destination for which there is no room waits if nothing ends: as long as an attempt by default.
+pub const PARKED: Duration = Duration::from_secs(30);
 
 /// Messages that one pass claims; the next follows at once.
 pub const MAX_CLAIMS: u32 = 256;

@@ -85,14 +85,14 @@ impl Rows {
         if another_goes || self.first_dead(key)?.is_some_and(|dead| dead < id) {
             return Ok(());
         }
-        let (to, at): (String, i64) = self
+        let (to, origin, at): (String, Option<String>, i64) = self
             .sql
             .exec(
-                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, next_at",
+                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, origin, next_at",
                 (id,),
             )?
             .one()?;
         self.changes.add(id);
-        destination::look_at(&self.sql, &to, at)
+        destination::look_at(&self.sql, &to, origin.as_deref(), at)
     }
 }

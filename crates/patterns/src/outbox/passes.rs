@@ -18,69 +18,21 @@ use super::{
     bucket::Bucket,
     claims::Claim,
     destination,
+    flights::{Flying, Full},
     inner::{Added, Inner},
     limits,
     meta::Meta,
+    overload::Overload,
     rows::Burial,
 };
 use crate::numbers::{micros, millis, rows};
 use crate::texts::{cut, text_of};
 
-/// What is on its way, by destination.
-#[derive(Debug, Default)]
-pub(super) struct Flights {
-    pub(super) sends: Flying,
-    pub(super) polls: Flying,
-    poll_turns: Turns,
-}
-
-/// Attempts, or polls, that are on their way.
-#[derive(Debug, Default)]
-pub(super) struct Flying(HashMap<String, u32>);
-
-impl Flying {
-    fn to(&self, destination: &str) -> u32 {
-        self.0.get(destination).copied().unwrap_or(0)
-    }
-
-    fn total(&self) -> u32 {
-        self.0.values().sum()
-    }
-
-    fn begin(&mut self, destination: &str) {
-        *self.0.entry(destination.to_owned()).or_default() += 1;
-    }
-
-    fn end(&mut self, destination: &str) {
-        if let Some(count) = self.0.get_mut(destination) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(destination);
-            }
-        }
-    }
-}
-
-impl Flights {
-    pub(super) fn end(&mut self, claim: &Claim) {
-        let to = &claim.destination;
-        match claim.operation {
-            Some(_) => {
-                self.polls.end(to);
-                if self.polls.to(to) == 0 {
-                    self.poll_turns.forget(to);
-                }
-            }
-            None => self.sends.end(to),
-        }
-    }
-}
-
 /// The last turn that was given at each destination of which as many operations are asked about as may be, in
 /// microseconds since 1970. One turn comes after the other, so that however many operations wait, few are put off again
 /// in a second.
 #[derive(Debug, Default)]
-struct Turns(HashMap<String, i64>);
+pub(super) struct Turns(HashMap<String, i64>);
 
 impl Turns {
     /// The time of the next turn, in milliseconds. So many are asked about at a time.
@@ -91,7 +43,7 @@ impl Turns {
         last.div_euclid(1_000).max(now.saturating_add(1))
     }
 
-    fn forget(&mut self, destination: &str) {
+    pub(super) fn forget(&mut self, destination: &str) {
         self.0.remove(destination);
     }
 }
@@ -147,6 +99,10 @@ impl Inner {
         let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
         if is_due(agenda.poll) {
             self.take_polls(&mut budget, &mut taken.polls, now)?;
+        }
+        if self.overload.get().is_probed() && !taken.polls.is_empty() {
+            // It is the probe.
+            budget.sends = 0;
         }
         // What is due may be late as well: nothing is sent before all that is late has failed.
         if is_due(agenda.send) && !is_due(agenda.deadline) {
@@ -208,7 +164,23 @@ impl Inner {
         Ok(())
     }
 
+    /// How much this pass may take, less if this node has too much to do.
     fn budget(&self, meta: Meta, now: i64) -> Budget {
+        let mut budget = self.budget_of_pace(meta, now);
+        let overload = self.overload.get();
+        if let Some(until) = overload.paused_until(now) {
+            (budget.sends, budget.polls) = (0, 0);
+            budget.tick = budget.tick.max(until);
+        } else if overload.is_probed() {
+            let flights = self.flights.borrow();
+            let idle = flights.sends.total() + flights.polls.total() == 0;
+            budget.polls = budget.polls.min(u32::from(idle));
+            budget.sends = budget.sends.min(u32::from(idle));
+        }
+        budget
+    }
+
+    fn budget_of_pace(&self, meta: Meta, now: i64) -> Budget {
         let flights = self.flights.borrow();
         match self.rows.options.pace {
             Pace::AtOnce { outbox, .. } => {
@@ -244,11 +216,22 @@ impl Inner {
             return Ok(());
         }
         let most = concurrency(self.destination_limit());
-        for (id, to) in self.rows.due_polls(now, limits::MAX_CLAIMS)? {
+        let mut pauses: HashMap<String, Option<i64>> = HashMap::new();
+        for (id, destination, to) in self.rows.due_polls(now, limits::MAX_CLAIMS)? {
             if budget.polls == 0 {
                 break;
             }
+            let pause = match pauses.get(&destination) {
+                Some(pause) => *pause,
+                None => destination::Row::load(&self.rows.sql, &destination)?.paused_until(now),
+            };
+            pauses.insert(destination, pause);
             let mut flights = self.flights.borrow_mut();
+            if let Some(until) = pause {
+                let at = flights.poll_turns.next(&to, most, until);
+                self.rows.put_off_poll(id, at)?;
+                continue;
+            }
             if flights.polls.to(&to) >= most {
                 let at = flights.poll_turns.next(&to, most, now);
                 self.rows.put_off_poll(id, at)?;
@@ -293,7 +276,7 @@ impl Inner {
                 budget.bucket = budget.bucket.take(count);
                 let mut flights = self.flights.borrow_mut();
                 for claim in &claims {
-                    flights.sends.begin(&claim.destination);
+                    flights.begin(claim);
                 }
                 sends.append(&mut claims);
             }
@@ -308,13 +291,27 @@ impl Inner {
             return Ok(Vec::new());
         }
         let limit = self.destination_limit();
-        let concurrency = if to.is_probed() {
-            1
-        } else {
-            concurrency(limit)
+        let each = concurrency(limit);
+        let own = if to.is_probed() { 1 } else { each };
+        let room = self
+            .flights
+            .borrow()
+            .room(&to.destination, to.origin(), own, each, self.most());
+        let room = match room {
+            Ok(room) => room,
+            Err(full) => {
+                self.flights
+                    .borrow_mut()
+                    .park(&to.destination, to.origin(), full);
+                to.due_at = match full {
+                    // Whoever ends first looks again.
+                    Full::Destination => None,
+                    // So does who is parked; if nobody does, because the process has ended, it is looked at in a while.
+                    Full::Origin | Full::Silent => Some(now.saturating_add(millis(limits::PARKED))),
+                };
+                return Ok(Vec::new());
+            }
         };
-        let on_their_way = self.flights.borrow().sends.to(&to.destination);
-        let room = concurrency.saturating_sub(on_their_way);
         let bucket = to.bucket(limit.rate, now);
         let tokens = bucket.tokens(now);
         let most = room.min(tokens).min(allowed);
@@ -325,16 +322,24 @@ impl Inner {
         to.set_bucket(bucket);
         to.due_at = if count < most {
             self.rows.first_due(&to.destination)?
-        } else if count == room {
-            // Whoever ends first looks again.
-            None
-        } else if count == tokens {
+        } else if count == tokens && count < room {
             Some(bucket.next_token().max(now + 1))
         } else {
             // There may be more, after those that have waited meanwhile.
             Some(now)
         };
         Ok(claims)
+    }
+
+    /// How many attempts may be on their way, in all.
+    fn most(&self) -> u32 {
+        if self.overload.get().is_probed() {
+            return 1;
+        }
+        match self.rows.options.pace {
+            Pace::AtOnce { outbox, .. } => concurrency(outbox),
+            Pace::Ticks { .. } => limits::MAX_CONCURRENCY,
+        }
     }
 
     /// Messages whose deadline has passed fail. True if there may be more.
@@ -461,18 +466,17 @@ impl Inner {
         let mut wake = Earliest::default();
         // What is short of room waits for something to end; what is short of tokens, for the next.
         let flights = self.flights.borrow();
-        let most = match self.rows.options.pace {
-            Pace::AtOnce { outbox, .. } => concurrency(outbox),
-            Pace::Ticks { .. } => limits::MAX_CONCURRENCY,
-        };
-        if flights.sends.total() < most {
+        let most = self.most();
+        let probed =
+            self.overload.get().is_probed() && flights.sends.total() + flights.polls.total() > 0;
+        if flights.sends.total() < most && !probed {
             let token = match budget.bucket.tokens(now) {
                 0 => budget.bucket.next_token(),
                 _ => now,
             };
             wake.not_before(agenda.send, token.max(budget.tick));
         }
-        if flights.polls.total() < most {
+        if flights.polls.total() < most && !probed {
             wake.not_before(agenda.poll, budget.tick);
         }
         wake.not_before(agenda.deadline, now);
@@ -489,6 +493,7 @@ impl Inner {
             "the wall clock went back: waits of the outbox are counted from the new time"
         );
         self.flights.borrow_mut().poll_turns = Turns::default();
+        self.overload.set(Overload::default());
         let sql = &self.rows.sql;
         sql.exec_on_all(
             "UPDATE outbox_messages

@@ -18,14 +18,8 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Delivery, Failure, Record,
-    claims::Claim,
-    destination,
-    inner::Inner,
-    limits,
-    passes::{Flights, Taken},
-    registry::Attempt,
-    settle::Outcome,
+    Delivery, Failure, Record, claims::Claim, destination, flights::Flights, inner::Inner, limits,
+    overload::Overload, passes::Taken, registry::Attempt, settle::Outcome,
 };
 use crate::numbers::millis;
 use crate::waits;
@@ -82,7 +76,16 @@ impl Inner {
         let storage = &self.rows.storage;
         let (mut delivered, mut others) = (Vec::new(), Vec::new());
         for (claim, outcome) in landed {
-            self.flights.borrow_mut().end(&claim);
+            let freed = self.flights.borrow_mut().end(&claim);
+            destination::unpark(&self.rows.sql, &freed, now)?;
+            if outcome.could_not_leave() {
+                self.overload.set(self.overload.get().refused(now));
+            } else if self.overload.get().is_probed() && !outcome.was_cut_off() {
+                self.overload.set(Overload::default());
+            }
+            if let Some(answered) = outcome.is_answer() {
+                self.flights.borrow_mut().heard(claim.origin(), answered);
+            }
             if outcome.is_delivery() && !broken(Variant::SentTwice) {
                 delivered.push(claim);
             } else {
@@ -96,6 +99,7 @@ impl Inner {
                 others.extend(delivered.into_iter().map(Outcome::delivered));
             }
         }
+        others.append(&mut self.unwritten.borrow_mut());
         if others.is_empty() {
             return Ok(());
         }
@@ -105,17 +109,18 @@ impl Inner {
         })?;
         let mut to: BTreeMap<String, destination::Row> = BTreeMap::new();
         for (claim, outcome) in others {
-            let name = &claim.destination;
-            let mut row = match to.remove(name) {
+            let name = claim.destination.clone();
+            let mut row = match to.remove(&name) {
                 Some(row) => row,
-                None => destination::Row::load(&self.rows.sql, name)?,
+                None => destination::Row::load(&self.rows.sql, &name)?,
             };
-            let settled = storage.transaction_sync(|| self.settle(&claim, outcome, &mut row, now));
+            let settled =
+                storage.transaction_sync(|| self.settle(&claim, outcome.clone(), &mut row, now));
             if let Err(error) = settled {
-                tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is unknown");
-                self.orphaned.set(true);
+                tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is tried again");
+                self.unwritten.borrow_mut().push((claim, outcome));
             }
-            to.insert(name.clone(), row);
+            to.insert(name, row);
         }
         for mut row in to.into_values() {
             // It may be sent to again, behind those that wait already.
@@ -129,6 +134,7 @@ impl Inner {
     pub(super) fn recover(&self, now: i64) -> Result<()> {
         self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
+        self.unwritten.borrow_mut().clear();
         let claims = self.rows.on_their_way()?;
         let cut_off = claims
             .into_iter()
@@ -273,6 +279,9 @@ impl Task {
             if !landed.is_empty() {
                 continue;
             }
+            let unwritten = !inner.unwritten.borrow().is_empty();
+            let again = unwritten.then(|| now.saturating_add(millis(limits::SHORT_WAIT)));
+            let wake = wake.into_iter().chain(again).min();
             let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
             if self.flights.is_empty() && soon.is_none() && !more {
                 inner.arm_at(wake)?;

@@ -108,6 +108,7 @@ impl fmt::Debug for Registry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
     pub(crate) destination: String,
+    pub(crate) origin: Option<String>,
     pub(crate) summary: String,
 }
 
@@ -119,6 +120,7 @@ pub(crate) trait Handler: Send + Sync {
     fn retry(&self) -> Option<RetryPolicy>;
     fn polling(&self) -> Option<Polling>;
     fn timeout(&self) -> Option<Duration>;
+    fn keeps_key(&self) -> bool;
     fn submit(&self, delivery: Delivery, payload: String) -> Attempt<Submitted>;
     fn poll(&self, delivery: Delivery, payload: String, operation: String) -> Attempt<Polled>;
 }
@@ -130,16 +132,23 @@ impl<D: Deliver> Handler for Typed<D> {
         let payload = decode::<D>(payload)?;
         self.0.check(&payload)?;
         let destination = self.0.destination(&payload);
-        if destination.len() > limits::MAX_DESTINATION_BYTES {
-            return Err(format!(
-                "its destination has {} bytes; at most {} are allowed",
-                destination.len(),
-                limits::MAX_DESTINATION_BYTES
-            ));
+        let origin = self.0.origin(&payload);
+        for (what, name) in [
+            ("destination", Some(&destination)),
+            ("origin", origin.as_ref()),
+        ] {
+            let bytes = name.map_or(0, String::len);
+            if bytes > limits::MAX_DESTINATION_BYTES {
+                return Err(format!(
+                    "its {what} has {bytes} bytes; at most {} are allowed",
+                    limits::MAX_DESTINATION_BYTES
+                ));
+            }
         }
         let summary = cut(self.0.summary(&payload), limits::MAX_SUMMARY_BYTES);
         Ok(Accepted {
             destination,
+            origin,
             summary,
         })
     }
@@ -154,6 +163,10 @@ impl<D: Deliver> Handler for Typed<D> {
 
     fn timeout(&self) -> Option<Duration> {
         self.0.timeout()
+    }
+
+    fn keeps_key(&self) -> bool {
+        self.0.keeps_key()
     }
 
     fn submit(&self, delivery: Delivery, payload: String) -> Attempt<Submitted> {

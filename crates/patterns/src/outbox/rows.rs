@@ -9,8 +9,14 @@ use crate::broken::{Variant, broken};
 use abide::{Result, Storage};
 
 use super::{
-    Change, Options, OutboxError, Record, Status, changes::Changes, claims::Claim, destination,
-    limits, registry::Accepted, schema::COLUMNS, sql::Sql,
+    Change, Options, OutboxError, Record, Status,
+    changes::Changes,
+    claims::Claim,
+    destination, limits,
+    metrics::{self, Event},
+    registry::Accepted,
+    schema::COLUMNS,
+    sql::Sql,
 };
 use crate::numbers::rows;
 use crate::texts::cut;
@@ -30,6 +36,7 @@ pub(super) struct New<'a> {
     pub(super) kind: &'a str,
     pub(super) payload: &'a str,
     pub(super) destination: &'a str,
+    pub(super) origin: Option<&'a str>,
     pub(super) summary: &'a str,
     pub(super) dedup_key: Option<&'a str>,
     pub(super) dedup_hash: Option<Vec<u8>>,
@@ -191,6 +198,12 @@ impl Rows {
                 &new.dedup_hash,
             ),
         )?;
+        if new.origin.is_some() {
+            self.sql.exec(
+                "UPDATE outbox_messages SET origin = ?2 WHERE id = ?1",
+                (new.id, new.origin),
+            )?;
+        }
         self.sql.exec(
             "INSERT INTO outbox_payloads (message, payload) VALUES (?1, ?2)",
             (new.id, new.payload),
@@ -199,7 +212,7 @@ impl Rows {
         if blocked {
             return Ok(());
         }
-        destination::look_at(&self.sql, new.destination, next_at)
+        destination::look_at(&self.sql, new.destination, new.origin, next_at)
     }
 
     /// Back among those that wait.
@@ -260,11 +273,12 @@ impl Rows {
         claim: &Claim,
         at: i64,
         error: Option<&str>,
+        counts: bool,
         now: i64,
     ) -> Result<()> {
         let error = error.map(|error| cut(error.to_owned(), limits::MAX_ERROR_BYTES));
         let (errors, kept) = match &error {
-            Some(error) => (claim.poll_errors + 1, Some(error.as_str())),
+            Some(error) => (claim.poll_errors + u32::from(counts), Some(error.as_str())),
             None => (0, None),
         };
         let news = kept.filter(|error| claim.last_error.as_deref() != Some(error));
@@ -288,6 +302,7 @@ impl Rows {
                  changes = changes + 1 WHERE id IN (SELECT value FROM json_each(?1))",
             (ids_of(claims), now),
         )?;
+        metrics::count(Event::Sent, claims.len());
         self.note_all(claims, now, "sent")?;
         self.count(Status::Sending, Some(Status::Sent), rows(claims.len()))?;
         for claim in claims {
@@ -318,6 +333,12 @@ impl Rows {
             self.sql
                 .exec("DELETE FROM outbox_dead_letters WHERE id = ?1", (id,))?;
         }
+        tracing::warn!(
+            message = id,
+            error = letter.error,
+            "a message of an outbox became a dead letter"
+        );
+        metrics::count(Event::Dead, 1);
         self.note(id, changes, now, "failed", Some(letter.error))?;
         self.count(from, Some(Status::Failed), 1)?;
         self.unblock(letter.ordering_key)
@@ -364,28 +385,36 @@ impl Rows {
         if blocked {
             self.unblock(record.ordering_key.as_deref())
         } else {
-            destination::look_at(&self.sql, &record.destination, now)
+            let origin: Option<String> = self
+                .sql
+                .exec("SELECT origin FROM outbox_messages WHERE id = ?1", (id,))?
+                .one()?;
+            destination::look_at(&self.sql, &record.destination, origin.as_deref(), now)
         }
     }
 
     /// The number of a message's next idempotency key, and its payload.
     pub(super) fn next_generation(&self, id: i64) -> Result<(i64, String)> {
-        self.sql
-            .exec(
-                "SELECT generation + 1, (SELECT payload FROM outbox_payloads WHERE message = id) FROM outbox_messages
-                 WHERE id = ?1",
-                (id,),
-            )?
-            .one()
+        self.next_generation_of("outbox_messages", id)
     }
 
     pub(super) fn renew_key(&self, id: i64, key: &str) -> Result<()> {
-        self.sql.exec(
-            "UPDATE outbox_messages
-             SET idempotency_key = ?2, generation = generation + 1, first_attempt_at = NULL, unknown = 0 WHERE id = ?1",
-            (id, key),
-        )?;
-        Ok(())
+        self.renew_key_of("outbox_messages", id, key)
+    }
+
+    pub(super) fn next_generation_of(&self, table: &str, id: i64) -> Result<(i64, String)> {
+        let sql = format!(
+            "SELECT generation + 1, (SELECT payload FROM outbox_payloads WHERE message = id) FROM {table} WHERE id = ?1"
+        );
+        self.sql.exec(&sql, (id,))?.one()
+    }
+
+    pub(super) fn renew_key_of(&self, table: &str, id: i64, key: &str) -> Result<()> {
+        let sql = format!(
+            "UPDATE {table} SET idempotency_key = ?2, generation = generation + 1, first_attempt_at = NULL, unknown = 0
+             WHERE id = ?1"
+        );
+        self.sql.exec(&sql, (id, key)).map(drop)
     }
 
     /// Changes what a dead letter says.
@@ -394,9 +423,9 @@ impl Rows {
             .sql
             .exec(
                 "UPDATE outbox_dead_letters
-                 SET destination = ?2, summary = ?3, unknown = 0, updated_at = ?4, changes = changes + 1
+                 SET destination = ?2, summary = ?3, unknown = 0, updated_at = ?4, changes = changes + 1, origin = ?5
                  WHERE id = ?1 RETURNING changes",
-                (id, &to.destination, &to.summary, now),
+                (id, &to.destination, &to.summary, now, &to.origin),
             )?
             .one()?;
         self.sql.exec(

@@ -96,7 +96,8 @@ const REST: &str = "
         throttled    INTEGER NOT NULL DEFAULT 0,
         spacing      INTEGER,
         ramp_since   INTEGER NOT NULL DEFAULT 0,
-        ramp_unit    INTEGER NOT NULL DEFAULT 0
+        ramp_unit    INTEGER NOT NULL DEFAULT 0,
+        origin       TEXT
     ) WITHOUT ROWID;
     CREATE INDEX outbox_destination_due ON outbox_destinations (due_at, turn) WHERE due_at IS NOT NULL;
     CREATE INDEX outbox_destination_trouble ON outbox_destinations (destination)
@@ -158,6 +159,7 @@ const FROM_1: &str = "
     ALTER TABLE outbox_destinations ADD COLUMN spacing INTEGER;
     ALTER TABLE outbox_destinations ADD COLUMN ramp_since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_destinations ADD COLUMN ramp_unit INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN origin TEXT;
 
     DROP INDEX outbox_due;
     DROP INDEX outbox_destination_idle;

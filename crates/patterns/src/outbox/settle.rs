@@ -9,14 +9,21 @@ use crate::broken::{Variant, broken};
 use abide::Result;
 
 use super::{
-    Failure, Polled, Polling, Status, Submitted, claims::Claim, deliver::Fate, destination,
-    inner::Inner, limits, registry::Handler, rows::Burial,
+    Failure, Pace, Polled, Polling, Status, Submitted,
+    claims::Claim,
+    deliver::Fate,
+    destination,
+    inner::Inner,
+    limits,
+    metrics::{self, Event},
+    registry::Handler,
+    rows::Burial,
 };
-use crate::numbers::millis;
+use crate::numbers::{micros, millis};
 use crate::retry::jittered;
 
 /// How an attempt or a poll ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Submitted(Result<Submitted, Failure>),
     Polled(Result<Polled, Failure>),
@@ -38,6 +45,36 @@ impl Outcome {
             None => Self::Submitted(Ok(Submitted::Done)),
         };
         (claim, outcome)
+    }
+
+    fn fate(&self) -> Option<Fate> {
+        match self {
+            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.fate),
+            _ => None,
+        }
+    }
+
+    /// True if this node had too much to do.
+    pub(super) fn could_not_leave(&self) -> bool {
+        self.fate() == Some(Fate::NotSent)
+    }
+
+    /// True if this end was cut off.
+    pub(super) fn was_cut_off(&self) -> bool {
+        self.fate() == Some(Fate::CutOff)
+    }
+
+    /// Whether the destination has answered; none if nothing was asked of it.
+    pub(super) fn is_answer(&self) -> Option<bool> {
+        match self {
+            Self::Submitted(Err(failure)) => match failure.fate {
+                Fate::NotSent | Fate::CutOff => None,
+                Fate::Unknown => Some(false),
+                Fate::Refused | Fate::Throttled | Fate::Permanent => Some(true),
+            },
+            Self::Submitted(Ok(_)) => Some(true),
+            Self::Polled(_) => None,
+        }
     }
 
     /// True if the message has arrived.
@@ -75,6 +112,9 @@ impl Inner {
             }
             Outcome::Submitted(Err(failure)) => {
                 let wait = self.wait(claim, handler);
+                if failure.fate == Fate::NotSent {
+                    self.refund(to)?;
+                }
                 self.destination_failed(to, &failure, now);
                 self.submit_failed(claim, &failure, wait, now)
             }
@@ -111,9 +151,24 @@ impl Inner {
                         format!("how the operation ended cannot be told: {}", failure.error);
                     return self.bury(claim, &error, true, now);
                 }
-                self.ask_again(claim, failure.after, Some(&failure.error), handler, now)
+                self.ask_again(claim, failure.after, Some(&failure), handler, now)
             }
         }
+    }
+
+    /// The destination of something that could not leave has its token back, and so has the outbox.
+    fn refund(&self, to: &mut destination::Row) -> Result<()> {
+        let Pace::AtOnce {
+            outbox,
+            destination,
+        } = self.rows.options.pace
+        else {
+            return Ok(());
+        };
+        to.refund(destination.rate);
+        outbox
+            .rate
+            .map_or(Ok(()), |rate| self.rows.refund(micros(rate.interval)))
     }
 
     fn destination_failed(&self, to: &mut destination::Row, failure: &Failure, now: i64) {
@@ -189,22 +244,19 @@ impl Inner {
                         format!("it was throttled for {days:.1} days; the last answer: {error}");
                     return self.bury(claim, &error, unknown, now);
                 }
-                let attempts = claim.attempts.saturating_sub(1);
+                metrics::count(Event::Throttled, 1);
                 // Its destination pauses, and it keeps its place there.
-                let at = if attempts == 0 {
-                    claim.since.min(now)
-                } else {
-                    now
-                };
+                let (at, attempts) = in_its_place(claim, now);
                 self.rows.requeue(claim, at, error, unknown, attempts, now)
             }
             (Fate::NotSent, _) => {
-                let wait = asked.max(millis(limits::NOT_SENT_PAUSE));
-                let at = now.saturating_add(self.jittered(wait, limits::JITTER, claim));
-                let attempts = claim.attempts.saturating_sub(1);
+                metrics::count(Event::NotSent, 1);
+                // The outbox pauses, and it keeps its place.
+                let (at, attempts) = in_its_place(claim, now);
                 self.rows.requeue(claim, at, error, unknown, attempts, now)
             }
             (_, Some(wait)) => {
+                metrics::count(Event::Retried, 1);
                 let at = now.saturating_add(wait.max(asked));
                 self.rows
                     .requeue(claim, at, error, unknown, claim.attempts, now)
@@ -220,11 +272,14 @@ impl Inner {
         &self,
         claim: &Claim,
         after: Option<Duration>,
-        error: Option<&str>,
+        failure: Option<&Failure>,
         handler: Option<&dyn Handler>,
         now: i64,
     ) -> Result<()> {
         let polling = self.polling(handler);
+        let error = failure.map(|failure| failure.error.as_str());
+        // A receiver that asks for patience is there.
+        let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
         let since = claim.operation_since.unwrap_or(now);
         if now.saturating_sub(since) >= millis(polling.deadline) {
             let error = format!(
@@ -236,15 +291,20 @@ impl Inner {
             );
             return self.bury(claim, &error, true, now);
         }
-        if let Some(error) = error
+        if counts
+            && let Some(error) = error
             && claim.poll_errors >= polling.max_errors
         {
             let asked = u64::from(claim.poll_errors) + 1;
             let error = format!("asked {asked} times in a row how the operation goes: {error}");
             return self.bury(claim, &error, true, now);
         }
-        let at = now.saturating_add(pause(after, polling));
-        self.rows.ask_again(claim, at, error, now)
+        let mut wait = pause(after, polling);
+        if error.is_some() {
+            wait = wait.max(millis(polling.interval));
+        }
+        let at = now.saturating_add(wait);
+        self.rows.ask_again(claim, at, error, counts, now)
     }
 
     fn bury(&self, claim: &Claim, error: &str, unknown: bool, now: i64) -> Result<()> {
@@ -289,6 +349,14 @@ impl Inner {
             &claim.attempts.to_le_bytes(),
         ];
         jittered(wait, most, &parts)
+    }
+}
+
+/// When a message is due again whose attempt does not count, and how many attempts it has had.
+fn in_its_place(claim: &Claim, now: i64) -> (i64, u32) {
+    match claim.attempts.saturating_sub(1) {
+        0 => (claim.since.min(now), 0),
+        attempts => (now, attempts),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use abide_patterns::outbox::{DeadLetterFilter, Filter, Message, OutboxError, Status, Swept};
+use abide_patterns::outbox::{
+    DeadLetterFilter, Failure, Filter, Message, Options, OutboxError, Status, Swept,
+};
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
@@ -200,5 +202,47 @@ fn of_many_dead_letters_the_oldest_go_first() {
         world.until_counts(|counts| counts.sent == 2).await;
         assert_eq!(world.script.last(2), ["a", "b"]);
         assert_eq!(world.status(3).await, Status::Failed);
+    });
+}
+
+#[test]
+fn an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect() {
+    run(async {
+        let world = World::new(plain());
+        let failure = Failure::permanent("gone").after_effect();
+        world.script.say("a", [Act::Submit(Err(failure))]);
+        let id = world.enqueue(note("bob", "a")).await;
+        let before = world.until_status(id, Status::Failed).await;
+        assert!(before.unknown);
+        let payload = world.sender().payload(id).await.unwrap().unwrap().unwrap();
+        world.sender().edit(id, payload).await.unwrap().unwrap();
+        world.sender().redrive(id).await.unwrap().unwrap();
+        let after = world.until_status(id, Status::Sent).await;
+        assert_eq!(before.idempotency_key, after.idempotency_key);
+    });
+}
+
+#[test]
+fn destinations_to_which_nothing_is_left_are_forgotten_whatever_was_wrong_with_them() {
+    run(async {
+        let world = World::new(Options {
+            keep_finished: Duration::from_secs(60),
+            ..plain()
+        });
+        for number in 0..9 {
+            let text = format!("t{number}");
+            world.script.say(&text, vec![refused(); 5]);
+            world
+                .enqueue(note(&format!("customer{number}"), &text))
+                .await;
+        }
+        world.pass(Duration::from_secs(30)).await;
+        assert_eq!(world.counts().await.failed, 9);
+        for id in 1..=9 {
+            world.sender().discard(id).await.unwrap().unwrap();
+        }
+        world.pass(Duration::from_secs(600)).await;
+        let left = world.sender().destinations().await.unwrap().unwrap();
+        assert_eq!(left, []);
     });
 }

@@ -216,3 +216,62 @@ fn polls_go_on_after_a_crash_and_nothing_is_submitted_again() {
         world.check_counts().await;
     });
 }
+
+#[test]
+fn a_receiver_that_asks_for_short_patience_does_not_end_an_operation() {
+    run(async {
+        let world = World::new(plain());
+        let busy = |after| Act::Poll(Err(after));
+        let throttled = Failure::throttled("429", Some(Duration::ZERO));
+        let refused = Failure::refused("503").retry_after(Some(Duration::ZERO));
+        for (text, failure) in [("throttled", throttled), ("refused", refused)] {
+            world.script.say(text, [accepted(None)]);
+            world.script.say(text, vec![busy(failure); 31]);
+            world.enqueue(note(text, text)).await;
+        }
+        world.pass(Duration::from_secs(60)).await;
+        for id in [1, 2] {
+            let record = world.get(id).await;
+            assert_eq!(record.status, Status::Sending, "{record:?}");
+        }
+    });
+}
+
+#[test]
+fn an_operation_that_is_only_throttled_is_given_up_at_its_deadline() {
+    run(async {
+        let world = World::new(options());
+        let throttled = Failure::throttled("429", Some(Duration::from_secs(5)));
+        world.script.say("hello", [accepted(None)]);
+        world
+            .script
+            .say("hello", vec![Act::Poll(Err(throttled)); 100]);
+        let id = world.enqueue(note("bob", "hello")).await;
+        world.pass(Duration::from_secs(95)).await;
+        assert_eq!(world.status(id).await, Status::Sending);
+        world.pass(Duration::from_secs(60)).await;
+        let record = world.get(id).await;
+        assert_eq!((record.status, record.unknown), (Status::Failed, true));
+    });
+}
+
+#[test]
+fn nothing_is_asked_of_a_destination_that_wants_to_be_left_alone() {
+    run(async {
+        let world = World::new(plain());
+        world.script.say("a", [accepted(None)]);
+        world.script.say("a", vec![running(None); 100]);
+        let throttled = Failure::throttled("429", Some(Duration::from_mins(1)));
+        world.script.say("b", [Act::Submit(Err(throttled))]);
+        world.enqueue(note("bob", "a")).await;
+        world.enqueue(note("bob", "b")).await;
+        let polls = || {
+            let calls = world.script.calls().into_iter();
+            calls.filter(|call| call.poll.is_some()).count()
+        };
+        world.pass(Duration::from_secs(55)).await;
+        assert_eq!(polls(), 0);
+        world.pass(Duration::from_secs(25)).await;
+        assert!(polls() > 0);
+    });
+}

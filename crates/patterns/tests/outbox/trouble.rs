@@ -114,6 +114,41 @@ fn a_full_disk_loses_nothing_and_the_outbox_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn an_outcome_that_cannot_be_written_is_written_later_and_concerns_no_other_message() {
+    run(async {
+        let world = World::new(plain());
+        let stuck = Act::Submit(Ok(abide_patterns::outbox::Submitted::Done));
+        world.script.say("other", [Act::Later(stuck.into())]);
+        let bad = world
+            .enqueue(note("bob", "bad").not_before(world.now() + 1_000))
+            .await;
+        let other = world.enqueue(note("eve", "other")).await;
+        world
+            .sender()
+            .refuse_to_end(bad, true)
+            .await
+            .unwrap()
+            .unwrap();
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(world.status(bad).await, Status::Sending);
+        world.script.now();
+        world.pass(Duration::from_secs(1)).await;
+        let record = world.get(other).await;
+        assert_eq!((record.status, record.attempts), (Status::Sent, 1));
+        world
+            .sender()
+            .refuse_to_end(bad, false)
+            .await
+            .unwrap()
+            .unwrap();
+        world.pass(Duration::from_secs(3)).await;
+        assert_eq!(world.status(bad).await, Status::Sent);
+        assert_eq!(world.script.times("bad"), [1_000]);
+        world.check_counts().await;
+    });
+}
+
+#[test]
 fn waits_are_as_long_as_before_when_the_wall_clock_is_set_back() {
     run(async {
         let world = World::new(plain());
