@@ -373,7 +373,7 @@ impl Rows {
             .sql
             .exec(
                 "UPDATE outbox_messages
-                 SET status = 'queued', blocked = ?2, next_at = ?3, since = ?3, attempts = 0, cut_offs = 0, operation = NULL, operation_since = NULL,
+                 SET status = 'queued', blocked = ?2, next_at = ?3, since = ?3, attempts = 0, operation = NULL, operation_since = NULL,
                      polls = 0, poll_errors = 0, finished_at = NULL, updated_at = ?3, changes = changes + 1,
                      deadline = CASE WHEN deadline <= ?3 THEN NULL ELSE deadline END
                  WHERE id = ?1 RETURNING changes",

@@ -13,7 +13,7 @@ const META: &str = "outbox_meta";
 pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
      dedup_hash, ordering_key, priority, schedule, not_before, deadline, blocked, next_at, attempts, first_attempt_at, unknown, \
      operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out, \
-     since, origin, cut_offs";
+     since, origin";
 
 const DEFINITIONS: &str = "
     kind             TEXT NOT NULL,
@@ -45,8 +45,7 @@ const DEFINITIONS: &str = "
     changes          INTEGER NOT NULL DEFAULT 0,
     fan_out          INTEGER,
     since            INTEGER NOT NULL DEFAULT 0,
-    origin           TEXT,
-    cut_offs         INTEGER NOT NULL DEFAULT 0
+    origin           TEXT
 ";
 
 /// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
@@ -147,10 +146,8 @@ const INDEXES: &str = "
 const FROM_1: &str = "
     ALTER TABLE outbox_messages ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_messages ADD COLUMN origin TEXT;
-    ALTER TABLE outbox_messages ADD COLUMN cut_offs INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_dead_letters ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_dead_letters ADD COLUMN origin TEXT;
-    ALTER TABLE outbox_dead_letters ADD COLUMN cut_offs INTEGER NOT NULL DEFAULT 0;
     UPDATE outbox_messages SET since = max(created_at, coalesce(not_before, 0));
     UPDATE outbox_dead_letters SET since = max(created_at, coalesce(not_before, 0));
 

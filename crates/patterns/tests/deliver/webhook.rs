@@ -112,3 +112,29 @@ async fn a_receiver_that_has_lost_its_route_for_a_while_is_tried_again() {
     }
     host.shutdown().await.unwrap();
 }
+
+#[test]
+fn tenants_of_one_host_are_destinations_of_their_own_and_share_its_origin() {
+    let handler = WebhookDelivery::new(StaticSecrets::new());
+    let to = |url: &str| Webhook::new(url, "seat.taken", &json!({})).unwrap();
+    let ada = to("https://hooks.example.com/ada?token=secret");
+    let bob = to("https://hooks.example.com/ada?token=other");
+    let eve = to("https://hooks.example.com/eve");
+    let names = [&ada, &bob, &eve].map(|event| handler.destination(event));
+    assert_eq!(names[2], "https://hooks.example.com/eve");
+    assert_ne!(names[0], names[1]);
+    assert!(
+        names.iter().all(|name| !name.contains("token")),
+        "{names:?}"
+    );
+    for event in [&ada, &bob, &eve] {
+        let origin = handler.origin(event);
+        assert_eq!(origin.as_deref(), Some("https://hooks.example.com"));
+    }
+    let long = to(&format!("https://hooks.example.com/{}", "x".repeat(5_000)));
+    assert!(handler.destination(&long).len() <= 300);
+    assert!(
+        handler.keeps_key(),
+        "`webhook-id` stays when a message is sent again"
+    );
+}

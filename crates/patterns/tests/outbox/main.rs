@@ -8,6 +8,7 @@ mod crash;
 mod dead_letters;
 mod durable;
 mod edges;
+mod endpoints;
 mod enqueue;
 mod fairness;
 mod fan_out;
