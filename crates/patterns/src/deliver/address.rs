@@ -49,11 +49,10 @@ pub(super) fn endpoint(url: &str) -> String {
         return url.to_owned();
     }
     let hash = Sha256::digest(url);
-    let tail: String = hash
+    let tail = hash
         .iter()
         .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+        .fold(String::new(), |tail, byte| tail + &format!("{byte:02x}"));
     let room = MAX_DESTINATION_BYTES - tail.len() - "#".len();
     format!("{}#{tail}", cut(shown.to_owned(), room))
 }

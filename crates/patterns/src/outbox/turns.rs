@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::broken::{Variant, broken};
+use crate::numbers::rows;
 
 /// Lines at a destination: two for each priority.
 pub(super) const LINES: usize = 6;
@@ -38,7 +39,7 @@ fn preferences(served: i64) -> [usize; LINES] {
 /// Takes at most so many messages from their lines, in turn. `served` is the number of the destination's next attempt.
 pub(super) fn take(lines: &mut [VecDeque<i64>; LINES], served: i64, most: usize) -> Vec<i64> {
     let next = |attempt: usize| {
-        let served = served.wrapping_add(attempt as i64);
+        let served = served.wrapping_add(rows(attempt));
         let found = preferences(served)
             .into_iter()
             .find(|line| !lines[*line].is_empty())?;
