@@ -302,7 +302,7 @@ mod tests {
         let budget = MemoryBudget::new(1 << 20);
         let (one, other) = (budget.account(), budget.account());
         one.take(MemoryUse::Objects, 600 << 10);
-        let mut charge = other.charge(MemoryUse::Events, 300 << 10);
+        let mut charge = other.charge(MemoryUse::Events, 200 << 10);
         assert!(!budget.is_over() && !budget.is_tight());
         charge.resize(500 << 10);
         assert!(budget.is_over() && budget.is_tight());

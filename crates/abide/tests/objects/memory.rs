@@ -180,7 +180,7 @@ fn events_count_their_bytes_and_what_objects_ask_of_each_other_goes_on() {
         let least = taken.len() as u64 * 100 * KIB;
         let events = world.memory_for(MemoryUse::Events);
         assert!(
-            events >= least && least > 3 * 1024 * KIB,
+            events >= least && least > 2 * 1024 * KIB,
             "{events} {least}"
         );
         is_refused(busy.take(vec![7; 100 * KIB as usize]).await);

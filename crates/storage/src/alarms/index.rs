@@ -580,7 +580,7 @@ mod tests {
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // Its object has moved it meanwhile.
-        index.apply(key(1), begun(7, Isolation::Few), Lsn(1));
+        index.apply(key(1), begun(6, Isolation::Few), Lsn(1));
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // It has begun and ended.
