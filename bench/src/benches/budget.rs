@@ -49,9 +49,12 @@ const CONNECTIONS: usize = 16;
 /// What a client has sent or asked for may be on its way for so long.
 const SETTLE: Duration = Duration::from_secs(2);
 
+/// What is done to a server.
+type Load<'a> = dyn Fn(&Server) -> Result<()> + 'a;
+
 pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let disk = context.probe()?;
-    let loads: [(String, &dyn Fn(&Server) -> Result<()>); 5] = [
+    let loads: [(String, &Load<'_>); 5] = [
         (format!("objects={}", options.objects), &|server| {
             server.touch(options.objects)
         }),

@@ -8,7 +8,7 @@ pub(crate) fn raise_limit() {
     let before = getrlimit(Resource::Nofile);
     let raised = raised(before);
     if let Some(limit) = &raised
-        && let Err(error) = setrlimit(Resource::Nofile, limit.clone())
+        && let Err(error) = setrlimit(Resource::Nofile, *limit)
     {
         tracing::warn!(%error, limit = before.current, "the limit of open descriptors cannot be raised");
         return;
@@ -21,7 +21,7 @@ pub(crate) fn raise_limit() {
             "the process may have this many descriptors open (RLIMIT_NOFILE)"
         ),
         None => {
-            tracing::info!("the process may have any number of descriptors open (RLIMIT_NOFILE)")
+            tracing::info!("the process may have any number of descriptors open (RLIMIT_NOFILE)");
         }
     }
 }

@@ -183,7 +183,7 @@ async fn a_connection_counts_as_long_as_it_is_open() {
     ];
     let each = until("connections to be counted", async || {
         let bytes = taken(&host, MemoryUse::Connections);
-        (bytes > 0 && bytes % 2 == 0).then_some(bytes / 2)
+        (bytes > 0 && bytes.is_multiple_of(2)).then_some(bytes / 2)
     })
     .await;
     assert!(each >= 8 << 10, "{each}");

@@ -99,7 +99,7 @@ impl Leaky {
             Way::Task => drop(tokio::spawn(telling)),
             Way::LocalTask => drop(tokio::task::spawn_local(telling)),
             Way::BlockingTask => drop(tokio::task::spawn_blocking(move || {
-                runtime.block_on(telling)
+                runtime.block_on(telling);
             })),
             Way::Thread => drop(thread::spawn(move || runtime.block_on(telling))),
             Way::ElsewhereTask => drop(runtime.spawn(telling)),

@@ -29,9 +29,7 @@ impl Bomb {
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        if self.0.swap(false, Ordering::SeqCst) {
-            panic!("a destructor panics");
-        }
+        assert!(!self.0.swap(false, Ordering::SeqCst), "a destructor panics");
     }
 }
 

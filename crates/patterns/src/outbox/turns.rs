@@ -87,23 +87,23 @@ mod tests {
     proptest! {
         #[test]
         fn nobody_waits_longer_than_for_the_turns_of_those_before(
-            lengths in prop::array::uniform6(0_usize..40),
+            lengths in prop::array::uniform6(0_i64..40),
             served in any::<i32>(),
             at_a_time in prop::collection::vec(1_usize..40, 1..400),
         ) {
             let mut lines: [VecDeque<i64>; LINES] = Default::default();
-            for (line, length) in lengths.into_iter().enumerate() {
-                lines[line] = (0..length).map(|place| (line * 100 + place) as i64).collect();
+            for ((line, number), length) in lines.iter_mut().zip(0_i64..).zip(lengths) {
+                *line = (0..length).map(|place| number * 100 + place).collect();
             }
             let mut served = i64::from(served);
             let mut taken = Vec::new();
             for most in at_a_time {
                 let some = take(&mut lines, served, most);
-                served += some.len() as i64;
+                served += i64::try_from(some.len()).expect("a few");
                 taken.extend(some);
             }
             for (at, id) in taken.iter().enumerate() {
-                let before = (id % 100) as usize;
+                let before = usize::try_from(id % 100).expect("a place");
                 prop_assert!(at < limits::TURNS as usize * (before + 1));
             }
         }

@@ -226,7 +226,7 @@ fn an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect() 
 fn destinations_to_which_nothing_is_left_are_forgotten_whatever_was_wrong_with_them() {
     run(async {
         let world = World::new(Options {
-            keep_finished: Duration::from_secs(60),
+            keep_finished: Duration::from_mins(1),
             ..plain()
         });
         for number in 0..9 {
@@ -241,7 +241,7 @@ fn destinations_to_which_nothing_is_left_are_forgotten_whatever_was_wrong_with_t
         for id in 1..=9 {
             world.sender().discard(id).await.unwrap().unwrap();
         }
-        world.pass(Duration::from_secs(600)).await;
+        world.pass(Duration::from_mins(10)).await;
         let left = world.sender().destinations().await.unwrap().unwrap();
         assert_eq!(left, []);
     });

@@ -229,7 +229,7 @@ fn a_receiver_that_asks_for_short_patience_does_not_end_an_operation() {
             world.script.say(text, vec![busy(failure); 31]);
             world.enqueue(note(text, text)).await;
         }
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         for id in [1, 2] {
             let record = world.get(id).await;
             assert_eq!(record.status, Status::Sending, "{record:?}");
@@ -249,7 +249,7 @@ fn an_operation_that_is_only_throttled_is_given_up_at_its_deadline() {
         let id = world.enqueue(note("bob", "hello")).await;
         world.pass(Duration::from_secs(95)).await;
         assert_eq!(world.status(id).await, Status::Sending);
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         let record = world.get(id).await;
         assert_eq!((record.status, record.unknown), (Status::Failed, true));
     });

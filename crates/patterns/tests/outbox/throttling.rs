@@ -186,7 +186,7 @@ fn being_throttled_is_no_attempt_and_is_bounded_by_age() {
         );
         // Redriven, it has all its patience before it.
         world.sender().redrive(never).await.unwrap().unwrap();
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         assert_eq!(world.status(never).await, Status::Queued);
     });
 }

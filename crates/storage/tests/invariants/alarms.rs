@@ -191,7 +191,11 @@ fn with_runs() -> SimDisk {
 fn runs(disk: &SimDisk) -> Vec<PathBuf> {
     let dir = Path::new(DIR).join("alarms");
     let mut names = disk.list(&dir).unwrap();
-    names.retain(|name| name.ends_with(".run"));
+    names.retain(|name| {
+        Path::new(name)
+            .extension()
+            .is_some_and(|kind| kind == "run")
+    });
     names.sort();
     names.into_iter().map(|name| dir.join(name)).collect()
 }

@@ -106,12 +106,14 @@ impl SlowDisk {
             rules = self
                 .rules
                 .1
-                .wait_timeout(rules, Duration::from_secs(60))
-                .map(|(rules, timeout)| {
-                    assert!(!timeout.timed_out(), "nothing was held in a minute");
-                    rules
-                })
-                .unwrap_or_else(|_| panic!("a test thread panicked"));
+                .wait_timeout(rules, Duration::from_mins(1))
+                .map_or_else(
+                    |_| panic!("a test thread panicked"),
+                    |(rules, timeout)| {
+                        assert!(!timeout.timed_out(), "nothing was held in a minute");
+                        rules
+                    },
+                );
         }
     }
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// Nothing here takes so long unless it waits for what never comes.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// Small segments, and a bound of the log that is far away. Checkpoints begin often.
 fn options() -> StoreOptions {

@@ -118,7 +118,7 @@ fn panic_is_told(op: Op, path: &str) {
     }
     heard.recv_timeout(LONG).expect("listeners are told");
     assert!(store.failed());
-    let refused = db.kv_put("k", b"v").and_then(|_| db.commit());
+    let refused = db.kv_put("k", b"v").and_then(|()| db.commit());
     let refused = refused.expect_err("nothing more is accepted").to_string();
     assert!(refused.contains("panicked"), "{refused}");
     drop(db);
