@@ -45,6 +45,8 @@
 //! - **s18** A fault of one object's file concerns that object alone. A quarantined object loses nothing that was
 //!   acknowledged: redo does not pass what is neither in its file nor saved beside.
 //! - **s19** A repair is done, or can be done again, whatever crash came in it; what it replaces is kept.
+//! - **s20** The log alone says what a page holds: the commit that adds a page to a database has a full image of it, even if
+//!   SQLite has not written it.
 //!
 //! # Example
 //!

@@ -155,7 +155,8 @@ pub const TEMPORARY_ROOM_CHECK_BYTES: u64 = 16 * 1024 * 1024;
 /// others: those that are prepared ahead, and as many while a checkpoint gives some back.
 pub const TEMPORARY_RESERVE_SEGMENTS: u64 = 2 * PREPARED_SEGMENTS as u64;
 
-/// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file.
+/// Pages of an object being restored that are kept in memory (64 MiB); more go to a scratch file. The same again for its
+/// present state.
 pub const RESTORE_PAGES_IN_MEMORY: usize = 16 * 1024;
 
 // A value of the largest size and its key must fit a record chain, and a chain must fit the log.

@@ -4,6 +4,10 @@
 //!
 //! Nothing reaches the log, the overlay or the file before the commit point. Cache spills, savepoints and rollbacks all
 //! end in the staging area; a page that was staged and put back compares equal at the commit and is left out.
+//!
+//! Every page of the database has been in a commit since it was last added: the log alone says what it holds. SQLite does
+//! not write a page that one transaction adds and frees, so the commit that adds it stages zeros. Otherwise such a page
+//! would read as whatever the file still holds behind an earlier end, which neither replay nor the archive knows.
 
 use crate::alarms::AlarmChange;
 use crate::archive::bookmark::Bookmark;
@@ -20,7 +24,7 @@ use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, LazyCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -341,6 +345,7 @@ impl PageFile {
             Some(first) => header::size(&first[..]),
             None => pages.size,
         };
+        stage_added(&mut staged, pages.size, size);
         let mut encoding = self.encoding.borrow_mut();
         let basis = Basis {
             floor: self.engine.shared.log.floor(),
@@ -506,6 +511,15 @@ impl PageFile {
         };
         header.write(&mut bytes[part.start..]);
         transaction.lengths.push(length);
+    }
+}
+
+/// Stages zeros for the pages that a commit adds and SQLite has not written. They are free pages, no more than its cache
+/// holds.
+fn stage_added(staged: &mut FxHashMap<u32, Arc<Page>>, old_size: u32, size: u32) {
+    let zeros = LazyCell::new(|| Arc::new(ZERO_PAGE));
+    for page_no in old_size + 1..=size {
+        staged.entry(page_no).or_insert_with(|| zeros.clone());
     }
 }
 

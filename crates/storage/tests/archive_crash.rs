@@ -418,13 +418,29 @@ fn statement() -> impl Strategy<Value = String> {
     let id = 0..40_i64;
     prop_oneof![
         6 => (id.clone(), 0..9_000_usize, any::<u8>()).prop_map(|(id, n, b)| {
-            format!("INSERT INTO t (id, a, b) VALUES ({id}, {b}, zeroblob({n})) ON CONFLICT (id) DO UPDATE SET a = a + 1, b = excluded.b")
+            format!("INSERT INTO t (id, a, b) VALUES ({id}, {b}, {}) ON CONFLICT (id) DO UPDATE SET a = a + 1, b = excluded.b", blob(n, b))
         }),
         3 => (id.clone(), any::<i32>()).prop_map(|(id, a)| format!("UPDATE t SET a = {a} WHERE id >= {id}")),
         2 => id.clone().prop_map(|id| format!("DELETE FROM t WHERE id > {id}")),
+        1 => free_pages(),
         1 => Just("CREATE INDEX IF NOT EXISTS i ON t (a, id)".to_owned()),
         1 => Just("DROP INDEX IF EXISTS i".to_owned()),
     ]
+}
+
+/// A blob of bytes that differ from zeros and mostly from each other's.
+fn blob(len: usize, byte: u8) -> String {
+    let letter = char::from(b'a' + byte % 26);
+    format!("CAST(printf('%.*c', {len}, '{letter}') AS BLOB)")
+}
+
+/// Adds pages and frees them: in one transaction, SQLite does not write them.
+fn free_pages() -> impl Strategy<Value = String> {
+    (1..90_000_usize).prop_map(|bytes| {
+        format!(
+            "INSERT INTO t (id, b) VALUES (100, zeroblob({bytes})); DELETE FROM t WHERE id = 100"
+        )
+    })
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -437,6 +453,25 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The object grows, becomes as small as it was long ago, grows again, and is brought back.
+fn regrow() -> impl Strategy<Value = Vec<Step>> {
+    let ago = 0..4_usize;
+    (statement(), free_pages(), 4..60_usize, ago).prop_map(|(statement, free, far, ago)| {
+        vec![
+            Step::Sql(statement),
+            Step::Checkpoint,
+            Step::Restore(far),
+            Step::Sql(free),
+            Step::Restore(1 + ago),
+        ]
+    })
+}
+
+fn history() -> impl Strategy<Value = Vec<Step>> {
+    let part = prop_oneof![20 => step().prop_map(|step| vec![step]), 1 => regrow()];
+    proptest::collection::vec(part, 1..120).prop_map(|parts| parts.concat())
+}
+
 fn rows(db: &ObjectDb) -> Vec<Vec<Value>> {
     let schema = db
         .exec("SELECT name, sql FROM sqlite_schema ORDER BY name", ())
@@ -447,11 +482,11 @@ fn rows(db: &ObjectDb) -> Vec<Vec<Value>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bookmark_of_a_random_history_gives_what_the_object_was_then(
-        steps in proptest::collection::vec(step(), 1..120)
+        steps in history()
     ) {
         let mut disk = SimDisk::new();
         let mut store = common::manual(&disk);

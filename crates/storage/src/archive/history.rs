@@ -255,9 +255,21 @@ impl Archive {
         }
     }
 
-    /// True if the archive has the whole state of an object at a bookmark.
-    pub(crate) fn can_restore(&self, key: ObjectKey, at: &Bookmark) -> bool {
-        self.history(key).has(at).unwrap_or(false)
+    /// The pages of an object at a bookmark, if the archive has all that makes them.
+    pub(crate) fn image(&self, key: ObjectKey, at: &Bookmark) -> Option<Image> {
+        let built = self.build(&self.history(key), at);
+        let (image, reached) = built.ok()?;
+        shows(&reached, at).then_some(image)
+    }
+
+    /// Builds the pages of an object at a bookmark, as far as its history goes.
+    fn build(&self, history: &History, target: &Bookmark) -> Result<(Image, Chain)> {
+        let mut image = self.new_image();
+        let reached = history.replay(target, |entry| {
+            image.apply(entry)?;
+            Ok(image.chain())
+        })?;
+        Ok((image, reached))
     }
 }
 
@@ -326,11 +338,7 @@ impl Engine {
         target.must_be_of(key)?;
         let behind = self.archive_everything();
         let history = self.archive.history(key);
-        let mut image = self.archive.new_image();
-        let reached = history.replay(target, |entry| {
-            image.apply(entry)?;
-            Ok(image.chain())
-        })?;
+        let (mut image, reached) = self.archive.build(&history, target)?;
         if shows(&reached, target) {
             if target.commit == CommitNo(0) {
                 image.begin(&self.template);

@@ -29,7 +29,8 @@ impl Engine {
             }
         };
         let image = self.image_at(key, to)?;
-        if !self.archive.can_restore(key, &undo) {
+        let archived = self.archive.image(key, &undo);
+        if archived.is_none() {
             // The archive was off, or had to give something up: without this nobody could undo the restore.
             self.checkpointer.checkpoint()?;
             let _paused = self.checkpointer.pause();
@@ -44,6 +45,7 @@ impl Engine {
         stage(
             &file,
             &image,
+            archived.as_ref(),
             "restoring",
             "choose a moment nearer to the present state",
         )?;
@@ -151,6 +153,7 @@ impl Engine {
         stage(
             &file,
             &image,
+            None,
             "forking",
             "objects that were larger then cannot be forked",
         )?;
@@ -171,7 +174,17 @@ impl Engine {
 }
 
 /// Stages what is different in the image. If that is too much, the error says what was being done and what to do.
-fn stage(file: &PageFile, image: &Image, doing: &str, advice: &str) -> Result<()> {
+///
+/// `archived` is the present state as the archive has it. A free page may differ between it and the object's file: in
+/// directories of earlier versions, a file can hold old content in pages that were added after a shrink and never
+/// written. What only the file has must be in the commit, or the history would lack it.
+fn stage(
+    file: &PageFile,
+    image: &Image,
+    archived: Option<&Image>,
+    doing: &str,
+    advice: &str,
+) -> Result<()> {
     let mut current = [0; PAGE_BYTES];
     for page_no in 1..=image.size() {
         let wanted = image.page(page_no)?;
@@ -180,7 +193,12 @@ fn stage(file: &PageFile, image: &Image, doing: &str, advice: &str) -> Result<()
         }
         let offset = u64::from(page_no - 1) * PAGE_BYTES as u64;
         let there = file.read(&mut current, offset)?;
-        if there == PAGE_BYTES && wanted == current {
+        let is_there = there == PAGE_BYTES && wanted == current;
+        let is_archived = match archived {
+            Some(archived) if is_there => archived.page(page_no)? == wanted,
+            _ => true,
+        };
+        if is_there && is_archived {
             continue;
         }
         file.write(&wanted, offset).map_err(|error| match error.kind() {

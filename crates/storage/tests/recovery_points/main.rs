@@ -8,6 +8,7 @@ mod common;
 mod damage;
 mod full_disk;
 mod gaps;
+mod regrown;
 mod restore;
 mod size;
 mod world;
