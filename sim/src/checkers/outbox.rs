@@ -137,9 +137,10 @@ fn in_time(events: &[Event]) -> Result<(), String> {
 }
 
 /// A message takes effect once, and once more for each answer that the receiver, a death or a reset may have lost. All
-/// attempts have one idempotency key, and each is counted before it is made.
+/// attempts have one idempotency key, and each is counted before it is made; one that is throttled is not counted.
 fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
     let mut lost: BTreeMap<Value, usize> = BTreeMap::new();
+    let mut throttled: BTreeMap<Value, u32> = BTreeMap::new();
     let mut took: BTreeMap<(SenderNo, Value), usize> = BTreeMap::new();
     let mut tried: BTreeMap<(SenderNo, Value), (u32, &str)> = BTreeMap::new();
     let mut deaths = 0;
@@ -147,8 +148,9 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<
     for event in events {
         match event {
             Event::Began(_, Op::Post(_, _, value, _, acts)) => {
-                let count = acts.iter().filter(|act| **act == Act::Lose).count();
-                lost.insert(*value, count);
+                let count = |wanted| acts.iter().filter(|act| **act == wanted).count();
+                lost.insert(*value, count(Act::Lose));
+                throttled.insert(*value, count(Act::Throttle) as u32);
             }
             Event::Began(_, Op::Reset(_)) | Event::Died(_) => deaths += 1,
             // Its attempts are counted anew.
@@ -189,7 +191,8 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<
             let count = tried
                 .get(&(*sender, letter.value))
                 .map_or(0, |(count, _)| *count);
-            if count > letter.attempts {
+            let throttled = throttled.get(&letter.value).copied().unwrap_or(0);
+            if count > letter.attempts + throttled {
                 return Err(format!(
                     "{letter:?} of sender {sender} was tried {count} times"
                 ));
