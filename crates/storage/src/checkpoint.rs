@@ -34,13 +34,13 @@ use crate::objects::ObjectTable;
 use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, Quarantine};
 use crate::shared::Shared;
-use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// The versions of an object's pages that a checkpoint writes.
 struct Snapshot {
@@ -140,6 +140,7 @@ impl Checkpointer {
             let free = self.running.try_lock();
             free.ok_or_else(Error::no_space)?
         };
+        log.must_not_have_failed()?;
         let redo = log.raise_floor();
         if !broken(Variant::FileBeforeLog) {
             log.wait_durable(redo, !threads)?;

@@ -8,8 +8,8 @@ use crate::catalog;
 use crate::checkpoint::Checkpointer;
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey, Page};
-use crate::log::Shortage;
 use crate::log::segment_pool::SegmentPool;
+use crate::log::{Shortage, Transaction};
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
@@ -126,7 +126,7 @@ impl Engine {
 
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],
     /// who hold no lock.
-    pub(crate) fn make_room(&self) -> Result<()> {
+    pub(crate) fn make_room(&self, shortage: Shortage, transaction: &Transaction) -> Result<()> {
         let Shared { log, .. } = &*self.shared;
         log.must_be_open()?;
         if !self.shared.threads {
@@ -146,7 +146,11 @@ impl Engine {
             return Ok(());
         }
         self.request_maintenance();
-        log.wait_for_progress(Duration::from_millis(50));
+        let moment = Duration::from_millis(50);
+        match shortage {
+            Shortage::Overlay => log.wait_for_progress(moment),
+            Shortage::Segments | Shortage::Unsynced => log.wait_for_room(transaction, moment),
+        }
         Ok(())
     }
 

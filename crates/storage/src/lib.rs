@@ -80,6 +80,9 @@ mod error;
 mod guard;
 mod idempotency;
 mod ident;
+#[cfg(test)]
+#[cfg(feature = "interleavings")]
+mod interleavings;
 mod kv;
 mod log;
 mod maintenance;
@@ -88,6 +91,7 @@ mod memory;
 mod objects;
 mod overlay;
 mod pagefile;
+mod panics;
 mod quarantine;
 mod recovery;
 mod repair;

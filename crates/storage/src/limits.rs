@@ -68,8 +68,18 @@ pub const MAX_TRANSACTION_BYTES: usize = 256 * 1024 * 1024;
 /// Most bytes of page images in one record; a larger transaction is a chain of records.
 pub const MAX_RECORD_PAYLOAD: usize = 256 * 1024;
 
-/// Most bytes appended to the log and not yet durable; further commits wait for the disk.
+/// Most bytes appended to the log and not yet durable, those being written included; further commits wait for the disk,
+/// first come, first served. A transaction alone may have more.
 pub const MAX_UNSYNCED_BYTES: usize = 64 * 1024 * 1024;
+
+/// Emptied buffers of transactions that the log keeps for the next ones: together 4 MiB at most.
+pub(crate) const SPARE_BUFFERS: usize = 256;
+
+/// The largest buffer that is kept. Most commits have less.
+pub(crate) const SPARE_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Bytes of small transactions that one call writes to a segment of the log.
+pub(crate) const GATHERED_BYTES: usize = 1024 * 1024;
 
 /// Segments kept prepared ahead of the log's end.
 pub const PREPARED_SEGMENTS: usize = 2;

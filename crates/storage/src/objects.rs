@@ -13,10 +13,10 @@ use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, QuarantinedObject};
 use crate::shared::Shared;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 pub(crate) struct ObjectTable {

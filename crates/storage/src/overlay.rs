@@ -7,10 +7,10 @@
 use crate::delta::Entry;
 use crate::disk::DiskFile;
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page, ZERO_PAGE};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// One object, shared between its connection and the checkpointer.
 pub(crate) struct Object {

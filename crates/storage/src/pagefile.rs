@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
-use crate::log::{Refused, Shortage, Transaction};
+use crate::log::{Appended, Refused, Shortage, Transaction};
 use crate::objects::reading;
 use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
@@ -26,7 +26,6 @@ use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Room for so many pages is kept between transactions.
 const MAX_KEPT_PAGES: usize = 256;
@@ -305,7 +304,8 @@ impl PageFile {
                     waiting
                         .get_or_insert_with(|| self.engine.waits.begin(reason))
                         .goes_on(reason);
-                    self.engine.make_room()?;
+                    let encoding = self.encoding.borrow();
+                    self.engine.make_room(shortage, &encoding.transaction)?;
                 }
                 Err(Refused::Failed(error)) => return Err(error),
             }
@@ -362,15 +362,15 @@ impl PageFile {
         }
         if encoding.transaction.bytes.is_empty() {
             drop(pages);
+            self.engine.shared.log.give_up(&mut encoding.transaction);
             staged.clear();
             self.staged_size.set(None);
             return Ok(());
         }
-        let end = self.engine.shared.log.append(&mut encoding.transaction)?;
-        let start = Lsn(end.0 - encoding.transaction.bytes.len() as u64);
-        self.engine
-            .shared
-            .count_append(encoding.transaction.bytes.len());
+        let appended = self.engine.shared.log.append(&mut encoding.transaction)?;
+        let Appended { start, end } = appended;
+        let bytes = end.0 - start.0;
+        self.engine.shared.count_append(bytes);
         let before = pages.overlay.len();
         for &(page_no, full) in &encoding.written {
             let Some(image) = staged.remove(&page_no) else {
@@ -405,8 +405,6 @@ impl PageFile {
         staged.clear();
         // What a large transaction needed is given back.
         staged.shrink_to(MAX_KEPT_PAGES);
-        encoding.transaction.bytes.clear();
-        encoding.transaction.bytes.shrink_to(MAX_RECORD_PAYLOAD);
         encoding.written.shrink_to(MAX_KEPT_PAGES);
         encoding.numbers.clear();
         encoding.numbers.shrink_to(MAX_KEPT_PAGES);
@@ -426,7 +424,7 @@ impl PageFile {
         floor: Lsn,
     ) {
         let encodings = &self.engine.shared.log.stats.encodings;
-        encodings.fetch_add(1, Ordering::Relaxed);
+        encodings.add(1);
         let Encoding {
             transaction,
             written,

@@ -10,10 +10,10 @@ use crate::manifest::Manifest;
 use crate::memory::{MemoryAccount, MemoryUse};
 use crate::store::StoreOptions;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::vfs::Vfs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
@@ -58,8 +58,8 @@ impl Shared {
     }
 
     /// Notes that a commit of so many bytes was appended to the log: they take memory until they are durable.
-    pub(crate) fn count_append(&self, bytes: usize) {
-        self.memory.take(MemoryUse::Log, bytes as u64);
+    pub(crate) fn count_append(&self, bytes: u64) {
+        self.memory.take(MemoryUse::Log, bytes);
     }
 
     pub(crate) fn unix_millis(&self) -> u64 {

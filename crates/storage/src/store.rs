@@ -9,19 +9,19 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::log::Progress;
 use crate::log::segment::HEADER_BLOCK;
+use crate::log::{Counter, Progress};
 use crate::memory::MemoryBudget;
 use crate::quarantine::QuarantinedObject;
 use crate::recovery::{self, DirLock};
 use crate::repair::{Repair, Repaired};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 /// How a store is opened. [`StoreOptions::default`] suits a server; tests make everything smaller.
@@ -110,6 +110,20 @@ pub struct StoreStats {
     pub sync_seconds: f64,
     /// Time the last group took, in microseconds.
     pub last_sync_us: u64,
+    /// Of [`Self::sync_seconds`], the part that was spent on syncs.
+    pub flush_seconds: f64,
+    /// Time that the log's writer spent on telling listeners instead of writing, in seconds.
+    pub release_seconds: f64,
+    /// Time that anybody spent on telling listeners, in seconds.
+    pub announce_seconds: f64,
+    /// Groups whose listeners were told while the next group was written.
+    pub overlapped_groups: u64,
+    /// Time that one commit of 64 has waited for the log's lock, in seconds.
+    pub append_wait_seconds: f64,
+    /// Time that one commit of 64 has held the log's lock, in seconds.
+    pub append_lock_seconds: f64,
+    /// Panics of listeners of the log.
+    pub listener_panics: u64,
     /// Everything before this position is durable.
     pub durable_lsn: u64,
     /// The log's end.
@@ -347,8 +361,9 @@ impl Store {
         self.0.engine.shared.log.failed()
     }
 
-    /// Tells `listener`, from the thread that writes the log, of each durable group and once of a failure. It must be
-    /// quick and must not call the store.
+    /// Tells `listener` how far the log is durable, in order, and once of a failure, from a thread of the store or the one
+    /// that made the log fail. It must be quick and must not call the store. Its panic is logged and counted in
+    /// [`StoreStats::listener_panics`]; it is told of the next group again.
     pub fn subscribe(&self, listener: Box<dyn Fn(Progress) + Send + Sync>) {
         self.0.engine.shared.log.subscribe(listener);
     }
@@ -412,14 +427,22 @@ impl Store {
         let manifest = engine.shared.catalog.current();
         let archive = &manifest.archive;
         let durable = log.durable().get();
+        let (listener_panics, announcing) = log.listeners();
+        let seconds = |counter: &Counter| Duration::from_nanos(counter.get()).as_secs_f64();
         StoreStats {
-            commits: stats.commits.load(Ordering::Relaxed),
-            encodings: stats.encodings.load(Ordering::Relaxed),
-            groups: stats.groups.load(Ordering::Relaxed),
-            log_bytes: stats.bytes.load(Ordering::Relaxed),
-            sync_seconds: Duration::from_nanos(stats.sync_nanos.load(Ordering::Relaxed))
-                .as_secs_f64(),
-            last_sync_us: stats.last_sync_nanos.load(Ordering::Relaxed) / 1000,
+            commits: stats.commits.get(),
+            encodings: stats.encodings.get(),
+            groups: stats.groups.get(),
+            log_bytes: stats.bytes.get(),
+            sync_seconds: seconds(&stats.provider_nanos),
+            last_sync_us: stats.last_group_nanos.get() / 1000,
+            flush_seconds: seconds(&stats.sync_nanos),
+            release_seconds: seconds(&stats.release_nanos),
+            announce_seconds: announcing.as_secs_f64(),
+            overlapped_groups: stats.overlapped.get(),
+            append_wait_seconds: seconds(&stats.append_wait_nanos),
+            append_lock_seconds: seconds(&stats.append_held_nanos),
+            listener_panics,
             durable_lsn: durable,
             appended_lsn: log.appended().get(),
             unsynced_bytes: log.unsynced_bytes(),
@@ -451,7 +474,7 @@ impl Inner {
         self.engine.stop();
         for thread in self.threads.lock().drain(..) {
             // The last handle may be dropped by a listener, on the writer's own thread.
-            if thread.thread().id() != std::thread::current().id() {
+            if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
         }

@@ -1,7 +1,22 @@
 //! Locks without poisoning: a panic elsewhere must not make a store unusable. Every critical section of this crate
 //! leaves its data whole at each point where it could panic.
+//!
+//! Everything that threads of a store wait for, or tell each other by, comes from here. With the feature
+//! `interleavings` it is a model checker's instead of the standard library's: the checker then decides at each of these
+//! operations which thread goes on.
 
-use std::sync::{self, MutexGuard, PoisonError};
+#[cfg(feature = "interleavings")]
+use shuttle::sync;
+#[cfg(feature = "interleavings")]
+pub(crate) use shuttle::{sync::atomic, thread};
+#[cfg(not(feature = "interleavings"))]
+use std::sync;
+#[cfg(not(feature = "interleavings"))]
+pub(crate) use std::{sync::atomic, thread};
+
+pub(crate) use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
 #[derive(Debug, Default)]
@@ -23,9 +38,22 @@ impl<T> Mutex<T> {
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
-            Err(sync::TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(sync::TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -37,6 +65,7 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// In a model the time never passes: whoever relies on it is found waiting for ever.
     pub(crate) fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

@@ -3,22 +3,22 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::panics::guard;
+use crate::sync::thread::{Builder, JoinHandle};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// Starts them. They end after [`Engine::stop`].
 pub(crate) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
     let spawn = |name: &'static str, run: fn(&Engine)| {
         let engine = engine.clone();
-        let builder = std::thread::Builder::new().name(name.to_owned());
+        let builder = Builder::new().name(name.to_owned());
         builder
             .spawn(move || guarded(&engine, name, run))
             .map_err(|error| Error::io(format_args!("starting the thread {name}"), &error))
     };
     Ok(vec![
         spawn("abide-log", |engine| engine.shared.log.run_writer())?,
+        spawn("abide-release", |engine| engine.shared.log.run_announcer())?,
         spawn("abide-segments", Engine::run_preparation)?,
         spawn("abide-maintain", Engine::run_checkpoints)?,
         spawn("abide-archive", |engine| engine.compactor.run())?,
@@ -26,15 +26,8 @@ pub(crate) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
 }
 
 fn guarded(engine: &Engine, name: &str, run: fn(&Engine)) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(engine))) {
-        let why = format!("the thread {name} panicked: {}", message(&*panic));
+    if let Err(why) = guard(|| run(engine)) {
+        let why = format!("the thread {name} panicked: {why}");
         engine.shared.log.poison(&why);
     }
-}
-
-/// What a panic says.
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it did not say why")
 }

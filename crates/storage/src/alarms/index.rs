@@ -17,10 +17,9 @@
 use super::shard::{Effect, Shard};
 use super::{AlarmChange, AlarmEntry, Isolation};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// An alarm that was taken because it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,11 +307,11 @@ impl AlarmIndex {
     }
 
     fn layout(&self) -> RwLockReadGuard<'_, Layout> {
-        self.layout.read().unwrap_or_else(PoisonError::into_inner)
+        self.layout.read()
     }
 
     fn layout_mut(&self) -> RwLockWriteGuard<'_, Layout> {
-        self.layout.write().unwrap_or_else(PoisonError::into_inner)
+        self.layout.write()
     }
 
     /// Takes what the next run is to say; see [`Unsaved`].

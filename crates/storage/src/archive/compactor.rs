@@ -32,9 +32,9 @@ use crate::limits::{
 };
 use crate::shared::Shared;
 use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Better than in a step: a merge has time, and its output lives longer.
 const COMPRESSION: i32 = 3;

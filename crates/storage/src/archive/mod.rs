@@ -46,6 +46,7 @@ use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::RESTORE_PAGES_IN_MEMORY;
 use crate::manifest::Manifest;
 use crate::shared::Shared;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use hole::ArchiveHole;
 use image::Image;
@@ -55,7 +56,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stream::Stream;
 

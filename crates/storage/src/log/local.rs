@@ -8,14 +8,18 @@ use super::segment::{HEADER_BLOCK, Segment, SegmentHeader};
 use super::segment_pool::SegmentPool;
 use crate::error::Result;
 use crate::ident::{Epoch, Lsn};
+use crate::limits::GATHERED_BYTES;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The segment being written.
 pub(crate) struct LocalSegments {
     pool: Arc<SegmentPool>,
     epoch: Epoch,
     current: Option<Current>,
+    /// Small transactions are gathered here, so that one call writes them.
+    gathered: Vec<u8>,
 }
 
 struct Current {
@@ -30,6 +34,7 @@ impl LocalSegments {
             pool,
             epoch,
             current: None,
+            gathered: Vec::new(),
         }
     }
 
@@ -55,46 +60,65 @@ impl LocalSegments {
         Ok(())
     }
 
-    fn write(&mut self, group: &Group<'_>) -> io::Result<()> {
-        let mut start = 0;
-        let mut end = 0;
-        let mut left = self.left();
-        for &length in group.lengths {
-            if length as u64 > left {
-                self.put(&group.bytes[start..end])?;
-                self.begin_segment(group.first.advance(end))?;
-                start = end;
-                left = self.left();
+    /// Writes and syncs a group. Returns the time that the sync took.
+    fn write(&mut self, group: &Group<'_>) -> io::Result<Duration> {
+        let mut lsn = group.first;
+        for record in group.records() {
+            if record.len() as u64 > self.left() {
+                self.flush()?;
+                self.begin_segment(lsn)?;
             }
-            end += length;
-            left -= length as u64;
+            self.put(record)?;
+            lsn = lsn.advance(record.len());
         }
-        self.put(&group.bytes[start..end])?;
-        match &self.current {
-            Some(current) => current.segment.file.sync(),
-            None => Ok(()),
+        self.flush()?;
+        let begun = Instant::now();
+        if let Some(current) = &self.current {
+            current.segment.file.sync()?;
         }
+        Ok(begun.elapsed())
     }
 
     fn left(&self) -> u64 {
-        self.current
-            .as_ref()
-            .map_or(0, |current| self.pool.segment_bytes - current.at)
+        self.current.as_ref().map_or(0, |current| {
+            self.pool.segment_bytes - current.at - self.gathered.len() as u64
+        })
     }
 
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(current) = &mut self.current
-            && !bytes.is_empty()
-        {
-            current.segment.file.write_at(bytes, current.at)?;
-            current.at += bytes.len() as u64;
+    /// Gathers a record, or writes it if it is large.
+    fn put(&mut self, record: &[u8]) -> io::Result<()> {
+        if self.gathered.len() + record.len() > GATHERED_BYTES {
+            self.flush()?;
         }
+        if record.len() > GATHERED_BYTES / 4 {
+            self.flush()?;
+            return self.write_behind(record);
+        }
+        self.gathered.extend_from_slice(record);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        if !gathered.is_empty() {
+            self.write_behind(&gathered)?;
+        }
+        gathered.clear();
+        self.gathered = gathered;
+        Ok(())
+    }
+
+    fn write_behind(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let current = self.current.as_mut();
+        let current = current.ok_or_else(|| io::Error::other("no segment is begun"))?;
+        current.segment.file.write_at(bytes, current.at)?;
+        current.at += bytes.len() as u64;
         Ok(())
     }
 }
 
 impl Durability for LocalSegments {
-    fn append(&mut self, group: &Group<'_>) -> Result<(), NotDurable> {
+    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable> {
         self.write(group).map_err(NotDurable::Unknown)
     }
 }

@@ -1,35 +1,44 @@
 //! The commit log: one for all objects of a node.
 //!
-//! A commit is appended to a buffer under a lock, which gives it its position, and returns at once. The writer (a
-//! thread, or a test that calls [`Log::write_group`]) takes whatever has gathered, hands it to the durability provider
-//! as one group, moves the durable LSN and tells the listeners. No delay is added: under load groups grow by
-//! themselves while the disk is busy.
+//! A commit is appended under a lock, which gives it its position and takes its buffer, and returns at once: nothing is
+//! copied or checksummed there. The writer (a thread, or a test that calls [`Log::write_group`]) takes whatever has
+//! gathered, puts the positions into the records, hands them to the durability provider as one group and moves the
+//! durable LSN. No delay is added: under load groups grow by themselves while the disk is busy. Listeners are told by
+//! the writer, or by a thread beside it while the writer has more to write ([`announcer`]).
 //!
-//! - An error of the provider poisons the log for good: the durable LSN never moves again, every later append is
-//!   refused and the listeners are told once.
-//! - Who was refused for want of room first gets it first.
-//! - Room is counted before a record is accepted, so the disk never runs full in the middle of one.
+//! - An error or a panic of the provider poisons the log for good: the durable LSN never moves again, every later append
+//!   is refused and the listeners are told once.
+//! - Room is counted before a record is accepted, so the disk never runs full in the middle of one ([`room`]).
 //! - A delta may be appended only if the full image it builds on is behind the checkpoint's floor; that is checked
 //!   here again, under the lock, because a checkpoint can begin between encoding and appending.
 
+mod announcer;
+#[cfg(test)]
+#[cfg(feature = "interleavings")]
+mod interleavings;
 pub(crate) mod local;
 pub(crate) mod provider;
 pub(crate) mod reader;
 pub(crate) mod record;
+mod room;
 pub(crate) mod segment;
 pub(crate) mod segment_pool;
 
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
-use crate::limits::MAX_UNSYNCED_BYTES;
-use crate::sync::{Condvar, Mutex};
+use crate::limits::{MAX_UNSYNCED_BYTES, SPARE_BUFFER_BYTES, SPARE_BUFFERS};
+use crate::panics::guard;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use announcer::Announcer;
 use provider::{Durability, Group, NotDurable};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{OnceLock, RwLock};
-use std::time::Instant;
+pub(crate) use room::Shortage;
+use room::{Room, Ticket};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-/// What a listener is told, from the thread that writes the log.
+/// What a listener is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Everything up to this position is durable.
@@ -48,8 +57,8 @@ pub(crate) struct Transaction {
     pub(crate) lengths: Vec<usize>,
     /// The floor that its deltas were encoded against.
     pub(crate) floor: Lsn,
-    /// Its place in the queue, once it was refused for want of room and nobody was before it.
-    turn: Option<u64>,
+    /// Its place among those that wait for room.
+    ticket: Option<Ticket>,
 }
 
 impl Transaction {
@@ -63,83 +72,135 @@ impl Transaction {
     }
 }
 
+/// Where a transaction stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Appended {
+    pub(crate) start: Lsn,
+    /// The position that must be durable before anyone outside may see the transaction's effect.
+    pub(crate) end: Lsn,
+}
+
 /// Why a transaction was not appended. Nothing has changed.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// A checkpoint has begun since it was encoded: encode again.
     Stale,
-    /// There is no room yet: wait for progress and try again.
+    /// There is no room yet: wait with [`Log::wait_for_room`] and try again, or [`Log::give_up`].
     NoRoom(Shortage),
     /// The log has failed or was closed.
     Failed(Error),
 }
 
-/// What there is too little of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shortage {
-    /// Prepared segments.
-    Segments,
-    /// Bytes that may wait for a sync.
-    Unsynced,
-    /// Pages that files may lack.
-    Overlay,
-}
-
-/// Figures of the log.
+/// Counters of the log. Those of the standard library: nobody decides by them.
 #[derive(Debug, Default)]
 pub(crate) struct LogStats {
-    pub(crate) commits: AtomicU64,
+    pub(crate) commits: Counter,
     /// Transactions encoded, counted again if a checkpoint has made it necessary.
-    pub(crate) encodings: AtomicU64,
-    pub(crate) groups: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) sync_nanos: AtomicU64,
-    pub(crate) last_sync_nanos: AtomicU64,
+    pub(crate) encodings: Counter,
+    pub(crate) groups: Counter,
+    pub(crate) bytes: Counter,
+    /// Time that the provider took for groups, and of it the part that was spent on syncs.
+    pub(crate) provider_nanos: Counter,
+    pub(crate) sync_nanos: Counter,
+    pub(crate) last_group_nanos: Counter,
+    /// Time that the writer spent on telling listeners.
+    pub(crate) release_nanos: Counter,
+    /// Groups whose listeners were told beside the next group.
+    pub(crate) overlapped: Counter,
+    /// Of one append in [`MEASURED`]: how long it waited for the lock and how long it held it.
+    pub(crate) append_wait_nanos: Counter,
+    pub(crate) append_held_nanos: Counter,
 }
+
+/// A figure.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(std::sync::atomic::AtomicU64);
+
+impl Counter {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Returns what it was.
+    pub(crate) fn add(&self, more: u64) -> u64 {
+        self.0.fetch_add(more, std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn add_time(&self, time: Duration) {
+        self.add(time.as_nanos() as u64);
+    }
+}
+
+/// One append of so many is measured: looking at the clock costs as much as appending.
+pub(crate) const MEASURED: u64 = 64;
 
 pub(crate) struct Log {
     state: Mutex<State>,
-    /// The writer waits here for records, and [`Log::wait_durable`] for the writer.
+    /// The writer waits here for records.
     work: Condvar,
+    /// Whoever waits for durability or for room.
     progress: Condvar,
-    durable: AtomicU64,
+    announcer: Announcer,
     /// A page's first image behind this position must be full. Changed under the lock.
     floor: AtomicU64,
-    failed: AtomicBool,
     failure: OnceLock<String>,
-    listeners: RwLock<Vec<Listener>>,
     provider: Mutex<Box<dyn Durability>>,
-    segment_capacity: u64,
     pub(crate) epoch: Epoch,
     pub(crate) stats: LogStats,
 }
 
 struct State {
     pending: Batch,
+    /// What the last group needed, for the next one.
     spare: Batch,
+    buffers: Vec<Vec<u8>>,
     appended: Lsn,
     room: Room,
     closed: bool,
     writer_waits: bool,
-    /// The transaction that gets the next room, and what it lacks: others would take it away from a large one for ever.
-    next: Option<(u64, Shortage)>,
-    turns: u64,
+    /// The writer's thread has ended.
+    writer_ended: bool,
 }
 
+/// Transactions that become durable together.
 #[derive(Default)]
 struct Batch {
     first: Lsn,
-    bytes: Vec<u8>,
+    bytes: usize,
+    buffers: Vec<Vec<u8>>,
     lengths: Vec<usize>,
 }
 
-/// The room in prepared segments, counted as the provider fills them.
-#[derive(Default)]
-struct Room {
-    left: u64,
-    segments: usize,
-    /// The segments that a transaction waits for.
-    wanted: usize,
+impl Batch {
+    /// Puts into each record its position, and what was durable before the group.
+    fn stamp(&mut self, durable: Lsn) {
+        let mut lsn = self.first;
+        let mut lengths = self.lengths.iter();
+        for buffer in &mut self.buffers {
+            let mut at = 0;
+            while at < buffer.len()
+                && let Some(&length) = lengths.next()
+            {
+                record::stamp(&mut buffer[at..], lsn, durable);
+                lsn = lsn.advance(length);
+                at += length;
+            }
+        }
+    }
+
+    fn end(&self) -> Lsn {
+        self.first.advance(self.bytes)
+    }
+
+    /// Empties it, and gives back buffers that are small enough to be kept.
+    fn clear(&mut self) -> Vec<Vec<u8>> {
+        self.bytes = 0;
+        self.lengths.clear();
+        let mut kept = std::mem::take(&mut self.buffers);
+        kept.retain(|buffer| buffer.capacity() <= SPARE_BUFFER_BYTES);
+        kept.iter_mut().for_each(Vec::clear);
+        kept
+    }
 }
 
 impl Log {
@@ -151,26 +212,34 @@ impl Log {
         floor: Lsn,
         segment_capacity: u64,
     ) -> Self {
+        let room = Room::new(MAX_UNSYNCED_BYTES, segment_capacity);
+        Self::with_room(provider, epoch, end, floor, room)
+    }
+
+    fn with_room(
+        provider: Box<dyn Durability>,
+        epoch: Epoch,
+        end: Lsn,
+        floor: Lsn,
+        room: Room,
+    ) -> Self {
         Self {
             state: Mutex::new(State {
                 pending: Batch::default(),
                 spare: Batch::default(),
+                buffers: Vec::new(),
                 appended: end,
-                room: Room::default(),
+                room,
                 closed: false,
                 writer_waits: false,
-                next: None,
-                turns: 0,
+                writer_ended: false,
             }),
             work: Condvar::default(),
             progress: Condvar::default(),
-            durable: AtomicU64::new(end.0),
+            announcer: Announcer::new(end),
             floor: AtomicU64::new(floor.0),
-            failed: AtomicBool::new(false),
             failure: OnceLock::new(),
-            listeners: RwLock::new(Vec::new()),
             provider: Mutex::new(provider),
-            segment_capacity,
             epoch,
             stats: LogStats::default(),
         }
@@ -178,7 +247,7 @@ impl Log {
 
     /// Everything before this position is durable.
     pub(crate) fn durable(&self) -> Lsn {
-        Lsn(self.durable.load(Ordering::Acquire))
+        self.announcer.durable()
     }
 
     pub(crate) fn appended(&self) -> Lsn {
@@ -191,7 +260,7 @@ impl Log {
     }
 
     pub(crate) fn failed(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.announcer.failed()
     }
 
     /// The floor that deltas must be encoded against.
@@ -199,64 +268,79 @@ impl Log {
         Lsn(self.floor.load(Ordering::Acquire))
     }
 
-    /// Tells `listener` of each group, and once of a failure.
+    /// Tells `listener` how far the log is, and once of a failure.
     pub(crate) fn subscribe(&self, listener: Listener) {
-        let mut listeners = self
-            .listeners
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        listeners.push(listener);
+        self.announcer.subscribe(listener);
     }
 
-    /// Appends a transaction. Returns the position that must be durable before anyone outside may see its effect.
-    pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Lsn, Refused> {
+    /// Panics of listeners, and the time that telling them took.
+    pub(crate) fn listeners(&self) -> (u64, Duration) {
+        self.announcer.stats()
+    }
+
+    /// Appends a transaction and takes its bytes: it is empty then.
+    pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Appended, Refused> {
+        let measured = self.stats.commits.get().is_multiple_of(MEASURED);
+        let begun = measured.then(Instant::now);
         let mut state = self.state.lock();
+        let locked = measured.then(Instant::now);
         if self.failed() || state.closed {
             return Err(Refused::Failed(self.failure()));
         }
         if self.floor() != transaction.floor {
             return Err(Refused::Stale);
         }
-        if let Some((turn, shortage)) = state.next
-            && transaction.turn != Some(turn)
-        {
-            return Err(Refused::NoRoom(shortage));
+        let State {
+            room,
+            pending,
+            buffers,
+            appended,
+            ..
+        } = &mut *state;
+        room.take(&mut transaction.ticket, &transaction.lengths)
+            .map_err(Refused::NoRoom)?;
+        let start = *appended;
+        let end = start.advance(transaction.bytes.len());
+        *appended = end;
+        if pending.buffers.is_empty() {
+            pending.first = start;
         }
-        if let Err(shortage) = state.take_room(transaction, self.segment_capacity) {
-            let turn = transaction.turn.unwrap_or(state.turns);
-            transaction.turn = Some(turn);
-            state.turns = state.turns.max(turn + 1);
-            state.next = Some((turn, shortage));
-            return Err(Refused::NoRoom(shortage));
-        }
-        if transaction.turn.take().is_some() {
-            state.next = None;
-            self.progress.notify_all();
-        }
-        let durable = self.durable();
-        let mut at = 0;
-        for &length in &transaction.lengths {
-            let lsn = state.appended.advance(at);
-            record::stamp(&mut transaction.bytes[at..], lsn, durable);
-            at += length;
-        }
-        if state.pending.bytes.is_empty() {
-            state.pending.first = state.appended;
-        }
-        state.pending.bytes.extend_from_slice(&transaction.bytes);
-        state
-            .pending
-            .lengths
-            .extend_from_slice(&transaction.lengths);
-        state.appended = state.appended.advance(at);
-        let end = state.appended;
+        pending.bytes += transaction.bytes.len();
+        pending.lengths.extend_from_slice(&transaction.lengths);
+        let empty = buffers.pop().unwrap_or_default();
+        let full = std::mem::replace(&mut transaction.bytes, empty);
+        pending.buffers.push(full);
+        let next_in_queue = room.is_awaited();
         let wake = std::mem::take(&mut state.writer_waits);
         drop(state);
+        if let (Some(begun), Some(locked)) = (begun, locked) {
+            self.stats.append_held_nanos.add_time(locked.elapsed());
+            self.stats.append_wait_nanos.add_time(locked - begun);
+        }
         if wake {
             self.work.notify_all();
         }
-        self.stats.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(end)
+        if next_in_queue {
+            self.progress.notify_all();
+        }
+        self.stats.commits.add(1);
+        Ok(Appended { start, end })
+    }
+
+    /// A transaction that was refused for want of room will not be tried again.
+    pub(crate) fn give_up(&self, transaction: &mut Transaction) {
+        if transaction.ticket.is_some() && self.state.lock().room.leave(&mut transaction.ticket) {
+            self.progress.notify_all();
+        }
+    }
+
+    /// Waits a moment for the room that a transaction was refused.
+    pub(crate) fn wait_for_room(&self, transaction: &Transaction, timeout: Duration) {
+        let mut state = self.state.lock();
+        let free = state.room.look(transaction.ticket, &transaction.lengths);
+        if free.is_err() && !state.closed && !self.failed() {
+            drop(self.progress.wait_timeout(state, timeout));
+        }
     }
 
     /// An error once the log has failed or was closed.
@@ -267,49 +351,43 @@ impl Log {
         Ok(())
     }
 
-    /// A transaction that was refused does not try again: it no longer waits for segments, and others may go on.
-    pub(crate) fn give_up(&self, transaction: &mut Transaction) {
-        if let Some(turn) = transaction.turn.take() {
-            let mut state = self.state.lock();
-            if state.next.is_some_and(|(next, _)| next == turn) {
-                state.next = None;
-                state.room.wanted = 0;
-                self.progress.notify_all();
-            }
+    /// An error once the log has failed.
+    pub(crate) fn must_not_have_failed(&self) -> Result<()> {
+        if self.failed() {
+            return Err(self.failure());
         }
+        Ok(())
     }
 
     /// Adds a prepared segment's room.
     pub(crate) fn add_segment(&self) {
-        self.state.lock().room.segments += 1;
+        self.state.lock().room.add_segment();
         self.progress.notify_all();
     }
 
     /// The number of segments that are ready and not yet begun.
     pub(crate) fn segments_ready(&self) -> usize {
-        self.state.lock().room.segments
+        self.state.lock().room.segments()
     }
 
     /// Bytes of records that a segment holds.
     pub(crate) fn segment_capacity(&self) -> u64 {
-        self.segment_capacity
+        self.state.lock().room.segment_capacity()
     }
 
     /// Bytes of records that fit the segments that are there.
     pub(crate) fn room(&self) -> u64 {
-        let room = &self.state.lock().room;
-        room.left + room.segments as u64 * self.segment_capacity
+        self.state.lock().room.bytes()
     }
 
     /// True if a transaction waits for more than one segment.
     pub(crate) fn wants_segments_at_once(&self) -> bool {
-        self.state.lock().room.wanted > 1
+        self.state.lock().room.wants_segments_at_once()
     }
 
     /// True if so many segments should be prepared ahead, or a transaction waits for more.
     pub(crate) fn wants_segment(&self, ahead: usize) -> bool {
-        let room = &self.state.lock().room;
-        room.segments < ahead.max(room.wanted)
+        self.state.lock().room.wants_segment(ahead)
     }
 
     /// Wakes everybody who waits for room, to look again.
@@ -318,7 +396,7 @@ impl Log {
     }
 
     /// Waits a moment for a group to be written or a segment to be added.
-    pub(crate) fn wait_for_progress(&self, timeout: std::time::Duration) {
+    pub(crate) fn wait_for_progress(&self, timeout: Duration) {
         let state = self.state.lock();
         drop(self.progress.wait_timeout(state, timeout));
     }
@@ -335,67 +413,118 @@ impl Log {
     /// Writes one group, if there is anything to write. True if there was.
     pub(crate) fn write_group(&self) -> bool {
         let mut provider = self.provider.lock();
-        let mut batch = {
-            let mut state = self.state.lock();
-            if state.pending.bytes.is_empty() || self.failed() {
-                return false;
-            }
-            let spare = std::mem::take(&mut state.spare);
-            std::mem::replace(&mut state.pending, spare)
+        let Some(mut batch) = self.take_pending() else {
+            return false;
         };
         let begun = Instant::now();
-        let group = Group {
-            first: batch.first,
-            bytes: &batch.bytes,
-            lengths: &batch.lengths,
+        let written = guard(|| {
+            batch.stamp(self.durable());
+            provider.append(&Group {
+                first: batch.first,
+                buffers: &batch.buffers,
+                lengths: &batch.lengths,
+            })
+        });
+        let sync = match written {
+            Ok(Ok(sync)) => sync,
+            Ok(Err(NotDurable::Fenced)) => {
+                self.poison("another owner has taken over");
+                return false;
+            }
+            Ok(Err(NotDurable::Unknown(error))) => {
+                self.poison(&format!("a write or sync of the log failed: {error}"));
+                return false;
+            }
+            Err(why) => {
+                self.poison(&format!("the log's writer panicked: {why}"));
+                return false;
+            }
         };
-        let durable = batch.first.advance(batch.bytes.len());
-        if let Err(reason) = provider.append(&group) {
-            self.poison(&match reason {
-                NotDurable::Fenced => "another owner has taken over".to_owned(),
-                NotDurable::Unknown(error) => format!("a write or sync of the log failed: {error}"),
-            });
-            return false;
-        }
         let nanos = begun.elapsed().as_nanos() as u64;
-        self.stats.sync_nanos.fetch_add(nanos, Ordering::Relaxed);
-        self.stats.last_sync_nanos.store(nanos, Ordering::Relaxed);
-        self.stats.groups.fetch_add(1, Ordering::Relaxed);
+        self.stats.provider_nanos.add(nanos);
+        self.stats.sync_nanos.add_time(sync);
         self.stats
-            .bytes
-            .fetch_add(batch.bytes.len() as u64, Ordering::Relaxed);
-        self.reached(durable);
-        if batch.bytes.capacity() <= MAX_UNSYNCED_BYTES {
-            batch.bytes.clear();
-            batch.lengths.clear();
-            self.state.lock().spare = batch;
-        }
+            .last_group_nanos
+            .0
+            .store(nanos, std::sync::atomic::Ordering::Relaxed);
+        self.stats.groups.add(1);
+        self.stats.bytes.add(batch.bytes as u64);
+        let Some(state) = self.reached(batch.end()) else {
+            return false;
+        };
+        let more = self.recycle(state, batch);
         self.progress.notify_all();
+        // The next group is not kept waiting for listeners. If there is none, telling them here is the shortest way.
+        if more && self.announcer.hand_over() {
+            self.stats.overlapped.add(1);
+        } else {
+            let begun = Instant::now();
+            self.announcer.tell();
+            self.stats.release_nanos.add_time(begun.elapsed());
+        }
         true
     }
 
-    /// Everything before this position is durable now.
-    fn reached(&self, durable: Lsn) {
-        self.durable.store(durable.0, Ordering::Release);
-        self.tell(Progress::Durable(durable));
+    fn take_pending(&self) -> Option<Batch> {
+        let mut state = self.state.lock();
+        if state.pending.buffers.is_empty() || self.failed() {
+            return None;
+        }
+        let spare = std::mem::take(&mut state.spare);
+        Some(std::mem::replace(&mut state.pending, spare))
+    }
+
+    /// Keeps what a written group needed. True if there is another one.
+    fn recycle(&self, mut state: MutexGuard<'_, State>, mut batch: Batch) -> bool {
+        state.room.synced(batch.bytes);
+        let more = !state.pending.buffers.is_empty();
+        drop(state);
+        let mut kept = batch.clear();
+        let mut state = self.state.lock();
+        let free = SPARE_BUFFERS.saturating_sub(state.buffers.len());
+        kept.truncate(free);
+        state.buffers.append(&mut kept);
+        state.spare = batch;
+        more
+    }
+
+    /// Everything before this position is durable now; nothing is if the log has failed meanwhile.
+    fn reached(&self, durable: Lsn) -> Option<MutexGuard<'_, State>> {
+        let state = self.state.lock();
+        if self.failed() {
+            return None;
+        }
+        self.announcer.note(Progress::Durable(durable));
+        Some(state)
     }
 
     /// The writer's thread: writes groups until the log is closed and empty, or fails.
     pub(crate) fn run_writer(&self) {
+        if let Err(why) = guard(|| self.write_groups()) {
+            self.poison(&format!("the log's writer panicked: {why}"));
+        }
+        self.state.lock().writer_ended = true;
+        self.progress.notify_all();
+        self.announcer.stop();
+    }
+
+    fn write_groups(&self) {
         loop {
             while self.write_group() {}
             let mut state = self.state.lock();
-            if self.failed() {
-                return;
-            }
-            while state.pending.bytes.is_empty() {
-                if state.closed {
+            while state.pending.buffers.is_empty() || self.failed() {
+                if state.closed || self.failed() {
                     return;
                 }
                 state.writer_waits = true;
                 state = self.work.wait(state);
             }
         }
+    }
+
+    /// A thread that tells listeners while the writer goes on. It ends when the writer has.
+    pub(crate) fn run_announcer(&self) {
+        self.announcer.run();
     }
 
     /// Returns when everything up to `lsn` is durable. `write` is for a log without a writer's thread.
@@ -409,12 +538,16 @@ impl Log {
                 continue;
             }
             let state = self.state.lock();
-            if self.durable() < lsn && !self.failed() {
-                drop(
-                    self.progress
-                        .wait_timeout(state, std::time::Duration::from_millis(100)),
-                );
+            if self.durable() >= lsn || self.failed() {
+                continue;
             }
+            if state.writer_ended {
+                return Err(self.failure());
+            }
+            drop(
+                self.progress
+                    .wait_timeout(state, Duration::from_millis(100)),
+            );
         }
         Ok(())
     }
@@ -423,72 +556,28 @@ impl Log {
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.work.notify_all();
+        self.progress.notify_all();
     }
 
     /// The log has failed, here or in whoever calls: nothing becomes durable any more.
     pub(crate) fn poison(&self, why: &str) {
-        if self.failure.set(why.to_owned()).is_ok() {
-            self.failed.store(true, Ordering::Release);
-            tracing::error!(
-                why,
-                "the commit log has failed; nothing more is acknowledged, restart to recover"
-            );
-            self.tell(Progress::Failed);
-            self.work.notify_all();
-            self.progress.notify_all();
+        {
+            let _state = self.state.lock();
+            if self.failure.set(why.to_owned()).is_err() {
+                return;
+            }
+            self.announcer.note(Progress::Failed);
         }
+        tracing::error!(
+            why,
+            "the commit log has failed; nothing more is acknowledged, restart to recover"
+        );
+        self.work.notify_all();
+        self.progress.notify_all();
+        self.announcer.tell();
     }
 
     fn failure(&self) -> Error {
         Error::log_failed(self.failure.get().map_or("it was closed", String::as_str))
-    }
-
-    fn tell(&self, progress: Progress) {
-        let listeners = self
-            .listeners
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        for listener in listeners.iter() {
-            listener(progress);
-        }
-    }
-}
-
-impl State {
-    /// Takes room for a transaction, or says what there is too little of.
-    fn take_room(&mut self, transaction: &Transaction, segment: u64) -> Result<(), Shortage> {
-        // A group alone may pass the bound, or a large transaction could never be appended.
-        let unsynced = self.pending.bytes.len();
-        if unsynced > 0 && unsynced + transaction.bytes.len() > MAX_UNSYNCED_BYTES {
-            return Err(Shortage::Unsynced);
-        }
-        if !self.room.take(&transaction.lengths, segment) {
-            return Err(Shortage::Segments);
-        }
-        Ok(())
-    }
-}
-
-impl Room {
-    /// Takes room for records of these lengths, or nothing at all.
-    fn take(&mut self, lengths: &[usize], segment: u64) -> bool {
-        let (mut left, mut used) = (self.left, 0);
-        for &length in lengths {
-            if length as u64 > left {
-                used += 1;
-                left = segment;
-            }
-            left -= length as u64;
-        }
-        if used > self.segments {
-            self.wanted = self.wanted.max(used);
-            return false;
-        }
-        self.left = left;
-        self.segments -= used;
-        if used >= self.wanted {
-            self.wanted = 0;
-        }
-        true
     }
 }

@@ -5,15 +5,32 @@
 //! would be another implementation. Nothing above the log knows which one it is.
 
 use crate::ident::Lsn;
+use std::time::Duration;
 
 /// Records that become durable together.
 pub(crate) struct Group<'a> {
     /// The position of the first record.
     pub(crate) first: Lsn,
-    /// The records, one behind the other.
-    pub(crate) bytes: &'a [u8],
-    /// The length of each record.
+    /// The transactions, each with its records one behind the other.
+    pub(crate) buffers: &'a [Vec<u8>],
+    /// The length of each record of all transactions.
     pub(crate) lengths: &'a [usize],
+}
+
+impl<'a> Group<'a> {
+    /// The records, in order.
+    pub(crate) fn records(&self) -> impl Iterator<Item = &'a [u8]> {
+        let mut buffers = self.buffers.iter();
+        let mut rest: &'a [u8] = &[];
+        self.lengths.iter().map_while(move |&length| {
+            while rest.is_empty() {
+                rest = buffers.next()?;
+            }
+            let (record, others) = rest.split_at(length);
+            rest = others;
+            Some(record)
+        })
+    }
 }
 
 /// What became of a group that is not durable for certain.
@@ -28,6 +45,7 @@ pub(crate) enum NotDurable {
 
 /// Makes groups durable, in order.
 pub(crate) trait Durability: Send {
-    /// Returns when the group is durable. After an error the provider is not called again.
-    fn append(&mut self, group: &Group<'_>) -> Result<(), NotDurable>;
+    /// Returns when the group is durable, and how long it waited for the disk to say so. After an error the provider is
+    /// not called again.
+    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable>;
 }

@@ -7,7 +7,7 @@
 //! | 0 | 4 | CRC-32C of the header from offset 4 |
 //! | 4 | 4 | length of the record, header included |
 //! | 8 | 8 | LSN: the record's own position |
-//! | 16 | 8 | the durable LSN when the record was appended |
+//! | 16 | 8 | the durable LSN when its group was written (earlier versions: when the record was appended) |
 //! | 24 | 4 | epoch |
 //! | 28 | 4 | namespace |
 //! | 32 | 32 | object id |

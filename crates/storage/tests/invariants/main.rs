@@ -8,5 +8,6 @@ mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod panics;
 mod refused;
 mod syncs;

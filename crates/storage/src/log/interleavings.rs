@@ -1,0 +1,437 @@
+//! Models of the log: appenders, the writer, room and those who wait, with failures of all kinds.
+
+use super::*;
+use crate::ident::{CommitNo, NamespaceNo, ObjectKey};
+use crate::interleavings::{explore, quiet_panic, spawn};
+use crate::sync::thread;
+use record::{HEADER_BYTES, Header};
+use std::sync::Arc;
+
+/// A disk for groups, which does what it is told with the group of a number.
+#[derive(Default)]
+struct Provider {
+    groups: usize,
+    fails_at: Option<usize>,
+    panics_at: Option<usize>,
+}
+
+impl Durability for Provider {
+    fn append(&mut self, group: &Group<'_>) -> Result<Duration, NotDurable> {
+        let number = self.groups;
+        self.groups += 1;
+        assert_whole(group);
+        thread::yield_now();
+        if self.panics_at == Some(number) {
+            quiet_panic();
+        }
+        if self.fails_at == Some(number) {
+            return Err(NotDurable::Unknown(std::io::Error::other("on purpose")));
+        }
+        Ok(Duration::ZERO)
+    }
+}
+
+/// Records follow one another without a gap, each with its position.
+fn assert_whole(group: &Group<'_>) {
+    let mut lsn = group.first;
+    for record in group.records() {
+        let header = Header::read(record).expect("a record is sealed");
+        assert_eq!((header.length, header.lsn), (record.len(), lsn));
+        assert_eq!(header.durable, group.first);
+        lsn = lsn.advance(record.len());
+    }
+    assert_eq!(group.records().count(), group.lengths.len());
+}
+
+fn log(provider: Provider) -> Arc<Log> {
+    let log = with_room(provider, 1 << 20);
+    log.add_segment();
+    log
+}
+
+fn with_room(provider: Provider, segment: u64) -> Arc<Log> {
+    let log = Log::new(Box::new(provider), Epoch(1), Lsn(4096), Lsn::ZERO, segment);
+    Arc::new(log)
+}
+
+fn transaction(bytes: usize) -> Transaction {
+    let header = Header {
+        length: bytes,
+        lsn: Lsn::ZERO,
+        durable: Lsn::ZERO,
+        epoch: Epoch(1),
+        key: ObjectKey {
+            namespace: NamespaceNo(1),
+            id: [1; 32],
+        },
+        commit: CommitNo(1),
+        database_pages: 1,
+        last_part: true,
+        alarm: None,
+        entries: 0,
+        unix_millis: 0,
+        payload_crc: 0,
+    };
+    let mut transaction = Transaction {
+        bytes: vec![0; bytes],
+        lengths: vec![bytes],
+        floor: Lsn::ZERO,
+        ticket: None,
+    };
+    header.write(&mut transaction.bytes);
+    transaction
+}
+
+const SMALL: usize = HEADER_BYTES;
+
+fn commit(log: &Log, bytes: usize) -> Result<Lsn> {
+    let mut transaction = transaction(bytes);
+    loop {
+        match log.append(&mut transaction) {
+            Ok(appended) => return Ok(appended.end),
+            Err(Refused::NoRoom(_)) => {
+                log.must_be_open()?;
+                log.wait_for_room(&transaction, Duration::from_secs(1));
+            }
+            Err(Refused::Failed(error)) => return Err(error),
+            Err(Refused::Stale) => unreachable!(),
+        }
+    }
+}
+
+/// The threads of a log as the store runs them.
+struct Threads(Vec<thread::JoinHandle<()>>);
+
+impl Threads {
+    fn of(log: &Arc<Log>) -> Self {
+        let spawn = |run: fn(&Log)| {
+            let log = log.clone();
+            spawn(move || run(&log))
+        };
+        Self(vec![spawn(Log::run_writer), spawn(Log::run_announcer)])
+    }
+
+    /// Closes the log and waits until they have ended.
+    fn end(self, log: &Log) {
+        self.end_with_panics(log, 0);
+    }
+
+    fn end_with_panics(self, log: &Log, panics: u64) {
+        log.close();
+        for thread in self.0 {
+            thread.join().unwrap();
+        }
+        // What a listener asserts is a panic of the listener.
+        assert_eq!(log.listeners().0, panics, "panics of listeners");
+    }
+}
+
+/// Hears what listeners are told, and checks its order.
+#[derive(Clone, Default)]
+struct Ear(Arc<(Mutex<Vec<Progress>>, Condvar)>);
+
+impl Ear {
+    fn on(log: &Arc<Log>) -> Self {
+        let ear = Self::default();
+        let (hears, weak) = (ear.clone(), Arc::downgrade(log));
+        log.subscribe(Box::new(move |progress| {
+            let log = weak.upgrade().unwrap();
+            let mut heard = hears.0.0.lock();
+            assert_ne!(
+                heard.last(),
+                Some(&Progress::Failed),
+                "told after a failure"
+            );
+            match (progress, heard.last()) {
+                (Progress::Failed, _) => assert!(log.failed()),
+                (Progress::Durable(lsn), Some(Progress::Durable(before))) => {
+                    assert!(lsn > *before && lsn <= log.durable());
+                }
+                (Progress::Durable(lsn), _) => assert!(lsn <= log.durable()),
+            }
+            heard.push(progress);
+            hears.0.1.notify_all();
+        }));
+        ear
+    }
+
+    /// Returns when it has heard that everything up to `lsn` is durable.
+    fn wait_for(&self, lsn: Lsn) {
+        let mut heard = self.0.0.lock();
+        while !matches!(heard.last(), Some(Progress::Durable(durable)) if *durable >= lsn) {
+            heard = self.0.1.wait(heard);
+        }
+    }
+
+    fn last(&self) -> Option<Progress> {
+        self.0.0.lock().last().copied()
+    }
+}
+
+#[test]
+fn every_commit_becomes_durable_and_is_announced_in_order() {
+    explore(|| {
+        let log = log(Provider::default());
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let appender = |sizes: [usize; 2]| {
+            let (log, ear) = (log.clone(), ear.clone());
+            spawn(move || {
+                for bytes in sizes {
+                    let end = commit(&log, bytes).unwrap();
+                    log.wait_durable(end, false).unwrap();
+                    assert!(log.durable() >= end);
+                    ear.wait_for(end);
+                }
+            })
+        };
+        let appenders = [appender([SMALL; 2]), appender([SMALL, 2 * SMALL])];
+        for appender in appenders {
+            appender.join().unwrap();
+        }
+        threads.end(&log);
+        assert_eq!(ear.last(), Some(Progress::Durable(log.appended())));
+        assert!(log.append(&mut transaction(SMALL)).is_err());
+    });
+}
+
+#[test]
+fn closing_writes_what_was_appended_and_ends_the_writer() {
+    explore(|| {
+        let log = log(Provider::default());
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let late = log.clone();
+        let appender = spawn(move || match commit(&late, SMALL) {
+            Ok(end) => late.wait_durable(end, false).is_ok(),
+            Err(_) => true,
+        });
+        log.close();
+        assert!(appender.join().unwrap());
+        threads.end(&log);
+        assert_eq!(log.durable(), log.appended());
+        assert!(
+            ear.last()
+                .is_none_or(|told| told == Progress::Durable(log.durable()))
+        );
+    });
+}
+
+#[test]
+fn a_listener_that_panics_does_not_stop_the_log() {
+    explore(|| {
+        let log = log(Provider::default());
+        let once = std::sync::atomic::AtomicBool::new(true);
+        log.subscribe(Box::new(move |_| {
+            if once.swap(false, std::sync::atomic::Ordering::Relaxed) {
+                quiet_panic();
+            }
+        }));
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let mut end = Lsn::ZERO;
+        for _ in 0..2 {
+            end = commit(&log, SMALL).unwrap();
+            log.wait_durable(end, false).unwrap();
+        }
+        threads.end_with_panics(&log, 1);
+        assert_eq!(ear.last(), Some(Progress::Durable(end)));
+    });
+}
+
+#[test]
+fn a_provider_that_panics_fails_the_log() {
+    explore(|| {
+        let log = log(Provider {
+            panics_at: Some(1),
+            ..Provider::default()
+        });
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let first = commit(&log, SMALL).unwrap();
+        log.wait_durable(first, false).unwrap();
+        let second = commit(&log, SMALL).unwrap();
+        log.wait_durable(second, false).unwrap_err();
+        assert!(log.failed());
+        assert_eq!(log.durable(), first);
+        threads.end(&log);
+        assert_eq!(ear.last(), Some(Progress::Failed));
+    });
+}
+
+#[test]
+fn a_failure_is_final_and_everybody_hears_of_it() {
+    explore(|| {
+        let log = log(Provider {
+            fails_at: Some(1),
+            ..Provider::default()
+        });
+        let ear = Ear::on(&log);
+        let threads = Threads::of(&log);
+        let appenders = [0, 1].map(|_| {
+            let log = log.clone();
+            spawn(move || {
+                let end = commit(&log, SMALL)?;
+                log.wait_durable(end, false)
+            })
+        });
+        let other = log.clone();
+        let poisoner = spawn(move || {
+            other.poison("somebody else's disk");
+            let then = other.durable();
+            thread::yield_now();
+            assert_eq!(other.durable(), then, "it moved after the failure");
+        });
+        let _outcomes = appenders.map(|appender| appender.join().unwrap());
+        poisoner.join().unwrap();
+        threads.end(&log);
+        assert_eq!(ear.last(), Some(Progress::Failed));
+    });
+}
+
+#[test]
+fn whoever_waits_for_room_gets_it_with_the_next_segment() {
+    explore(|| {
+        let log = with_room(Provider::default(), 4 * SMALL as u64);
+        let threads = Threads::of(&log);
+        let housekeeper = {
+            let log = log.clone();
+            spawn(move || {
+                // Nine records of four in a segment, whatever their order.
+                for _ in 0..5 {
+                    log.add_segment();
+                }
+            })
+        };
+        let appenders = [3 * SMALL, SMALL, SMALL].map(|bytes| {
+            let log = log.clone();
+            spawn(move || {
+                for _ in 0..2 {
+                    commit(&log, bytes).unwrap();
+                }
+            })
+        });
+        for appender in appenders {
+            appender.join().unwrap();
+        }
+        housekeeper.join().unwrap();
+        threads.end(&log);
+    });
+}
+
+/// Keeps what the log has appended and not made durable within its bound, as the provider sees it.
+struct Bounded {
+    log: Arc<std::sync::OnceLock<std::sync::Weak<Log>>>,
+    most: u64,
+}
+
+impl Durability for Bounded {
+    fn append(&mut self, _: &Group<'_>) -> Result<Duration, NotDurable> {
+        for _ in 0..4 {
+            thread::yield_now();
+            let log = self.log.get().and_then(std::sync::Weak::upgrade).unwrap();
+            assert!(
+                log.unsynced_bytes() <= self.most,
+                "{}",
+                log.unsynced_bytes()
+            );
+        }
+        Ok(Duration::ZERO)
+    }
+}
+
+fn bounded(most: usize) -> Arc<Log> {
+    let handle = Arc::new(std::sync::OnceLock::new());
+    let provider = Bounded {
+        log: handle.clone(),
+        most: most as u64,
+    };
+    let room = Room::new(most, 1 << 20);
+    let log = Log::with_room(Box::new(provider), Epoch(1), Lsn(4096), Lsn::ZERO, room);
+    let log = Arc::new(log);
+    handle.set(Arc::downgrade(&log)).unwrap();
+    log.add_segment();
+    log
+}
+
+#[test]
+fn the_group_in_flight_counts_against_the_bound() {
+    explore(|| {
+        let log = bounded(2 * SMALL);
+        let threads = Threads::of(&log);
+        let appenders = [0, 1].map(|_| {
+            let log = log.clone();
+            spawn(move || {
+                for _ in 0..3 {
+                    commit(&log, SMALL).unwrap();
+                }
+            })
+        });
+        for appender in appenders {
+            appender.join().unwrap();
+        }
+        threads.end(&log);
+    });
+}
+
+#[test]
+fn nobody_passes_a_large_transaction_that_waits_for_room() {
+    explore(|| {
+        let log = bounded(3 * SMALL);
+        let threads = Threads::of(&log);
+        let appenders = [0, 1].map(|_| {
+            let log = log.clone();
+            spawn(move || {
+                for _ in 0..4 {
+                    commit(&log, SMALL).unwrap();
+                }
+            })
+        });
+        let mut large = transaction(3 * SMALL);
+        let mut refused_at = None;
+        let start = loop {
+            match log.append(&mut large) {
+                Ok(appended) => break appended.start,
+                Err(Refused::NoRoom(_)) => {
+                    refused_at.get_or_insert(log.appended());
+                    log.wait_for_room(&large, Duration::from_secs(1));
+                }
+                Err(other) => unreachable!("{other:?}"),
+            }
+        };
+        if let Some(at) = refused_at {
+            // One of each appender may have been in the queue before it.
+            assert!(start <= at.advance(2 * SMALL), "it was passed");
+        }
+        for appender in appenders {
+            appender.join().unwrap();
+        }
+        threads.end(&log);
+    });
+}
+
+#[test]
+fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
+    explore(|| {
+        let log = with_room(Provider::default(), 2 * SMALL as u64);
+        log.add_segment();
+        let threads = Threads::of(&log);
+        let impatient = {
+            let log = log.clone();
+            spawn(move || {
+                let mut large = transaction(2 * SMALL);
+                if log.append(&mut large).is_err() {
+                    log.give_up(&mut large);
+                }
+            })
+        };
+        let log_too = log.clone();
+        let housekeeper = spawn(move || (0..3).for_each(|_| log_too.add_segment()));
+        for _ in 0..2 {
+            commit(&log, 2 * SMALL).unwrap();
+        }
+        impatient.join().unwrap();
+        housekeeper.join().unwrap();
+        threads.end(&log);
+    });
+}

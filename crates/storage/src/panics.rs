@@ -1,0 +1,14 @@
+//! The guard around code that may panic on a thread of the engine.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `run`. The error is the message of its panic.
+///
+/// What `run` shares with others must be whole wherever it can panic, as for every lock of this crate.
+pub(crate) fn guard<R>(run: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        text.or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "a panic without a message".to_owned())
+    })
+}
