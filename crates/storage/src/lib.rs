@@ -80,9 +80,9 @@ mod error;
 mod guard;
 mod idempotency;
 mod ident;
-#[cfg(test)]
 #[cfg(feature = "interleavings")]
-mod interleavings;
+#[doc(hidden)]
+pub mod interleavings;
 mod kv;
 mod log;
 mod maintenance;

@@ -81,6 +81,10 @@ pub(crate) const SPARE_BUFFER_BYTES: usize = 16 * 1024;
 /// Bytes of small transactions that one call writes to a segment of the log.
 pub(crate) const GATHERED_BYTES: usize = 1024 * 1024;
 
+/// From so many cores on, listeners of the log are told by a thread of their own while the next group is written. With
+/// fewer, that thread would run in place of the workers or of the writer, and a switch of threads would be added.
+pub(crate) const RELEASE_THREAD_CORES: usize = 3;
+
 /// Segments kept prepared ahead of the log's end.
 pub const PREPARED_SEGMENTS: usize = 2;
 

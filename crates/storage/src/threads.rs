@@ -3,8 +3,10 @@
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::limits::RELEASE_THREAD_CORES;
 use crate::panics::guard;
 use crate::sync::thread::{Builder, JoinHandle};
+use std::num::NonZero;
 use std::sync::Arc;
 
 /// Starts them. They end after [`Engine::stop`].
@@ -16,13 +18,18 @@ pub(crate) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
             .spawn(move || guarded(&engine, name, run))
             .map_err(|error| Error::io(format_args!("starting the thread {name}"), &error))
     };
-    Ok(vec![
+    let mut threads = vec![
         spawn("abide-log", |engine| engine.shared.log.run_writer())?,
-        spawn("abide-release", |engine| engine.shared.log.run_announcer())?,
         spawn("abide-segments", Engine::run_preparation)?,
         spawn("abide-maintain", Engine::run_checkpoints)?,
         spawn("abide-archive", |engine| engine.compactor.run())?,
-    ])
+    ];
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    if cores >= RELEASE_THREAD_CORES {
+        let release = spawn("abide-release", |engine| engine.shared.log.run_announcer());
+        threads.push(release?);
+    }
+    Ok(threads)
 }
 
 fn guarded(engine: &Engine, name: &str, run: fn(&Engine)) {

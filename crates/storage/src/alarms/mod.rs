@@ -9,6 +9,9 @@
 //! Invariant (s14): the index never says later than the row.
 
 mod index;
+#[cfg(test)]
+#[cfg(feature = "interleavings")]
+mod interleavings;
 mod rebuild;
 mod row;
 mod run;

@@ -4,18 +4,17 @@
 //! What a model can show: a lost wake-up, a deadlock, an order that breaks a promise. What it cannot: memory orders weaker
 //! than sequential consistency, and waits that only a timeout ends (no time passes in a model, so these deadlock).
 
+#[cfg(test)]
 mod disk;
+#[cfg(test)]
 mod store;
 
-use crate::sync::thread::{self, JoinHandle};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
+pub use shuttle::thread::{spawn, yield_now};
 use shuttle::{Config, MaxSteps, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Schedules that a model is run with, times `ABIDE_INTERLEAVINGS`.
-const SCHEDULES: usize = 1_000;
 
 /// Switches of threads in a schedule with few of them.
 const FEW_SWITCHES: usize = 3;
@@ -23,22 +22,21 @@ const FEW_SWITCHES: usize = 3;
 /// SQLite runs on the stack of a model's thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Runs a model with many schedules.
-pub(crate) fn explore(model: impl Fn() + Send + Sync + 'static) {
-    explore_times(SCHEDULES, model);
-}
+/// More steps than any model takes that ends.
+const MAX_STEPS: usize = 200_000;
 
-/// Runs a model with so many schedules.
-pub(crate) fn explore_times(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
-    let times = std::env::var("ABIDE_INTERLEAVINGS").map_or(1, |times| times.parse().unwrap());
-    let schedules = schedules * times;
+/// Runs a model with so many schedules, times `ABIDE_INTERLEAVINGS`.
+pub fn explore(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
+    let times = std::env::var("ABIDE_INTERLEAVINGS");
+    let times = times.map_or(1, |times| times.parse().expect("a number"));
+    let schedules: usize = schedules * times;
     let model = Arc::new(model);
     let begun = Arc::new(AtomicUsize::new(0));
     let both = catch_unwind(AssertUnwindSafe(|| {
         for few_switches in [false, true] {
             let mut config = Config::new();
             config.stack_size = STACK_BYTES;
-            config.max_steps = MaxSteps::FailAfter(200_000);
+            config.max_steps = MaxSteps::FailAfter(MAX_STEPS);
             let (model, begun) = (model.clone(), begun.clone());
             let counted = move || {
                 begun.fetch_add(1, Ordering::Relaxed);
@@ -58,12 +56,7 @@ pub(crate) fn explore_times(schedules: usize, model: impl Fn() + Send + Sync + '
     }
 }
 
-/// Starts a thread of the model.
-pub(crate) fn spawn<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
-    thread::spawn(run)
-}
-
 /// A panic that says nothing on the standard error: models make many of them.
-pub(crate) fn quiet_panic() -> ! {
+pub fn quiet_panic() -> ! {
     resume_unwind(Box::new("on purpose"))
 }

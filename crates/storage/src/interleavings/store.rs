@@ -2,13 +2,13 @@
 //! are slow in one place.
 
 use super::disk::{Held, HeldDisk};
-use super::{explore_times, spawn};
+use super::{explore, spawn};
 use crate::{ObjectDb, ObjectKey, Store, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
 
 /// A whole store takes many steps.
-const FEWER: usize = 20;
+const SCHEDULES: usize = 100;
 
 fn open(disk: &HeldDisk, checkpoint_bytes: u64) -> Store {
     let options = StoreOptions {
@@ -45,7 +45,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 
 #[test]
 fn commits_go_on_while_a_checkpoint_waits_for_its_disk() {
-    explore_times(FEWER, || {
+    explore(SCHEDULES, || {
         let disk = HeldDisk::new();
         let store = open(&disk, 1 << 20);
         let db = store.open_object(key(&store, 1)).unwrap();
@@ -63,7 +63,7 @@ fn commits_go_on_while_a_checkpoint_waits_for_its_disk() {
 
 #[test]
 fn objects_open_while_the_manifest_is_synced() {
-    explore_times(FEWER, || {
+    explore(SCHEDULES, || {
         let disk = HeldDisk::new();
         let store = open(&disk, 1 << 20);
         let key = key(&store, 1);
@@ -81,7 +81,7 @@ fn objects_open_while_the_manifest_is_synced() {
 
 #[test]
 fn other_objects_open_while_one_is_read() {
-    explore_times(FEWER, || {
+    explore(SCHEDULES, || {
         let disk = HeldDisk::new();
         let store = open(&disk, 1 << 20);
         let (slow, other) = (key(&store, 1), key(&store, 2));
@@ -104,7 +104,7 @@ fn other_objects_open_while_one_is_read() {
 
 #[test]
 fn an_object_that_is_opened_and_closed_beside_checkpoints_loses_nothing() {
-    explore_times(FEWER, || {
+    explore(SCHEDULES, || {
         let disk = HeldDisk::new();
         let store = open(&disk, 1 << 20);
         let keys = [1, 2].map(|id| key(&store, id));
@@ -144,7 +144,7 @@ fn an_object_that_is_opened_and_closed_beside_checkpoints_loses_nothing() {
 
 #[test]
 fn a_store_closes_beside_everything_else() {
-    explore_times(FEWER, || {
+    explore(SCHEDULES, || {
         let disk = HeldDisk::new();
         let store = open(&disk, 1 << 20);
         let key = key(&store, 1);

@@ -82,6 +82,8 @@ fn transaction(bytes: usize) -> Transaction {
     transaction
 }
 
+const SCHEDULES: usize = 2_000;
+
 const SMALL: usize = HEADER_BYTES;
 
 fn commit(log: &Log, bytes: usize) -> Result<Lsn> {
@@ -170,7 +172,7 @@ impl Ear {
 
 #[test]
 fn every_commit_becomes_durable_and_is_announced_in_order() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = log(Provider::default());
         let ear = Ear::on(&log);
         let threads = Threads::of(&log);
@@ -197,7 +199,7 @@ fn every_commit_becomes_durable_and_is_announced_in_order() {
 
 #[test]
 fn closing_writes_what_was_appended_and_ends_the_writer() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = log(Provider::default());
         let ear = Ear::on(&log);
         let threads = Threads::of(&log);
@@ -219,7 +221,7 @@ fn closing_writes_what_was_appended_and_ends_the_writer() {
 
 #[test]
 fn a_listener_that_panics_does_not_stop_the_log() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = log(Provider::default());
         let once = std::sync::atomic::AtomicBool::new(true);
         log.subscribe(Box::new(move |_| {
@@ -241,7 +243,7 @@ fn a_listener_that_panics_does_not_stop_the_log() {
 
 #[test]
 fn a_provider_that_panics_fails_the_log() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = log(Provider {
             panics_at: Some(1),
             ..Provider::default()
@@ -261,7 +263,7 @@ fn a_provider_that_panics_fails_the_log() {
 
 #[test]
 fn a_failure_is_final_and_everybody_hears_of_it() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = log(Provider {
             fails_at: Some(1),
             ..Provider::default()
@@ -291,7 +293,7 @@ fn a_failure_is_final_and_everybody_hears_of_it() {
 
 #[test]
 fn whoever_waits_for_room_gets_it_with_the_next_segment() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = with_room(Provider::default(), 4 * SMALL as u64);
         let threads = Threads::of(&log);
         let housekeeper = {
@@ -356,7 +358,7 @@ fn bounded(most: usize) -> Arc<Log> {
 
 #[test]
 fn the_group_in_flight_counts_against_the_bound() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = bounded(2 * SMALL);
         let threads = Threads::of(&log);
         let appenders = [0, 1].map(|_| {
@@ -376,7 +378,7 @@ fn the_group_in_flight_counts_against_the_bound() {
 
 #[test]
 fn nobody_passes_a_large_transaction_that_waits_for_room() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = bounded(3 * SMALL);
         let threads = Threads::of(&log);
         let appenders = [0, 1].map(|_| {
@@ -412,7 +414,7 @@ fn nobody_passes_a_large_transaction_that_waits_for_room() {
 
 #[test]
 fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
-    explore(|| {
+    explore(SCHEDULES, || {
         let log = with_room(Provider::default(), 2 * SMALL as u64);
         log.add_segment();
         let threads = Threads::of(&log);

@@ -1,0 +1,107 @@
+//! A model of the index of alarms: commits that set alarms, beside a scheduler that takes what is due.
+
+use super::index::AlarmIndex;
+use super::{AlarmChange, AlarmEntry};
+use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::interleavings::{explore, spawn};
+use crate::sync::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// What the scheduler waits for: a listener's call, which is not lost if it comes before the wait.
+#[derive(Default)]
+struct Bell(Mutex<bool>, Condvar);
+
+impl Bell {
+    fn ring(&self) {
+        *self.0.lock() = true;
+        self.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.0.lock();
+        while !*rung {
+            rung = self.1.wait(rung);
+        }
+        *rung = false;
+    }
+}
+
+/// An object's row: when its alarm is due. The index is told while it is locked, as by a commit.
+struct Row {
+    key: ObjectKey,
+    due: Mutex<Option<i64>>,
+}
+
+impl Row {
+    fn set(&self, index: &AlarmIndex, due: i64) {
+        let mut row = self.due.lock();
+        *row = Some(due);
+        let entry = AlarmEntry::at(due);
+        index.apply(self.key, AlarmChange::Set(entry), Lsn(1));
+    }
+
+    /// The alarm goes off, if it is still due then. True if it did.
+    fn fire(&self, index: &AlarmIndex, due: i64) -> bool {
+        let mut row = self.due.lock();
+        let fires = *row == Some(due);
+        if fires {
+            *row = None;
+            index.apply(self.key, AlarmChange::Cleared, Lsn(2));
+        }
+        drop(row);
+        index.finished(self.key);
+        fires
+    }
+}
+
+#[test]
+fn an_alarm_that_is_set_while_it_goes_off_goes_off_again() {
+    explore(2_000, || {
+        let index = Arc::new(AlarmIndex::default());
+        let bell = Arc::new(Bell::default());
+        let ear = bell.clone();
+        index.subscribe(move |_| ear.ring());
+        index.divide(1, |_| Some(0));
+        let rows = [1, 2].map(|id| {
+            let key = ObjectKey {
+                namespace: NamespaceNo(1),
+                id: [id; 32],
+            };
+            Arc::new(Row {
+                key,
+                due: Mutex::default(),
+            })
+        });
+        let committers = rows.clone().map(|row| {
+            let index = index.clone();
+            spawn(move || {
+                for due in [30, 10, 20] {
+                    row.set(&index, due);
+                }
+            })
+        });
+        let scheduler = {
+            let (index, rows) = (index.clone(), rows.clone());
+            spawn(move || {
+                let mut last_fired = 0;
+                // The last time of each must go off, whatever went off before it.
+                while last_fired < rows.len() {
+                    while let Some(due) = index.take_due(0, 100) {
+                        let row = rows.iter().find(|row| row.key == due.key).unwrap();
+                        let fired = row.fire(&index, due.entry.due);
+                        last_fired += usize::from(fired && due.entry.due == 20);
+                    }
+                    if last_fired < rows.len() {
+                        bell.wait();
+                    }
+                }
+            })
+        };
+        for committer in committers {
+            committer.join().unwrap();
+        }
+        scheduler.join().unwrap();
+        let counts = index.counts();
+        assert_eq!((counts.pending, counts.in_flight), (0, 0));
+    });
+}
