@@ -65,6 +65,7 @@ mod state;
 mod stats;
 mod storage;
 mod stub;
+mod sync;
 mod task;
 mod timers;
 mod unwind;

@@ -15,16 +15,20 @@
 use std::{
     cell::Cell,
     collections::VecDeque,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering, fence},
-    },
+    sync::{Arc, PoisonError},
 };
 
 use abide_storage::{Lsn, Store};
 
 use super::{Departure, Egress, Errand};
-use crate::{Error, unwind::guarded};
+use crate::{
+    Error,
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU64, AtomicUsize, Ordering, fence},
+    },
+    unwind::guarded,
+};
 
 /// The output gate of one worker's objects.
 pub(crate) struct Lane {

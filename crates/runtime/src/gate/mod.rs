@@ -8,6 +8,9 @@
 mod departure;
 mod egress;
 mod input;
+#[cfg(test)]
+#[cfg(feature = "interleavings")]
+mod interleavings;
 mod lane;
 mod passage;
 mod released;
