@@ -43,8 +43,8 @@ pub fn explore(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
                 model();
             };
             if few_switches {
-                let scheduler = PctScheduler::new(FEW_SWITCHES, schedules / 2);
-                Runner::new(scheduler, config).run(counted);
+                let few = PctScheduler::new(FEW_SWITCHES, schedules / 2);
+                Runner::new(few, config).run(counted);
             } else {
                 Runner::new(RandomScheduler::new(schedules / 2), config).run(counted);
             }
