@@ -74,7 +74,7 @@ pub(crate) fn open(
     disk.create_dir_all(&alarms::dir_of(dir)).map_err(failed)?;
 
     let (alarms, damaged) = match alarms::load(&*disk, dir, &manifest.alarms)? {
-        Loaded::Whole(alarms) => (alarms, None),
+        Loaded::Whole(alarms) => (*alarms, None),
         Loaded::Damaged(run) => (AlarmIndex::default(), Some(run)),
     };
     let segments = reader::list(&*disk, &log_dir)?;

@@ -297,7 +297,10 @@ fn an_http_client_is_never_called_on_the_thread_that_writes_the_log() {
         armed(&world, "a").send_one().await.unwrap().unwrap();
         let threads = client.threads.lock().unwrap();
         assert_eq!(threads.len(), 6);
-        assert_eq!(threads.iter().find(|name| *name == "abide-log"), None);
+        // The second one releases departures on machines with more cores.
+        for of_the_log in ["abide-log", "abide-release"] {
+            assert_eq!(threads.iter().find(|name| *name == of_the_log), None);
+        }
     });
 }
 

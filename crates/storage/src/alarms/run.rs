@@ -196,7 +196,7 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
 /// What the saved runs come to.
 pub(crate) enum Loaded {
     /// The index of their moment.
-    Whole(AlarmIndex),
+    Whole(Box<AlarmIndex>),
     /// This run is damaged or missing: the rows have to tell.
     Damaged(DamagedRun),
 }
@@ -222,7 +222,7 @@ pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<Loaded> 
             }
         }
     }
-    Ok(Loaded::Whole(index))
+    Ok(Loaded::Whole(Box::new(index)))
 }
 
 /// True if trying again would not help: the bytes are wrong, gone, or cannot be read from the medium.
@@ -309,7 +309,7 @@ mod tests {
 
     fn loaded(disk: &SimDisk, data: &Path, runs: &Runs) -> AlarmIndex {
         match load(disk, data, runs).unwrap() {
-            Loaded::Whole(index) => index,
+            Loaded::Whole(index) => *index,
             Loaded::Damaged(run) => panic!("{}: {}", run.path.display(), run.why),
         }
     }

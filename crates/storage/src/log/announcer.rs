@@ -29,11 +29,19 @@ struct Told {
     failed: bool,
     /// Somebody is telling.
     busy: bool,
-    /// The thread of [`Announcer::run`] is there and not about to end.
-    thread: bool,
-    /// The thread is to tell.
-    asked: bool,
+    thread: Thread,
     stopped: bool,
+}
+
+/// The thread of [`Announcer::run`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Thread {
+    /// There is none, or it is about to end.
+    Absent,
+    /// It waits, or is telling and will look again.
+    Idle,
+    /// It is to tell.
+    Asked,
 }
 
 impl Announcer {
@@ -46,8 +54,7 @@ impl Announcer {
                 durable,
                 failed: false,
                 busy: false,
-                thread: false,
-                asked: false,
+                thread: Thread::Absent,
                 stopped: false,
             }),
             wake: Condvar::default(),
@@ -126,23 +133,24 @@ impl Announcer {
     /// Has the thread of [`Self::run`] tell. False if there is none.
     pub(super) fn hand_over(&self) -> bool {
         let mut told = self.told.lock();
-        let ask = told.thread && !told.asked;
-        told.asked |= ask;
-        let there = told.thread;
+        let before = told.thread;
+        if before == Thread::Idle {
+            told.thread = Thread::Asked;
+        }
         drop(told);
-        if ask {
+        if before == Thread::Idle {
             self.wake.notify_all();
         }
-        there
+        before != Thread::Absent
     }
 
     /// A thread that tells what it is asked to, until [`Self::stop`].
     pub(super) fn run(&self) {
         let mut told = self.told.lock();
-        told.thread = !told.stopped;
+        told.thread = Thread::Idle;
         while !told.stopped {
-            if told.asked {
-                told.asked = false;
+            if told.thread == Thread::Asked {
+                told.thread = Thread::Idle;
                 drop(told);
                 self.tell();
                 told = self.told.lock();
@@ -150,7 +158,7 @@ impl Announcer {
                 told = self.wake.wait(told);
             }
         }
-        told.thread = false;
+        told.thread = Thread::Absent;
         drop(told);
         self.tell();
     }

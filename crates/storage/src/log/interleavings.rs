@@ -135,10 +135,10 @@ struct Ear(Arc<(Mutex<Vec<Progress>>, Condvar)>);
 impl Ear {
     fn on(log: &Arc<Log>) -> Self {
         let ear = Self::default();
-        let (hears, weak) = (ear.clone(), Arc::downgrade(log));
+        let (listener, weak) = (ear.clone(), Arc::downgrade(log));
         log.subscribe(Box::new(move |progress| {
             let log = weak.upgrade().unwrap();
-            let mut heard = hears.0.0.lock();
+            let mut heard = listener.0.0.lock();
             assert_ne!(
                 heard.last(),
                 Some(&Progress::Failed),
@@ -152,7 +152,7 @@ impl Ear {
                 (Progress::Durable(lsn), _) => assert!(lsn <= log.durable()),
             }
             heard.push(progress);
-            hears.0.1.notify_all();
+            listener.0.1.notify_all();
         }));
         ear
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Longer than any of this takes on the slowest machine.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 /// Closes a store, which must not wait for ever.
 fn close(store: Store) -> abide_storage::Result<()> {
