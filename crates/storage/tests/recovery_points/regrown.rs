@@ -23,7 +23,7 @@ fn commit(world: &World, write: impl FnOnce(&ObjectDb)) -> Bookmark {
 }
 
 fn put_large(world: &World, byte: u8) -> Bookmark {
-    commit(world, |db| db.kv_put("large", &[byte; LARGE]).unwrap())
+    commit(world, |db| db.kv_put("large", &vec![byte; LARGE]).unwrap())
 }
 
 /// Adds so many bytes' pages to the object's database, which are free.
