@@ -1,7 +1,8 @@
 //! Requests that leave the node, and the seam for the HTTP client that carries them.
 //!
 //! Inside an object a request leaves through the output gate: not before what the object wrote before it is
-//! durable, and in the order of everything else that the object sends. Once it has left, nothing calls it back.
+//! durable, and in the order of the other requests. An answer or a call that was sent after it may overtake it, because
+//! the client does not run on the thread that writes the log. Once it has left, nothing calls it back.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 

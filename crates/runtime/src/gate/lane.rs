@@ -4,7 +4,8 @@
 //!   that far it leaves at once, without a lock; otherwise it waits in its worker's [`Lane`].
 //! - The log's writer thread releases what has become durable, directly to the receiver: the worker is not
 //!   involved any more. Code of the program that a departure calls for does not run there but in [`Egress`].
-//! - What one object sends leaves in the order in which it was sent.
+//! - What one object sends leaves in the order in which it was sent; requests to other servers keep their order among
+//!   themselves and may be overtaken by the rest, since they take the way through [`Egress`].
 //! - If the log fails, everything held is replaced by an error, and so is everything that comes later and
 //!   would have to wait.
 //! - Each departure is released under a guard of its own: if it runs code that panics, a waker or a destructor, the others
