@@ -188,6 +188,17 @@ fn spawn(profile: &Path) -> Child {
 
 impl Wire {
     async fn call(&self, session: Option<&str>, method: &str, params: Value) -> Value {
+        let answer = self.try_call(session, method, params).await;
+        answer.unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The result, or the browser's error.
+    async fn try_call(
+        &self,
+        session: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, Value> {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         let mut command = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
@@ -204,8 +215,10 @@ impl Wire {
         let mut answer = in_time(method, arrives)
             .await
             .unwrap_or_else(|_| panic!("the browser has ended before it answered {method}"));
-        assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
-        answer["result"].take()
+        match answer["error"].take() {
+            Value::Null => Ok(answer["result"].take()),
+            error => Err(error),
+        }
     }
 }
 
@@ -231,26 +244,33 @@ impl Page {
 
     /// The value of an expression, or of the promise that it is.
     pub async fn eval(&self, expression: &str) -> Value {
+        let value = self.try_eval(expression).await;
+        value.unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// The value, or the browser's error: the page may have gone to another address meanwhile.
+    async fn try_eval(&self, expression: &str) -> Result<Value, Value> {
+        let params = json!({
+            "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true,
+        });
+        let session = Some(&*self.session);
         let mut answer = self
-            .call(
-                "Runtime.evaluate",
-                json!({
-                    "expression": expression, "awaitPromise": true, "returnByValue": true, "userGesture": true,
-                }),
-            )
-            .await;
+            .wire
+            .try_call(session, "Runtime.evaluate", params)
+            .await?;
         assert!(
             answer["exceptionDetails"].is_null(),
             "{expression}: {}",
             answer["exceptionDetails"]
         );
-        answer["result"]["value"].take()
+        Ok(answer["result"]["value"].take())
     }
 
     /// Waits until an expression is true.
     pub async fn until(&self, expression: &str) {
         let waited = tokio::time::timeout(PATIENCE, async {
-            while self.eval(&format!("!!({expression})")).await != Value::Bool(true) {
+            // A page that goes to another address just now is asked again when it is there.
+            while self.try_eval(&format!("!!({expression})")).await != Ok(Value::Bool(true)) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
