@@ -64,10 +64,7 @@ impl Life {
             .map_err(|error| error.to_string())?;
         let life = u64::from(history.life());
         let options = || ClassOptions {
-            alarm_retry: AlarmRetry {
-                max_retries: plan.alarm_retries(),
-                ..AlarmRetry::for_ever(Duration::from_secs(10))
-            },
+            alarm_retry: AlarmRetry::for_ever(Duration::from_secs(10)),
             ..ClassOptions::default()
         };
         let courier = Courier {

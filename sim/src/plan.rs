@@ -156,12 +156,6 @@ impl Plan {
 }
 
 impl Plan {
-    /// Retries of an alarm. Where alarms and crashes are all there is, nothing but its own failures may use them up: a handler
-    /// fails twice at most.
-    pub(crate) fn alarm_retries(&self) -> Option<u32> {
-        (self.focus == Some(Focus::Alarms)).then_some(2)
-    }
-
     /// What makes it again, as `abide-sim replay` takes it.
     pub fn name(&self) -> String {
         let focus = self.focus.and_then(|focus| focus.to_possible_value());
