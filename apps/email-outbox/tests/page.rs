@@ -166,10 +166,10 @@ async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
         .collect();
     compose(&page, &to.join("\n"), "News of November").await;
     live(&page).await;
-    page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 5")
+    page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 20")
         .await;
     picture(&page, "list").await;
-    page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 15")
+    page.until("Number(document.querySelector('.tabs [data-tab=sent] b').textContent) > 60")
         .await;
     let rows = page
         .eval("document.querySelectorAll('.mails tbody tr').length")

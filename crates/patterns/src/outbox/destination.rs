@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use abide::Result;
+use abide::{Result, params};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     deliver::Fate,
     limits, metrics,
     sql::Sql,
-    throttle::{self, Throttle},
+    throttle::{self, Refusals, Throttle},
 };
 use crate::numbers::{micros, millis, rows};
 use crate::texts::cut;
@@ -36,7 +36,7 @@ pub struct Destination {
 }
 
 /// A destination's row.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Row {
     pub(super) destination: String,
     pub(super) due_at: Option<i64>,
@@ -52,6 +52,8 @@ pub(super) struct Row {
     pub(super) served: i64,
     /// How often it has throttled in a row. One message at a time probes it then.
     throttled: i64,
+    refused: i64,
+    refused_since: i64,
     spacing: Option<i64>,
     ramp_since: i64,
     ramp_unit: i64,
@@ -61,7 +63,7 @@ pub(super) struct Row {
 macro_rules! row {
     () => {
         "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn, served, throttled, \
-         spacing, ramp_since, ramp_unit, origin"
+         refused, refused_since, spacing, ramp_since, ramp_unit, origin"
     };
 }
 
@@ -79,20 +81,7 @@ impl Row {
             .optional()?;
         Ok(found.unwrap_or_else(|| Self {
             destination: destination.to_owned(),
-            due_at: None,
-            full_at: 0,
-            paused_until: None,
-            open_until: None,
-            failures: 0,
-            opened: 0,
-            last_error: None,
-            turn: 0,
-            served: 0,
-            throttled: 0,
-            spacing: None,
-            ramp_since: 0,
-            ramp_unit: 0,
-            origin: None,
+            ..Self::default()
         }))
     }
 
@@ -112,12 +101,12 @@ impl Row {
     pub(super) fn save(&self, sql: &Sql) -> Result<()> {
         sql.exec(
             "INSERT INTO outbox_destinations (destination, due_at, full_at, paused_until, failures, opened, last_error,
-                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit, origin)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+                 open_until, turn, served, throttled, spacing, ramp_since, ramp_unit, origin, refused, refused_since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
              ON CONFLICT (destination) DO UPDATE SET due_at = ?2, full_at = ?3, paused_until = ?4, failures = ?5,
                  opened = ?6, last_error = ?7, open_until = ?8, turn = ?9, served = ?10, throttled = ?11, spacing = ?12,
-                 ramp_since = ?13, ramp_unit = ?14",
-            (
+                 ramp_since = ?13, ramp_unit = ?14, refused = ?16, refused_since = ?17",
+            params![
                 &self.destination,
                 self.due_at,
                 self.full_at,
@@ -133,7 +122,9 @@ impl Row {
                 self.ramp_since,
                 self.ramp_unit,
                 &self.origin,
-            ),
+                self.refused,
+                self.refused_since,
+            ],
         )?;
         Ok(())
     }
@@ -254,14 +245,23 @@ impl Row {
     /// and a probe that is throttled says that the pause was too short.
     fn throttle_by(&mut self, asked: Option<Duration>, configured: Option<Rate>, now: i64) {
         self.recovered();
+        let mut refusals = Refusals {
+            since: self.refused_since,
+            refused: self.refused,
+        };
+        refusals.count(self.served);
+        (self.refused_since, self.refused) = (refusals.since, refusals.refused);
         if self.paused_until.is_some_and(|until| until > now) {
             let asked = asked.unwrap_or_default().min(limits::MAX_RETRY_AFTER);
             self.pause(now.saturating_add(millis(asked)));
             return;
         }
         let pause = throttle::pause(asked, self.throttled);
-        if self.throttled == 0 {
-            let learned = Throttle::hit(self.throttle(), configured, pause, now);
+        let before = self.throttle();
+        let slower =
+            refusals.are_many(self.served) || before.is_some_and(|held| held.is_settled(now));
+        if self.throttled == 0 && slower {
+            let learned = Throttle::hit(before, configured, pause, now);
             self.spacing = Some(learned.spacing);
             self.ramp_since = learned.since;
             self.ramp_unit = learned.unit;
@@ -312,7 +312,7 @@ pub(super) fn unpark(sql: &Sql, destinations: &[String], now: i64) -> Result<()>
 pub(super) fn resume(sql: &Sql, destination: &str, now: i64) -> Result<bool> {
     let known = sql.exec(
         "UPDATE outbox_destinations SET paused_until = NULL, open_until = NULL, failures = 0, opened = 0, due_at = ?2,
-             throttled = 0, spacing = NULL
+             throttled = 0, refused = 0, refused_since = served, spacing = NULL
          WHERE destination = ?1 RETURNING destination",
         (destination, now),
     )?;

@@ -58,6 +58,16 @@ pub const MIN_SPACING: Duration = Duration::from_millis(1);
 /// The longest: an attempt an hour finds out soon enough that a destination takes more.
 pub const MAX_SPACING: Duration = Duration::from_hours(1);
 
+/// A destination that throttles more than one in so many of its attempts is sent fewer of them. Of one that throttles less,
+/// pauses cost less than a lower rate would, and one that throttles at random would be slowed down without an end.
+pub const REFUSED_IN: i64 = 5;
+
+/// The share is taken over half to all of so many attempts, so that an eighth at random is hardly ever taken for a fifth.
+pub const COUNTED_ATTEMPTS: i64 = 256;
+
+/// So many attempts that were taken are added, so that the first that is throttled says little.
+pub const FORGIVEN_ATTEMPTS: i64 = 8;
+
 /// The rate of a destination that has throttled doubles in so many units of the pause that it asks for: from seven eighths to
 /// its capacity in 18, so a few in a hundred of its time are pauses.
 pub const DOUBLING_UNITS: i64 = 128;

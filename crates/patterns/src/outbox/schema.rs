@@ -93,6 +93,8 @@ const REST: &str = "
         last_error   TEXT,
         served       INTEGER NOT NULL DEFAULT 0,
         throttled    INTEGER NOT NULL DEFAULT 0,
+        refused      INTEGER NOT NULL DEFAULT 0,
+        refused_since INTEGER NOT NULL DEFAULT 0,
         spacing      INTEGER,
         ramp_since   INTEGER NOT NULL DEFAULT 0,
         ramp_unit    INTEGER NOT NULL DEFAULT 0,
@@ -153,6 +155,8 @@ const FROM_1: &str = "
 
     ALTER TABLE outbox_destinations ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_destinations ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN refused_since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_destinations ADD COLUMN spacing INTEGER;
     ALTER TABLE outbox_destinations ADD COLUMN ramp_since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_destinations ADD COLUMN ramp_unit INTEGER NOT NULL DEFAULT 0;
