@@ -16,6 +16,7 @@ pub(crate) mod outcomes;
 pub(crate) mod recovery;
 pub(crate) mod rpc;
 pub(crate) mod sockets;
+pub(crate) mod stalls;
 
 use anyhow::Result;
 use clap::{Args, Parser};

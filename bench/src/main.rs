@@ -79,6 +79,8 @@ enum Bench {
     Outcomes(benches::outcomes::Options),
     /// (q) Loads that take memory, with a budget and without: the highest resident memory.
     Budget(benches::budget::Options),
+    /// (r) Latency of commits beside continuous checkpoints and the archive.
+    Stalls(benches::stalls::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -108,6 +110,7 @@ fn main() -> Result<()> {
         Bench::All => benches::run_all(&context),
         Bench::Outcomes(options) => benches::outcomes::run(&context, &options),
         Bench::Budget(options) => benches::budget::run(&context, &options),
+        Bench::Stalls(options) => benches::stalls::run(&context, &options),
         Bench::Soak(options) => soak::run(&context, &options),
         Bench::Child(_) => unreachable!("handled above"),
     }

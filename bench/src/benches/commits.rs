@@ -5,6 +5,7 @@
 //! threads: ours has one thread for each core and goes on while commits wait; the peer's commit blocks, so it
 //! gets a thread for each.
 
+use abide_storage::StoreStats;
 use anyhow::Result;
 use clap::Args;
 
@@ -16,6 +17,9 @@ use crate::{
     process,
     report::{Measurement, Unit},
 };
+
+/// The log's lock is timed for one commit of so many.
+const SAMPLED: f64 = 64.0;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -54,6 +58,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
                 .as_ref()
                 .map(|files| files.crew(threads))
                 .transpose()?;
+            let before = engine.as_ref().map(|engine| engine.store().stats());
             measure(
                 context,
                 objects,
@@ -62,9 +67,31 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
                 peer_crew.as_ref(),
                 note.as_deref(),
             )?;
+            if let (Some(engine), Some(before)) = (&engine, before) {
+                context.say(&serial_time(&before, &engine.store().stats()));
+            }
         }
     }
     Ok(())
+}
+
+/// What commits have to do one after the other, and how long each took for that: it bounds what more cores can do.
+fn serial_time(before: &StoreStats, after: &StoreStats) -> String {
+    let commits = (after.commits - before.commits).max(1) as f64;
+    let each = |figure: fn(&StoreStats) -> f64| (figure(after) - figure(before)) / commits * 1e6;
+    let groups = (after.groups - before.groups).max(1);
+    format!(
+        "    each commit: under the log's lock {:.2} us (waiting for it {:.2} us), writing {:.2} us, syncing {:.2} us, \
+         releasing {:.2} us of which {:.2} us hold up the writer; {:.1} commits in a group, {:.0} % of the groups released while the next is written",
+        each(|stats| stats.append_lock_seconds * SAMPLED),
+        each(|stats| stats.append_wait_seconds * SAMPLED),
+        each(|stats| stats.sync_seconds - stats.flush_seconds),
+        each(|stats| stats.flush_seconds),
+        each(|stats| stats.announce_seconds),
+        each(|stats| stats.release_seconds),
+        commits / groups as f64,
+        (after.overlapped_groups - before.overlapped_groups) as f64 * 100.0 / groups as f64,
+    )
 }
 
 fn measure(
