@@ -31,7 +31,7 @@ use crate::limits::{FILE_ATTEMPTS, MAX_FAILING_FILES, PAGE_BYTES, SYNC_ONE_BY_ON
 use crate::log::segment_pool::SegmentPool;
 use crate::manifest::Manifest;
 use crate::objects::ObjectTable;
-use crate::overlay::{FileState, Object, Pages, header};
+use crate::overlay::{Object, header};
 use crate::quarantine::{self, Quarantine};
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -185,7 +185,7 @@ impl Checkpointer {
                 Err(error) if error.object().is_some() => failing.push((object, error)),
                 Err(error) => return Err(error),
             }
-            give_back_descriptors(&mut written);
+            self.give_back_descriptors(&mut written);
         }
         let held_back = self.hold_back_or_quarantine(failing)?;
         let quarantined = self.save_quarantined()?;
@@ -272,7 +272,7 @@ impl Checkpointer {
             let mut pages = object.pages();
             pages.failed_writes += 1;
             // The next attempt opens it anew.
-            pages.file = FileState::Unknown;
+            self.objects.close_file(&object, &mut pages);
             if pages.failed_writes >= FILE_ATTEMPTS || no_time {
                 let why = format!("a checkpoint could not bring its file up to date: {error}");
                 self.objects.quarantine(object.key, &mut pages, why);
@@ -379,7 +379,8 @@ impl Checkpointer {
                 Some(file) => file,
                 None => {
                     let file = self.create(path).map_err(failed)?;
-                    pages.file = FileState::Open(file.clone());
+                    self.objects
+                        .file_was_made(&snapshot.object, &mut pages, file.clone());
                     file
                 }
             }
@@ -416,6 +417,20 @@ impl Checkpointer {
         self.shared.disk.open(path, OpenMode::Create)
     }
 
+    /// Beyond the number that is synced one by one, nothing needs the descriptors.
+    fn give_back_descriptors(&self, written: &mut [Written]) {
+        if written.len() <= SYNC_ONE_BY_ONE {
+            return;
+        }
+        for Written { snapshot, file } in written.iter_mut().rev() {
+            if file.take().is_none() {
+                break;
+            }
+            let object = &snapshot.object;
+            self.objects.close_file(object, &mut object.pages());
+        }
+    }
+
     /// Forgets the versions that the file has now.
     fn drop_written(&self, snapshot: &Snapshot) {
         let object = &snapshot.object;
@@ -435,7 +450,9 @@ impl Checkpointer {
                 }
             }
             if pages.overlay.is_empty() {
-                release(&mut pages);
+                // An overlay that was large gives its table back, and the descriptor is closed until somebody reads.
+                pages.overlay.shrink_to_fit();
+                self.objects.close_file(object, &mut pages);
             }
             self.objects.count_overlay(before, pages.overlay.len());
         }
@@ -455,25 +472,6 @@ fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> io::Result<()> 
     };
     header::mend(&mut page, snapshot.commit, snapshot.size);
     file.write_at(&page, 0)
-}
-
-/// Beyond the number that is synced one by one, nothing needs the descriptors.
-fn give_back_descriptors(written: &mut [Written]) {
-    if written.len() <= SYNC_ONE_BY_ONE {
-        return;
-    }
-    for Written { snapshot, file } in written.iter_mut().rev() {
-        if file.take().is_none() {
-            break;
-        }
-        snapshot.object.pages().file = FileState::Unknown;
-    }
-}
-
-/// An overlay that was large gives its table back, and the descriptor is closed until somebody reads.
-fn release(pages: &mut Pages) {
-    pages.overlay.shrink_to_fit();
-    pages.file = FileState::Unknown;
 }
 
 fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> io::Result<()> {

@@ -89,6 +89,7 @@ mod maintenance;
 mod manifest;
 mod memory;
 mod objects;
+mod open_files;
 mod overlay;
 mod pagefile;
 mod panics;

@@ -98,8 +98,16 @@ pub const OVERLAY_FACTOR: u64 = 4;
 /// at half of it.
 pub const OVERLAY_SHARE: u64 = 4;
 
-/// Object files kept open for reading.
+/// Object files kept open for reading. Beside them a checkpoint has up to [`SYNC_ONE_BY_ONE`] open that it has written, and
+/// each thread may have one.
 pub const OPEN_FILES: usize = 256;
+
+/// The table of open object files has so many parts, each with its own lock and its share of [`OPEN_FILES`], from
+/// [`PARALLEL_CORES`] on; with fewer cores it has one.
+pub const OPEN_FILE_SHARDS: usize = 8;
+
+/// From so many cores on, checkpoints and compression use several threads, and the table of open files is sharded.
+pub const PARALLEL_CORES: usize = 4;
 
 /// Runs of the alarm index on disk before they are merged into one.
 pub const MAX_ALARM_RUNS: usize = 8;
@@ -178,3 +186,4 @@ const _: () = assert!(MAX_VALUE_BYTES + ROW_OVERHEAD_BYTES < MAX_TRANSACTION_BYT
 const _: () = assert!(MAX_RECORD_PAYLOAD.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(MAX_RESULT_BYTES > MAX_VALUE_BYTES);
 const _: () = assert!(MAX_REMEMBERED_RESULT_BYTES + MAX_IDEMPOTENCY_KEY_BYTES < MAX_VALUE_BYTES);
+const _: () = assert!(OPEN_FILES.is_multiple_of(OPEN_FILE_SHARDS));

@@ -7,22 +7,23 @@ use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
-use crate::limits::{OPEN_FILES, OVERLAY_FACTOR, OVERLAY_SHARE, PAGE_BYTES};
+use crate::limits::{OVERLAY_FACTOR, OVERLAY_SHARE, PAGE_BYTES};
 use crate::memory::MemoryUse;
+use crate::open_files::OpenFiles;
 use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, QuarantinedObject};
 use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use rustc_hash::FxHashMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 pub(crate) struct ObjectTable {
     shared: Arc<Shared>,
     live: Mutex<FxHashMap<ObjectKey, Arc<Object>>>,
-    open_files: Mutex<VecDeque<Weak<Object>>>,
+    open_files: OpenFiles,
     /// Pages in all overlays.
     overlay_pages: AtomicU64,
     /// Objects that are quarantined, and why, until the manifest lists them.
@@ -43,9 +44,9 @@ impl ObjectTable {
         Self {
             overlay_pages: AtomicU64::new(overlay_pages),
             newly_quarantined: Mutex::new(quarantined.collect()),
+            open_files: OpenFiles::new(shared.cores),
             shared,
             live: Mutex::new(objects),
-            open_files: Mutex::default(),
         }
     }
 
@@ -214,10 +215,11 @@ impl ObjectTable {
 
     /// Replaces what is known of a quarantined object, whose file has been exchanged. Nobody has it open.
     pub(crate) fn renew(&self, key: ObjectKey) -> Result<()> {
-        self.with(key, |_, pages| {
+        self.with(key, |object, pages| {
             if pages.open {
                 return Err(in_use(key));
             }
+            self.close_file(object, pages);
             self.count_overlay(pages.overlay.len(), 0);
             pages.overlay = FxHashMap::default();
             pages.retired = true;
@@ -238,26 +240,27 @@ impl ObjectTable {
         let mut pages = object.pages();
         let idle = !pages.open && pages.overlay.is_empty() && pages.quarantined.is_none();
         if idle && !pages.retired {
+            self.close_file(object, &mut pages);
             pages.retired = true;
             self.live.lock().remove(&object.key);
         }
     }
 
-    /// The object's file, if it has one. Descriptors are given back in the order in which they were opened.
+    /// The object's file, if it has one.
     pub(crate) fn file(
         &self,
         object: &Arc<Object>,
         pages: &mut Pages,
     ) -> Result<Option<Arc<dyn DiskFile>>> {
-        match &pages.file {
-            FileState::Missing => return Ok(None),
-            FileState::Open(file) => return Ok(Some(file.clone())),
-            FileState::Unknown => {}
+        if let Some(file) = self.open_files.get(object, pages) {
+            return Ok(Some(file.clone()));
+        }
+        if let FileState::Missing = pages.file {
+            return Ok(None);
         }
         match self.shared.disk.open(&object.path, OpenMode::Existing) {
             Ok(file) => {
-                pages.file = FileState::Open(file.clone());
-                self.give_back_descriptors(object);
+                self.open_files.add(object, pages, file.clone());
                 Ok(Some(file))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !pages.has_file => {
@@ -279,24 +282,19 @@ impl ObjectTable {
         }
     }
 
-    /// The caller holds `newest` locked. Another that is locked at this moment keeps its descriptor until its file is
-    /// looked up again.
-    fn give_back_descriptors(&self, newest: &Arc<Object>) {
-        let oldest = {
-            let mut open = self.open_files.lock();
-            open.push_back(Arc::downgrade(newest));
-            if open.len() > OPEN_FILES {
-                open.pop_front()
-            } else {
-                None
-            }
-        };
-        if let Some(oldest) = oldest.and_then(|o| o.upgrade())
-            && oldest.key != newest.key
-            && let Some(mut pages) = oldest.try_pages()
-        {
-            pages.file = FileState::Unknown;
-        }
+    /// A checkpoint has made the object's file.
+    pub(crate) fn file_was_made(
+        &self,
+        object: &Arc<Object>,
+        pages: &mut Pages,
+        file: Arc<dyn DiskFile>,
+    ) {
+        self.open_files.add(object, pages, file);
+    }
+
+    /// Closes the object's file. Whoever needs it next opens it anew.
+    pub(crate) fn close_file(&self, object: &Object, pages: &mut Pages) {
+        self.open_files.close(object, pages);
     }
 
     /// Notes that an overlay went from `before` to `after` pages.

@@ -7,6 +7,7 @@
 use crate::delta::Entry;
 use crate::disk::DiskFile;
 use crate::ident::{CommitNo, Lsn, ObjectKey, Page, ZERO_PAGE};
+use crate::open_files::FileUse;
 use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub(crate) struct Object {
     pub(crate) key: ObjectKey,
     pub(crate) path: PathBuf,
+    pub(crate) file_use: FileUse,
     pages: Mutex<Pages>,
 }
 
@@ -66,6 +68,7 @@ impl Object {
         Self {
             key,
             path,
+            file_use: FileUse::default(),
             pages: Mutex::new(Pages {
                 overlay: FxHashMap::default(),
                 size: 0,

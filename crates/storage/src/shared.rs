@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) vfs: Vfs,
     /// What the overlays and the log take of the node's memory.
     pub(crate) memory: Arc<MemoryAccount>,
+    /// The cores that the store works for.
+    pub(crate) cores: usize,
     /// True if threads write the log and run maintenance; else the caller of [`crate::Store`] does.
     pub(crate) threads: bool,
     /// The last attempt to prepare a segment or to checkpoint met a full disk.
@@ -48,6 +50,7 @@ impl Shared {
             memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
+            cores: options.cores(),
             disk,
             dir,
             options,

@@ -20,6 +20,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -44,6 +45,9 @@ pub struct StoreOptions {
     /// No threads: the caller drives the store with [`Store::write_group`] and [`Store::run_maintenance`]. For tests and
     /// simulations that decide themselves when what happens. Default false.
     pub manual: bool,
+    /// The cores that the store works for. On larger machines it has more threads: see
+    /// [`crate::limits::PARALLEL_CORES`]. Default: those of the machine or its container; one if `manual`.
+    pub cores: Option<NonZero<usize>>,
 }
 
 impl Default for StoreOptions {
@@ -61,6 +65,7 @@ impl Default for StoreOptions {
             archive: ArchiveOptions::default(),
             memory: MemoryBudget::unlimited(),
             manual: false,
+            cores: None,
         }
     }
 }
@@ -75,6 +80,7 @@ impl std::fmt::Debug for StoreOptions {
             .field("archive", &self.archive)
             .field("memory", &self.memory)
             .field("manual", &self.manual)
+            .field("cores", &self.cores)
             .finish_non_exhaustive()
     }
 }
@@ -87,6 +93,15 @@ impl StoreOptions {
             checkpoint_bytes: 4 << 20,
             ..Self::default()
         }
+    }
+
+    pub(crate) fn cores(&self) -> usize {
+        let cores = match self.cores {
+            Some(cores) => cores,
+            None if self.manual => NonZero::<usize>::MIN,
+            None => std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN),
+        };
+        cores.get()
     }
 }
 

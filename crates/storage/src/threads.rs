@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::limits::RELEASE_THREAD_CORES;
 use crate::panics::guard;
 use crate::sync::thread::{Builder, JoinHandle};
-use std::num::NonZero;
 use std::sync::Arc;
 
 /// Starts them. They end after [`Engine::stop`].
@@ -24,8 +23,7 @@ pub(crate) fn start(engine: &Arc<Engine>) -> Result<Vec<JoinHandle<()>>> {
         spawn("abide-maintain", Engine::run_checkpoints)?,
         spawn("abide-archive", |engine| engine.compactor.run())?,
     ];
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    if cores >= RELEASE_THREAD_CORES {
+    if engine.shared.cores >= RELEASE_THREAD_CORES {
         let release = spawn("abide-release", |engine| engine.shared.log.run_announcer());
         threads.push(release?);
     }

@@ -1,12 +1,14 @@
 //! A machine that is out of descriptors or memory: an answer, never a failure of the node.
 
-use abide_storage::{AlarmRow, ErrorKind, SimDisk};
+use std::num::NonZero;
+
+use abide_storage::{AlarmRow, ErrorKind, ObjectKey, SimDisk, StoreOptions};
 
 use crate::common::{
     faulty::{EMFILE, ENFILE, ENOMEM, FaultyDisk, Op},
     flush, key,
 };
-use crate::world::{get, put, store};
+use crate::world::{get, options, part, put, store, store_with, value};
 
 #[test]
 fn a_checkpoint_without_descriptors_is_busy_and_is_taken_later() {
@@ -252,4 +254,55 @@ fn noise(seed: u32) -> Vec<u8> {
         state as u8
     };
     (0..30_000).map(|_| next()).collect()
+}
+
+#[test]
+fn a_file_that_is_read_all_the_time_stays_open_beside_many_others() {
+    for cores in [1, 8] {
+        let disk = FaultyDisk::new(SimDisk::new());
+        let store = store_with(
+            &disk,
+            StoreOptions {
+                // The value below does not fit the page cache, so it is read from the file.
+                cache_kib: 8,
+                cores: NonZero::new(cores),
+                ..options()
+            },
+        );
+        let large = "x".repeat(60_000);
+        let objects = (0..=u8::MAX).map(|id| {
+            for namespace in ["tests", "others"] {
+                let namespace = store.namespace(namespace).unwrap();
+                let key = ObjectKey {
+                    namespace,
+                    id: [id; 32],
+                };
+                let db = store.open_object(key).unwrap();
+                db.kv_put("k", large.as_bytes()).unwrap();
+                db.commit().unwrap();
+            }
+            flush(&store);
+            store.open_object(key(&store, id)).unwrap()
+        });
+        let objects: Vec<_> = objects.collect();
+        let other = store.namespace("others").unwrap();
+        store.checkpoint().unwrap();
+        let hot = &objects[0];
+        assert_eq!(value(hot).unwrap().as_deref(), Some(&*large));
+        disk.fail(&[Op::Open], &part(&store, 0), EMFILE);
+        let others = (0..=u8::MAX).map(|id| ObjectKey {
+            namespace: other,
+            id: [id; 32],
+        });
+        for (cold, other) in objects[1..].iter().zip(others.skip(1)) {
+            value(cold).unwrap();
+            drop(store.open_object(other).unwrap());
+            assert!(value(hot).is_ok(), "its file was closed, {cores} cores");
+        }
+        // All of them are more than the table has, with the objects that are open no longer.
+        disk.mend();
+        for db in &objects {
+            assert_eq!(value(db).unwrap().as_deref(), Some(&*large));
+        }
+    }
 }

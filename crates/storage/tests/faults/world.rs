@@ -25,11 +25,15 @@ pub(crate) fn options() -> StoreOptions {
     }
 }
 
+pub(crate) fn store_with(disk: &FaultyDisk, options: StoreOptions) -> Store {
+    Store::open(Arc::new(disk.clone()), Path::new(DIR), options).expect("the store opens")
+}
+
 /// The same without history.
 pub(crate) fn store_without_archive(disk: &FaultyDisk) -> Store {
     let mut options = options();
     options.archive.enabled = false;
-    Store::open(Arc::new(disk.clone()), Path::new(DIR), options).expect("the store opens")
+    store_with(disk, options)
 }
 
 /// Sets the value of an object and waits until that is durable.
