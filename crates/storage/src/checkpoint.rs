@@ -5,7 +5,7 @@
 //! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest commit
 //!    is durable, write it to the file. (A file never holds what is not durable in the log.) Of an object that is
 //!    quarantined, save the pages beside ([`crate::quarantine`]).
-//! 4. Sync the files and the directories that got new names.
+//! 4. When all are written, sync the files, and then the directories that got new names.
 //! 5. Save what has changed in the alarm index as a run. After step 3: a commit before redo that has not told the index
 //!    yet keeps its object locked.
 //! 6. Publish the manifest with redo and the runs.
@@ -16,6 +16,9 @@
 //! for that object, which goes on meanwhile. When [`FILE_ATTEMPTS`] checkpoints in a row have failed, or commits wait for
 //! room, it is quarantined. An error of a sync is final for the node, whichever file it was. Every other error ends the
 //! checkpoint before anything is published; the next one tries again.
+//!
+//! Within steps 3 and 4 several threads share the files, if the machine has many cores ([`parallel`]); the order of the steps
+//! is the same.
 //!
 //! A crash anywhere leaves a manifest whose redo position still covers everything that the files may lack or hold in
 //! part, because replay rewrites every page that was written since. Commits go on all the time; an object is locked
@@ -32,6 +35,7 @@ use crate::log::segment_pool::SegmentPool;
 use crate::manifest::Manifest;
 use crate::objects::ObjectTable;
 use crate::overlay::{Object, header};
+use crate::parallel;
 use crate::quarantine::{self, Quarantine};
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +43,7 @@ use crate::sync::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The versions of an object's pages that a checkpoint writes.
@@ -66,6 +70,14 @@ struct Written {
     snapshot: Snapshot,
     /// Open while files are synced one by one; many files would need too many descriptors.
     file: Option<Arc<dyn DiskFile>>,
+}
+
+/// What has become of the objects' files so far.
+#[derive(Default)]
+struct Progress {
+    written: Vec<Written>,
+    /// Objects whose files cannot be written.
+    failing: Vec<(Arc<Object>, Error)>,
 }
 
 /// A quarantined object, and what the manifest is to say of it; `None`: what it says already.
@@ -177,23 +189,15 @@ impl Checkpointer {
         };
         // Opened before the writes, so that it reports the errors of all of them.
         let barrier = disk.barrier(&dir.join("objects")).map_err(failed)?;
-        let mut written = Vec::new();
-        let mut failing = Vec::new();
-        for object in self.objects.all() {
-            match self.write_object(&object) {
-                Ok(file) => written.extend(file),
-                Err(error) if error.object().is_some() => failing.push((object, error)),
-                Err(error) => return Err(error),
-            }
-            self.give_back_descriptors(&mut written);
-        }
+        let Progress { written, failing } = self.write_objects()?;
         let held_back = self.hold_back_or_quarantine(failing)?;
         let quarantined = self.save_quarantined()?;
         if broken(Variant::SegmentsFreedEarly) {
             self.segments.trim(redo).map_err(failed)?;
             self.segments.prepare()?;
         }
-        sync_files(&**disk, &written, &*barrier)?;
+        let threads = self.shared.parallel_threads();
+        sync_files(&**disk, &written, &*barrier, threads)?;
         match held_back {
             None => self.publish(redo, &quarantined)?,
             Some(_) if quarantined.is_empty() => {}
@@ -215,6 +219,26 @@ impl Checkpointer {
             tracing::warn!(%error, "a segment that nothing needs was not removed");
         }
         Ok(())
+    }
+
+    /// Brings the files of all objects up to date, on several threads if the machine has many cores.
+    fn write_objects(&self) -> Result<Progress> {
+        let progress = Mutex::new(Progress::default());
+        let threads = self.shared.parallel_threads();
+        parallel::for_each(threads, &self.objects.all(), |object| {
+            let outcome = self.write_object(object);
+            let mut progress = progress.lock();
+            match outcome {
+                Ok(file) => progress.written.extend(file),
+                Err(error) if error.object().is_some() => {
+                    progress.failing.push((object.clone(), error));
+                }
+                Err(error) => return Err(error),
+            }
+            self.give_back_descriptors(&mut progress.written);
+            Ok(())
+        })?;
+        Ok(progress.into_inner())
     }
 
     /// Saves what has changed in the alarm index, and publishes that files hold everything before `redo`.
@@ -482,28 +506,31 @@ fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> io::Result<(
     Ok(())
 }
 
-fn sync_files(disk: &dyn Disk, written: &[Written], barrier: &dyn Barrier) -> Result<()> {
+fn sync_files(
+    disk: &dyn Disk,
+    written: &[Written],
+    barrier: &dyn Barrier,
+    threads: usize,
+) -> Result<()> {
     if written.len() <= SYNC_ONE_BY_ONE {
-        return sync_each(disk, written);
+        return sync_each(disk, written, threads);
     }
     barrier
         .wait()
         .map_err(|error| Error::sync("syncing the object files", &error))
 }
 
-fn sync_each(disk: &dyn Disk, written: &[Written]) -> Result<()> {
-    let failed = |path: &Path, error: io::Error| {
-        Error::sync(format_args!("syncing {}", path.display()), &error)
-    };
-    // A file that is there already may have been made by an attempt that did not come so far: its name is synced too.
-    let mut dirs: BTreeSet<PathBuf> = BTreeSet::new();
-    for Written { snapshot, file } in written {
+fn sync_each(disk: &dyn Disk, written: &[Written], threads: usize) -> Result<()> {
+    parallel::for_each(threads, written, |Written { snapshot, file }| {
         let path = &snapshot.object.path;
-        if let Some(file) = file {
-            file.sync().map_err(|error| failed(path, error))?;
-        }
-        // The directory of the file, and that of its directory, which may be as new.
-        dirs.extend(path.ancestors().skip(1).take(3).map(Path::to_owned));
-    }
+        let synced = file.as_ref().map_or(Ok(()), |file| file.sync());
+        synced.map_err(|error| Error::sync(format_args!("syncing {}", path.display()), &error))
+    })?;
+    // The directory of the file, and that of its directory, which may be as new. A file that is there already may have
+    // been made by an attempt that did not come so far: its name is synced too.
+    let paths = written.iter().map(|file| &file.snapshot.object.path);
+    let dirs: BTreeSet<&Path> = paths
+        .flat_map(|path| path.ancestors().skip(1).take(3))
+        .collect();
     dirs.iter().try_for_each(|dir| sync_names(disk, dir))
 }

@@ -93,6 +93,7 @@ mod open_files;
 mod overlay;
 mod pagefile;
 mod panics;
+mod parallel;
 mod quarantine;
 mod recovery;
 mod repair;

@@ -109,6 +109,17 @@ pub const OPEN_FILE_SHARDS: usize = 8;
 /// From so many cores on, checkpoints and compression use several threads, and the table of open files is sharded.
 pub const PARALLEL_CORES: usize = 4;
 
+/// One of so many cores works for a checkpoint, or for the compression of history, when several do: the others are for
+/// objects.
+pub const CORES_PER_PARALLEL_THREAD: usize = 2;
+
+/// Most threads that work together on a checkpoint, or on the compression of history. More would wait for one disk.
+pub const MAX_PARALLEL_THREADS: usize = 8;
+
+/// Blocks of the archive that each of several threads compresses at a time: together at most
+/// [`MAX_PARALLEL_THREADS`] times this many blocks wait in memory, 4 MiB.
+pub const ARCHIVE_BLOCKS_PER_THREAD: usize = 8;
+
 /// Runs of the alarm index on disk before they are merged into one.
 pub const MAX_ALARM_RUNS: usize = 8;
 
@@ -187,3 +198,4 @@ const _: () = assert!(MAX_RECORD_PAYLOAD.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(MAX_RESULT_BYTES > MAX_VALUE_BYTES);
 const _: () = assert!(MAX_REMEMBERED_RESULT_BYTES + MAX_IDEMPOTENCY_KEY_BYTES < MAX_VALUE_BYTES);
 const _: () = assert!(OPEN_FILES.is_multiple_of(OPEN_FILE_SHARDS));
+const _: () = assert!(PARALLEL_CORES >= 2 * CORES_PER_PARALLEL_THREAD);

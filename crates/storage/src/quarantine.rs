@@ -157,7 +157,7 @@ pub(crate) fn save(shared: &Shared, object: &Object) -> Result<Option<Saved>> {
     };
     let dir = shared.dir.join(DIR);
     let path = path_of(shared, &meta);
-    let mut writer = RunWriter::create(shared.disk.clone(), &dir, meta, COMPRESSION)?;
+    let mut writer = RunWriter::create(shared.disk.clone(), &dir, meta, COMPRESSION, 1)?;
     snapshot::add_pages(&mut writer, head, numbers, |page_no| {
         let pages = object.pages();
         let page = pages.overlay.get(&page_no);

@@ -8,6 +8,7 @@ use crate::limits::LOG_TAIL_FACTOR;
 use crate::log::{Log, Progress};
 use crate::manifest::Manifest;
 use crate::memory::{MemoryAccount, MemoryUse};
+use crate::parallel;
 use crate::store::StoreOptions;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,6 +64,11 @@ impl Shared {
     /// Notes that a commit of so many bytes was appended to the log: they take memory until they are durable.
     pub(crate) fn count_append(&self, bytes: u64) {
         self.memory.take(MemoryUse::Log, bytes);
+    }
+
+    /// How many threads work together on a checkpoint or on compression.
+    pub(crate) fn parallel_threads(&self) -> usize {
+        parallel::threads(self.cores)
     }
 
     pub(crate) fn unix_millis(&self) -> u64 {

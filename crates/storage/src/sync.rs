@@ -19,6 +19,26 @@ pub(crate) use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
+/// Starts a thread of a scope.
+#[cfg(not(feature = "interleavings"))]
+pub(crate) fn spawn_scoped<'scope, R: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    run: impl FnOnce() -> R + Send + 'scope,
+) -> std::io::Result<thread::ScopedJoinHandle<'scope, R>> {
+    let builder = thread::Builder::new().name("abide-parallel".to_owned());
+    builder.spawn_scoped(scope, run)
+}
+
+/// Starts a thread of a scope.
+#[cfg(feature = "interleavings")]
+#[allow(clippy::unnecessary_wraps, reason = "as above")]
+pub(crate) fn spawn_scoped<'scope, R: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    run: impl FnOnce() -> R + Send + 'scope,
+) -> std::io::Result<thread::ScopedJoinHandle<'scope, R>> {
+    Ok(scope.spawn(run))
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(sync::Mutex<T>);
 

@@ -227,7 +227,9 @@ impl Archive {
 
     /// Begins a run.
     fn create_run(&self, meta: RunMeta, compression: i32) -> Result<RunWriter> {
-        RunWriter::create(self.shared.disk.clone(), &self.dir, meta, compression)
+        let threads = self.shared.parallel_threads();
+        let disk = self.shared.disk.clone();
+        RunWriter::create(disk, &self.dir, meta, compression, threads)
     }
 
     /// Opens a run.

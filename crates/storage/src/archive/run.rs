@@ -17,9 +17,12 @@ use super::index::{
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey};
-use crate::limits::ARCHIVE_BLOCK_BYTES;
+use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
+use crate::parallel;
+use crate::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,40 +93,55 @@ pub(crate) struct RunWriter {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
     meta: RunMeta,
-    packer: Packer,
+    /// One for each thread that compresses.
+    packers: Vec<Mutex<Packer>>,
     /// Where the bytes in `out` belong.
     at: u64,
     out: Vec<u8>,
+    /// The block that is gathered.
     raw: Vec<u8>,
+    /// Blocks that are to be compressed.
+    waiting: Vec<Vec<u8>>,
+    /// Emptied buffers for the next blocks.
+    spare: Vec<Vec<u8>>,
+    /// Where the blocks are that have been compressed.
+    blocks: Vec<u64>,
+    /// An entry has the number of its block until it is known where that is.
     index: Vec<IndexEntry>,
     object: Option<IndexEntry>,
     finished: bool,
 }
 
 impl RunWriter {
-    /// Begins a run. `meta` says what is known before: number, level, kind and range.
+    /// Begins a run. `meta` says what is known before: number, level, kind and range. So many threads compress; the bytes
+    /// are the same with any number.
     pub(crate) fn create(
         disk: Arc<dyn Disk>,
         dir: &Path,
         meta: RunMeta,
         level: i32,
+        threads: usize,
     ) -> Result<Self> {
         let path = dir.join(RunMeta::file_name(meta.number));
         let begin = || {
             let file = disk.open(&path, OpenMode::Create)?;
             file.set_len(0)?;
-            Ok((file, Packer::new(level)?))
+            let packers = (0..threads).map(|_| Packer::new(level).map(Mutex::new));
+            Ok((file, packers.collect::<io::Result<_>>()?))
         };
-        let (file, packer) = begin().map_err(|error| writing(&path, &error))?;
+        let (file, packers) = begin().map_err(|error| writing(&path, &error))?;
         Ok(Self {
             out: meta.header().to_vec(),
             disk,
             path,
             file,
             meta,
-            packer,
+            packers,
             at: 0,
             raw: Vec::new(),
+            waiting: Vec::new(),
+            spare: Vec::new(),
+            blocks: Vec::new(),
             index: Vec::new(),
             object: None,
             finished: false,
@@ -132,7 +150,7 @@ impl RunWriter {
 
     /// Adds an entry. Those of one object come together and in order, and are ended by [`Self::end_object`].
     pub(crate) fn add(&mut self, entry: &Entry<'_>) -> Result<()> {
-        let block = self.at + self.out.len() as u64;
+        let block = (self.blocks.len() + self.waiting.len()) as u64;
         let in_block = self.raw.len();
         let object = self
             .object
@@ -160,10 +178,50 @@ impl RunWriter {
 
     fn end_block(&mut self) -> Result<()> {
         if !self.raw.is_empty() {
-            let packed = self.packer.pack(&self.raw, &mut self.out);
-            packed.map_err(|error| writing(&self.path, &error))?;
-            self.raw.clear();
+            let next = self.spare.pop().unwrap_or_default();
+            self.waiting.push(std::mem::replace(&mut self.raw, next));
         }
+        let enough = match self.packers.len() {
+            1 => 1,
+            threads => threads * ARCHIVE_BLOCKS_PER_THREAD,
+        };
+        if self.waiting.len() >= enough {
+            self.compress()?;
+        }
+        Ok(())
+    }
+
+    /// Compresses the blocks that wait for it, in their order.
+    fn compress(&mut self) -> Result<()> {
+        let threads = self.packers.len();
+        let share = self.waiting.len().div_ceil(threads).max(1);
+        let shares: Vec<_> = self.waiting.chunks(share).collect();
+        let packers = &self.packers;
+        let packed = parallel::on_threads(shares.len(), |number| {
+            let mut packer = packers[number].lock();
+            let (mut out, mut lengths) = (Vec::new(), Vec::new());
+            for raw in shares.get(number).copied().unwrap_or_default() {
+                let start = out.len();
+                packer.pack(raw, &mut out)?;
+                lengths.push(out.len() - start);
+            }
+            Ok((out, lengths))
+        });
+        for packed in packed {
+            let (bytes, lengths) =
+                packed.map_err(|error: io::Error| writing(&self.path, &error))?;
+            let mut at = self.at + self.out.len() as u64;
+            for length in lengths {
+                self.blocks.push(at);
+                at += length as u64;
+            }
+            self.out.extend_from_slice(&bytes);
+        }
+        let done = self.waiting.drain(..).map(|mut raw| {
+            raw.clear();
+            raw
+        });
+        self.spare.extend(done);
         if self.out.len() >= WRITE_BYTES {
             self.flush()?;
         }
@@ -186,8 +244,13 @@ impl RunWriter {
     /// Writes index and footer. Durable, name included, when it returns.
     pub(crate) fn finish(mut self) -> Result<RunMeta> {
         self.end_block()?;
+        self.compress()?;
         let index_at = self.at + self.out.len() as u64;
-        for block in std::mem::take(&mut self.index).chunks(INDEX_BLOCK_ENTRIES) {
+        let mut index = std::mem::take(&mut self.index);
+        for entry in &mut index {
+            entry.block = self.blocks[entry.block as usize];
+        }
+        for block in index.chunks(INDEX_BLOCK_ENTRIES) {
             self.meta.objects += block.len() as u64;
             encode_block(block, &mut self.out);
             if self.out.len() >= WRITE_BYTES {
