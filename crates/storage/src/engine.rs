@@ -48,8 +48,8 @@ impl Engine {
         template: Vec<Arc<Page>>,
     ) -> Self {
         let shared = Arc::new(shared);
-        let objects = Arc::new(ObjectTable::new(shared.clone(), objects));
         let alarms = Arc::new(alarms);
+        let objects = Arc::new(ObjectTable::new(shared.clone(), alarms.clone(), objects));
         let archive = Arc::new(Archive::new(shared.clone()));
         let archiver = Arc::new(Archiver::new(archive.clone(), segments.clone()));
         Self {

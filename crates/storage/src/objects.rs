@@ -3,6 +3,7 @@
 //! An object in the table is not retired, and a retired one is not in the table. Both change together, under the lock
 //! of the object's pages.
 
+use crate::alarms::AlarmIndex;
 use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, Result};
@@ -22,6 +23,8 @@ use std::sync::Arc;
 
 pub(crate) struct ObjectTable {
     shared: Arc<Shared>,
+    /// What has an alarm was written, so it has a file.
+    alarms: Arc<AlarmIndex>,
     live: Mutex<FxHashMap<ObjectKey, Arc<Object>>>,
     open_files: OpenFiles,
     /// Pages in all overlays.
@@ -32,7 +35,11 @@ pub(crate) struct ObjectTable {
 
 impl ObjectTable {
     /// `objects` are those that recovery has found in the log's tail.
-    pub(crate) fn new(shared: Arc<Shared>, objects: FxHashMap<ObjectKey, Arc<Object>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        alarms: Arc<AlarmIndex>,
+        objects: FxHashMap<ObjectKey, Arc<Object>>,
+    ) -> Self {
         let overlays = objects.values().map(|o| o.pages().overlay.len() as u64);
         let quarantined = objects.values().filter_map(|object| {
             let why = object.pages().quarantined.clone();
@@ -46,6 +53,7 @@ impl ObjectTable {
             newly_quarantined: Mutex::new(quarantined.collect()),
             open_files: OpenFiles::new(shared.cores),
             shared,
+            alarms,
             live: Mutex::new(objects),
         }
     }
@@ -174,6 +182,9 @@ impl ObjectTable {
             }
             (_, None) if found.is_some() => {
                 Some("its file is empty or is not a database".to_owned())
+            }
+            (None, None) if self.alarms.get(object.key).is_some() => {
+                Some("its file is missing, and it has an alarm, so it was written".to_owned())
             }
             // A file that was made but never synced can be found empty after a crash; the log then has it all.
             _ => None,

@@ -5,12 +5,14 @@
 //! another name. The manifest lists it until the next checkpoint has saved the whole index, so a crash before that ends in
 //! another rebuild.
 //!
-//! An object whose row cannot be read is damaged itself: it is logged, and has no alarm until it is restored.
+//! An object whose row cannot be read is damaged itself: it is logged, and has no alarm until it is restored. If its file
+//! cannot be read it is quarantined, unless so many cannot that it is the disk that fails: then the store is not opened.
 
 use super::{AlarmChange, AlarmRow, dir_of};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
+use crate::limits::MAX_FAILING_FILES;
 use crate::shared::Shared;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,7 @@ impl DamagedRun {
         );
         let begun = Instant::now();
         let (mut objects, mut unreadable) = (0_u64, 0_u64);
+        let mut failing = Vec::new();
         let namespaces = engine.shared.catalog.current().namespaces.len() as u32;
         for namespace in (1..=namespaces).map(NamespaceNo) {
             engine.each_object(namespace, |key| {
@@ -46,6 +49,18 @@ impl DamagedRun {
                 match row(engine, key) {
                     Ok(Some(row)) => engine.alarms.load(key, AlarmChange::Set(row.entry())),
                     Ok(None) => engine.alarms.load(key, AlarmChange::Cleared),
+                    Err(error) if error.object() == Some(key) => {
+                        if failing.len() == MAX_FAILING_FILES {
+                            return Err(Error::new(
+                                ErrorKind::Io,
+                                format!(
+                                    "the alarm index cannot be rebuilt: more than {MAX_FAILING_FILES} files of objects cannot be \
+                                     read, so look at the disk; the last: {error}"
+                                ),
+                            ));
+                        }
+                        failing.push((key, error));
+                    }
                     // The disk's answer may be another one the next time, and would be taken for "no alarm".
                     Err(error)
                         if matches!(
@@ -65,6 +80,14 @@ impl DamagedRun {
                 }
                 Ok(())
             })?;
+        }
+        unreadable += failing.len() as u64;
+        for (key, error) in failing {
+            let why =
+                format!("its alarm could not be read when the alarm index was rebuilt: {error}");
+            engine
+                .objects
+                .with(key, |_, pages| engine.objects.quarantine(key, pages, why))?;
         }
         engine.alarms.save_whole();
         self.keep_aside(engine);

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alarms;
 mod crash;
 mod descriptors;
 mod files;
