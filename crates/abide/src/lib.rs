@@ -182,11 +182,11 @@ pub use abide_macros::durable_object;
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, AnyNamespace, AnyStub,
-    BlockConcurrency, Body, Call, Class, ClassOptions, DurableObject, Encoding, Env, Error,
-    ErrorKind, Event, Fetching, Instance, JsonResult, LocalFuture, Moment, Namespace, Native,
-    NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound, PutOptions,
+    BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject, Encoding, Env,
+    Error, ErrorKind, Event, Fetching, Instance, JsonResult, LocalFuture, Moment, Namespace,
+    Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound, PutOptions,
     QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
-    ScheduledTime, Sql, State, Storage, Stub, clock, limits, random, socket,
+    ScheduledTime, Sql, StallCause, State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
     },

@@ -61,6 +61,7 @@ mod rows;
 pub mod rpc;
 pub mod socket;
 mod sql;
+mod stall;
 mod state;
 mod stats;
 mod storage;
@@ -94,6 +95,7 @@ pub use crate::{
     rows::{Row, Rows},
     rpc::JsonResult,
     sql::Sql,
+    stall::{CommitStall, StallCause},
     state::{BlockConcurrency, State},
     stats::NodeStats,
     storage::{PutOptions, Storage},

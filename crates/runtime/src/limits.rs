@@ -88,6 +88,10 @@ pub const FOR_EVER: Duration = Duration::from_hours(10 * 365 * 24);
 /// the watchdog reports it.
 pub const STUCK_POLL: Duration = Duration::from_secs(5);
 
+/// Commits that wait longer than this, for room or for the disk, are stalled: the watchdog reports it, and the node is not
+/// ready. No disk in order takes so long for a sync, and no checkpoint for a part of its files.
+pub const COMMIT_STALL: Duration = Duration::from_secs(5);
+
 /// How often the watchdog looks at the workers.
 pub const WATCHDOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -217,6 +221,7 @@ const _: () = {
     assert!(MAX_RUNNING_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(MAX_BACKGROUND_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(WATCHDOG_INTERVAL.as_secs() < STUCK_POLL.as_secs());
+    assert!(WATCHDOG_INTERVAL.as_secs() < COMMIT_STALL.as_secs());
     assert!(BLOCK_CONCURRENCY_LIMIT.as_secs() < EVENT_TIMEOUT.as_secs());
     assert!(ALARM_SUSPECTS_TOGETHER <= MAX_ALARMS_PER_WORKER);
     assert!(ALARM_MAX_BACKOFF.as_secs() <= ALARM_CRASH_MAX_BACKOFF.as_secs());

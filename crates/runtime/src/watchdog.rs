@@ -1,4 +1,4 @@
-//! Notices handlers that run without ever awaiting, and commits that wait for room.
+//! Notices handlers that run without ever awaiting, and commits that wait too long.
 //!
 //! Such a handler blocks every object of its worker, and nothing on that thread can tell. So each worker notes
 //! when a poll of user code began, and a thread of its own looks at the notes. It cannot end the handler; it
@@ -12,14 +12,13 @@ use std::{
     time::Duration,
 };
 
-use abide_storage::{CommitWait, WaitReason};
-
 use crate::{
     ObjectId,
     envelope::{Mailbox, Message},
     limits::{STUCK_POLL, WATCHDOG_INTERVAL},
     namespace::Binding,
     router::{Phase, Router},
+    stall::{CommitStall, StallCause},
     stats::{NodeStats, publish_memory},
     unwind::guarded,
 };
@@ -99,7 +98,7 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
                 let _ = worker.send(Message::Trim);
             }
         }
-        look_at_commits(router.store.commit_wait(), &mut stalled);
+        look_at_commits(CommitStall::of(&router.store), &mut stalled);
         // The panic was logged and counted.
         let _ = guarded(&router.egress.panics, "the metrics recorder", || {
             publish(&router, &bindings);
@@ -156,23 +155,22 @@ pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
     }
 }
 
-/// A commit that waits for room blocks its worker, too, and no code of an object is to blame. `stalled` is what was
-/// reported last.
-fn look_at_commits(wait: Option<CommitWait>, stalled: &mut Option<WaitReason>) {
-    let wait = wait.filter(|wait| wait.lasted >= STUCK_POLL);
-    let reason = wait.map(|wait| wait.reason);
-    if *stalled == reason {
+/// A commit that waits for room blocks its worker, too, and no code of an object is to blame; one that waits for the disk
+/// holds back every answer behind it. `reported` is what was reported last.
+fn look_at_commits(stall: Option<CommitStall>, reported: &mut Option<StallCause>) {
+    let cause = stall.map(|stall| stall.cause);
+    if *reported == cause {
         return;
     }
-    match wait {
-        Some(wait) => tracing::error!(
-            reason = wait.reason.as_str(),
-            seconds = wait.lasted.as_secs_f64(),
-            "a commit waits for room and blocks its worker; other objects on it wait"
+    match stall {
+        Some(CommitStall { cause, lasted }) => tracing::error!(
+            reason = cause.as_str(),
+            seconds = lasted.as_secs_f64(),
+            "commits are stalled: they wait for {cause}"
         ),
-        None => tracing::info!("commits no longer wait for room"),
+        None => tracing::info!("commits go on"),
     }
-    *stalled = reason;
+    *reported = cause;
 }
 
 /// The node's figures now.

@@ -155,6 +155,16 @@ impl ApiError {
 impl From<abide_runtime::Error> for ApiError {
     fn from(error: abide_runtime::Error) -> Self {
         use abide_runtime::ErrorKind;
+        if error.remote() && error.kind() == ErrorKind::Overloaded {
+            tracing::warn!(%error, "an object's handler found the node overloaded; the client got overloaded");
+            return Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "The object has not finished the request because the server is out of resources at the moment; come back soon. \
+                 It may have taken effect in part; read before you repeat it.",
+            )
+            .retry_soon();
+        }
         if error.remote() {
             tracing::warn!(%error, "an object's handler returned an error; the client got object_error");
             return Self::new(

@@ -397,6 +397,11 @@ const STORE_FIGURES: &[Figure] = &[
         read: Read::Gauge(|s| s.commits_waiting as f64),
     },
     Figure {
+        name: "abide_log_sync_wait_seconds",
+        help: "How long the group of commits that is being written and synced has taken so far; 0 if there is none.",
+        read: Read::Gauge(|s| s.sync_wait_seconds),
+    },
+    Figure {
         name: "abide_archive_history_losses_total",
         help: "Times that history was given up, since the process started, because there was no room for it.",
         read: Read::Counter(|s| s.history_losses),

@@ -1,7 +1,7 @@
 //! Whether requests are welcome, and if not, why.
 //!
 //! Contract: a host is ready from the moment its node runs until it is told to stop, except while the log has failed, the
-//! disk is full, the memory budget is used up or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
+//! disk is full, the memory budget is used up, commits are stalled or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -84,6 +84,17 @@ impl Readiness {
                              metric abide_memory_bytes says by what; the setting memory.budget changes it.",
                             memory.used(),
                             memory.limit()
+                        ),
+                    ));
+                }
+                if let Some(stall) = node.commit_stall() {
+                    reasons.push(reason(
+                        "commits_stalled",
+                        format!(
+                            "Commits have waited for {} s; they wait for {}. Nothing is lost: they go on when it is there. \
+                             The log says since when.",
+                            stall.lasted.as_secs(),
+                            stall.cause
                         ),
                     ));
                 }

@@ -16,6 +16,7 @@ use abide::{
     prelude::*,
     server::{ApiError, Host, HostBuilder, HostError, object_router},
 };
+use abide_harness::until;
 use axum::{
     Router,
     extract::{Path, State as Shared},
@@ -71,6 +72,19 @@ impl Notes {
             .one()
     }
 
+    /// Reads all of the text.
+    pub async fn read(&self) -> Result<i64> {
+        let sql = self.state.storage().sql();
+        sql.exec("SELECT sum(length(replace(text, 'y', 'z'))) FROM notes", ())?
+            .one()
+    }
+
+    /// Writes without reading the text.
+    pub async fn touch(&self) -> Result<i64> {
+        self.state.storage().put("touched", &true)?;
+        self.count().await
+    }
+
     pub async fn add_slowly(&self, text: String) -> Result<i64> {
         let env = self.state.env();
         env.require::<Notify>()?.notify_one();
@@ -102,6 +116,8 @@ async fn call(
         "add" => notes.add(body).await?,
         "add_slowly" => notes.add_slowly(body).await?,
         "count" => notes.count().await?,
+        "read" => notes.read().await?,
+        "touch" => notes.touch().await?,
         "panic" => notes.panic().await?,
         _ => notes.wait().await?,
     };
@@ -188,6 +204,43 @@ async fn an_object_that_cannot_be_opened_for_want_of_descriptors_is_503_and_open
         assert_eq!(add(&format!("ada-{errno}")).await.body, "1");
     }
     assert_eq!(add("ada").await.body, "1");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_finds_no_descriptors_is_503_and_its_object_goes_on() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let host = host(&Arc::new(SimDisk::new()))
+        .disk(Arc::new(disk.clone()))
+        .configure(|c| {
+            // What is below does not fit the page cache.
+            c.storage.cache_bytes = 16 << 10;
+            c.storage.checkpoint_interval = Duration::from_millis(10);
+        });
+    let host = host.start().await.unwrap();
+    let call = async |method: &str, bytes: usize| {
+        let path = format!("/call/ada/{method}");
+        send(host.addr(), Method::POST, &path, vec![b'x'; bytes]).await
+    };
+    for n in 1..=3 {
+        assert_eq!(call("add", 100_000).await.body, n.to_string());
+    }
+    for errno in [EMFILE, ENFILE, ENOMEM] {
+        let refused = until("a read that needs the file", async || {
+            call("touch", 0).await;
+            // A checkpoint writes the object's file, and closes it.
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            disk.fail(&[Op::Open], ".sqlite", errno);
+            let answer = call("read", 0).await;
+            disk.mend();
+            (answer.status != StatusCode::OK).then_some(answer)
+        })
+        .await;
+        assert_eq!(told(&refused), (503, "overloaded".to_owned()));
+        assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+        assert_eq!(call("read", 0).await.body, "300000");
+        assert_eq!(call("touch", 0).await.body, "3");
+    }
     host.shutdown().await.unwrap();
 }
 

@@ -125,6 +125,8 @@ pub struct StoreStats {
     pub sync_seconds: f64,
     /// Time the last group took, in microseconds.
     pub last_sync_us: u64,
+    /// How long the group that is being written and synced now has taken so far, in seconds; 0 if there is none.
+    pub sync_wait_seconds: f64,
     /// Of [`Self::sync_seconds`], the part that was spent on syncs.
     pub flush_seconds: f64,
     /// Time that the log's writer spent on telling listeners instead of writing, in seconds.
@@ -434,6 +436,11 @@ impl Store {
         self.0.engine.waits.longest()
     }
 
+    /// How long the commits that are being made durable now have waited for the disk, at least. Others may wait behind them.
+    pub fn sync_wait(&self) -> Option<Duration> {
+        self.0.engine.shared.log.group_wait()
+    }
+
     /// Figures for metrics.
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;
@@ -451,6 +458,7 @@ impl Store {
             log_bytes: stats.bytes.get(),
             sync_seconds: seconds(&stats.provider_nanos),
             last_sync_us: stats.last_group_nanos.get() / 1000,
+            sync_wait_seconds: log.group_wait().unwrap_or_default().as_secs_f64(),
             flush_seconds: seconds(&stats.sync_nanos),
             release_seconds: seconds(&stats.release_nanos),
             announce_seconds: announcing.as_secs_f64(),

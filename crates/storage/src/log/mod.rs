@@ -145,6 +145,8 @@ pub(crate) struct Log {
     floor: AtomicU64,
     failure: OnceLock<String>,
     provider: Mutex<Box<dyn Durability>>,
+    /// When the provider was given the group that it has.
+    writing_since: Mutex<Option<Instant>>,
     pub(crate) epoch: Epoch,
     pub(crate) stats: LogStats,
 }
@@ -240,6 +242,7 @@ impl Log {
             floor: AtomicU64::new(floor.0),
             failure: OnceLock::new(),
             provider: Mutex::new(provider),
+            writing_since: Mutex::default(),
             epoch,
             stats: LogStats::default(),
         }
@@ -417,6 +420,7 @@ impl Log {
             return false;
         };
         let begun = Instant::now();
+        *self.writing_since.lock() = Some(begun);
         let written = guard(|| {
             batch.stamp(self.durable());
             provider.append(&Group {
@@ -425,6 +429,7 @@ impl Log {
                 lengths: &batch.lengths,
             })
         });
+        *self.writing_since.lock() = None;
         let sync = match written {
             Ok(Ok(sync)) => sync,
             Ok(Err(NotDurable::Fenced)) => {
@@ -463,6 +468,11 @@ impl Log {
             self.stats.release_nanos.add_time(begun.elapsed());
         }
         true
+    }
+
+    /// How long the provider has had the group that it is making durable now.
+    pub(crate) fn group_wait(&self) -> Option<Duration> {
+        self.writing_since.lock().map(|since| since.elapsed())
     }
 
     fn take_pending(&self) -> Option<Batch> {

@@ -1,0 +1,80 @@
+//! Commits that have waited too long, and for what.
+
+use std::{fmt, time::Duration};
+
+use abide_storage::{Store, WaitReason};
+
+use crate::{Node, limits::COMMIT_STALL};
+
+/// Commits of a node that have waited longer than [`COMMIT_STALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommitStall {
+    /// What they wait for.
+    pub cause: StallCause,
+    /// How long the first of them has waited, at least.
+    pub lasted: Duration,
+}
+
+/// What stalled commits wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StallCause {
+    /// The disk, which has been given a group of the log to write and sync. Nothing is acknowledged meanwhile.
+    Sync,
+    /// Room. The commit blocks its worker.
+    Room(WaitReason),
+}
+
+impl StallCause {
+    /// Its name in logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::Room(reason) => reason.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for StallCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sync | Self::Room(WaitReason::UnsyncedBytes) => {
+                "the disk, which does not finish a write or sync of the log"
+            }
+            Self::Room(WaitReason::Segment) => "a segment of the log, which is being prepared",
+            Self::Room(WaitReason::LogBound) => {
+                "a checkpoint or the archive: the log has reached its bound"
+            }
+            Self::Room(WaitReason::OverlayBound) => {
+                "a checkpoint: the pages that files lack have reached their bound"
+            }
+            Self::Room(WaitReason::DiskSpace) => "space on the disk",
+            // The enum grows with the engine.
+            Self::Room(other) => other.as_str(),
+        })
+    }
+}
+
+impl CommitStall {
+    /// The stall of a store's commits, if there is one. Who waits for room waits for what the disk has not done, too: that is
+    /// the cause then.
+    pub(crate) fn of(store: &Store) -> Option<Self> {
+        let is_long = |lasted: &Duration| *lasted >= COMMIT_STALL;
+        if let Some(lasted) = store.sync_wait().filter(is_long) {
+            let cause = StallCause::Sync;
+            return Some(Self { cause, lasted });
+        }
+        let wait = store.commit_wait().filter(|wait| is_long(&wait.lasted))?;
+        Some(Self {
+            cause: StallCause::Room(wait.reason),
+            lasted: wait.lasted,
+        })
+    }
+}
+
+impl Node {
+    /// The stall of the node's commits, if there is one: they have waited longer than [`COMMIT_STALL`].
+    pub fn commit_stall(&self) -> Option<CommitStall> {
+        CommitStall::of(self.store())
+    }
+}
