@@ -49,12 +49,8 @@ impl ObjectId {
 
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 4 * HALF];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
+        hex::encode_to_slice(self.0, &mut text).map_err(|_| fmt::Error)?;
         f.pad(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
@@ -71,21 +67,13 @@ impl FromStr for ObjectId {
     /// Reads 64 hex digits. Whether the id belongs to a namespace is for
     /// [`Namespace::id_from_string`](crate::Namespace::id_from_string) to say.
     fn from_str(text: &str) -> Result<Self> {
-        let digits = text.as_bytes();
-        if digits.len() != 4 * HALF {
-            return Err(invalid(
-                text,
-                &format!("it has {} characters", text.chars().count()),
-            ));
-        }
         let mut bytes = [0; 2 * HALF];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit = |at: usize| char::from(pair[at]).to_digit(16);
-            let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-                return Err(invalid(text, "it contains something else"));
-            };
-            *byte = (high << 4 | low) as u8;
-        }
+        hex::decode_to_slice(text, &mut bytes).map_err(|error| match error {
+            hex::FromHexError::InvalidHexCharacter { .. } => {
+                invalid(text, "it contains something else")
+            }
+            _ => invalid(text, &format!("it has {} characters", text.chars().count())),
+        })?;
         Ok(Self(bytes))
     }
 }

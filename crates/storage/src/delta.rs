@@ -6,6 +6,7 @@
 
 use crate::ident::{Page, ZERO_PAGE};
 use crate::limits::PAGE_BYTES;
+use bytes::{Buf, BufMut};
 
 const FULL: u16 = 0;
 const DELTA: u16 = 1;
@@ -62,9 +63,9 @@ fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Pa
     const BLOCK: usize = 64;
     const WORD: usize = 8;
     let start = out.len();
-    out.extend_from_slice(&page_no.to_le_bytes());
-    out.extend_from_slice(&kind.to_le_bytes());
-    out.extend_from_slice(&[0; 2]);
+    out.put_u32_le(page_no);
+    out.put_u16_le(kind);
+    out.put_u16_le(0);
     let mut ranges = 0_u16;
     let mut run: Option<usize> = None;
     let (blocks, _) = page.as_chunks::<BLOCK>();
@@ -90,7 +91,7 @@ fn put_ranges(out: &mut Vec<u8>, page_no: u32, kind: u16, page: &Page, base: &Pa
         put_range(out, page, 0, PAGE_BYTES);
         ranges = 1;
     }
-    out[start + 6..start + 8].copy_from_slice(&ranges.to_le_bytes());
+    (&mut out[start + 6..]).put_u16_le(ranges);
     ranges
 }
 
@@ -126,41 +127,35 @@ fn end_run(
 }
 
 fn put_range(out: &mut Vec<u8>, page: &Page, from: usize, to: usize) {
-    out.extend_from_slice(&(from as u16).to_le_bytes());
-    out.extend_from_slice(&((to - from) as u16).to_le_bytes());
-    out.extend_from_slice(&page[from..to]);
+    out.put_u16_le(from as u16);
+    out.put_u16_le((to - from) as u16);
+    out.put_slice(&page[from..to]);
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<usize> {
-    Some(usize::from(u16::from_le_bytes([
-        *bytes.get(at)?,
-        *bytes.get(at + 1)?,
-    ])))
+/// Takes a range off the front of `bytes`: its offset in the page and what it holds. `None` if they begin with none.
+fn take_range<'a>(bytes: &mut &'a [u8]) -> Option<(usize, &'a [u8])> {
+    let offset = usize::from(bytes.try_get_u16_le().ok()?);
+    let length = usize::from(bytes.try_get_u16_le().ok()?);
+    let (range, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    (offset + length <= PAGE_BYTES).then_some((offset, range))
 }
 
 impl<'a> Entry<'a> {
     /// Reads the first entry of a payload and returns it with the rest. `None` if the bytes are no entry.
-    pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let head = bytes.get(..ENTRY_HEADER)?;
-        let page_no = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-        let full = match u16_at(head, 4)? as u16 {
+    pub(crate) fn decode(mut bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
+        let page_no = bytes.try_get_u32_le().ok().filter(|number| *number > 0)?;
+        let full = match bytes.try_get_u16_le().ok()? {
             FULL => true,
             DELTA => false,
             _ => return None,
         };
-        let ranges = u16_at(head, 6)?;
-        let body = &bytes[ENTRY_HEADER..];
-        let mut end = 0;
+        let ranges = usize::from(bytes.try_get_u16_le().ok()?);
+        let mut rest = bytes;
         for _ in 0..ranges {
-            let (offset, length) = (u16_at(body, end)?, u16_at(body, end + 2)?);
-            if offset + length > PAGE_BYTES {
-                return None;
-            }
-            end += RANGE_HEADER + length;
+            take_range(&mut rest)?;
         }
-        let rest = body.get(end..)?;
-        (page_no > 0).then_some(())?;
-        let body = &body[..end];
+        let body = &bytes[..bytes.len() - rest.len()];
         Some((
             Self {
                 page_no,
@@ -176,11 +171,10 @@ impl<'a> Entry<'a> {
     pub(crate) fn apply(&self, page: &mut Page) {
         let mut body = self.body;
         for _ in 0..self.ranges {
-            let (Some(offset), Some(length)) = (u16_at(body, 0), u16_at(body, 2)) else {
+            let Some((offset, range)) = take_range(&mut body) else {
                 return;
             };
-            page[offset..offset + length].copy_from_slice(&body[RANGE_HEADER..][..length]);
-            body = &body[RANGE_HEADER + length..];
+            page[offset..offset + range.len()].copy_from_slice(range);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::limits::MAX_ARCHIVE_BLOCK_BYTES;
 use crate::log::record::{self, Header};
 use crate::log::segment::{self, FoundHeader, SegmentHeader};
 use crate::manifest::Manifest;
+use bytes::BufMut;
 use std::path::Path;
 
 /// The decoders that [`decode`] knows.
@@ -173,7 +174,7 @@ pub(crate) fn put_crc(bytes: &mut [u8], at: usize, of: std::ops::Range<usize>) {
     let Some(crc) = bytes.get(of).map(crc32c::crc32c) else {
         return;
     };
-    if let Some(field) = bytes.get_mut(at..at + 4) {
-        field.copy_from_slice(&crc.to_le_bytes());
+    if let Some(mut field) = bytes.get_mut(at..at + 4) {
+        field.put_u32_le(crc);
     }
 }

@@ -1,5 +1,6 @@
 //! The small numbers of the engine, each its own type.
 
+use bytes::{Buf, BufMut};
 use std::fmt;
 
 /// A log sequence number: a byte position in the log's endless stream of records. A commit's LSN is the position
@@ -70,13 +71,7 @@ pub struct ObjectKey {
 impl ObjectKey {
     /// The id as 64 hex digits.
     pub fn id_hex(&self) -> String {
-        self.id
-            .iter()
-            .fold(String::with_capacity(64), |mut text, byte| {
-                use fmt::Write as _;
-                let _ = write!(text, "{byte:02x}");
-                text
-            })
+        hex::encode(self.id)
     }
 
     /// Reads a key as it is displayed.
@@ -90,14 +85,23 @@ impl ObjectKey {
 
     /// Reads an id from 64 hex digits.
     pub(crate) fn parse_id(text: &str) -> Option<[u8; 32]> {
-        if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
         let mut id = [0; 32];
-        for (byte, pair) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
+        hex::decode_to_slice(text, &mut id).ok()?;
         Some(id)
+    }
+
+    /// Appends the key as every file has it: the namespace, little-endian, and the id.
+    pub(crate) fn encode(&self, out: &mut impl BufMut) {
+        out.put_u32_le(self.namespace.0);
+        out.put_slice(&self.id);
+    }
+
+    /// Takes a key off the front of `bytes`. `None` if they end before it does.
+    pub(crate) fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let namespace = NamespaceNo(bytes.try_get_u32_le().ok()?);
+        let mut id = [0; 32];
+        bytes.try_copy_to_slice(&mut id).ok()?;
+        Some(Self { namespace, id })
     }
 }
 

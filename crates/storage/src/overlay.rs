@@ -149,19 +149,16 @@ impl Pages {
 /// (<https://www.sqlite.org/fileformat2.html#the_database_header>).
 pub(crate) mod header {
     use super::{CommitNo, Page};
-
-    fn be32(page: &[u8], at: usize) -> u32 {
-        u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
-    }
+    use bytes::{Buf, BufMut};
 
     /// "The size of the database file in pages", offset 28.
     pub(crate) fn size(page: &[u8]) -> u32 {
-        be32(page, 28)
+        (&page[28..]).get_u32()
     }
 
     /// The file change counter, offset 24, which holds the object's commit number in object files.
     pub(crate) fn commit(page: &[u8]) -> CommitNo {
-        CommitNo(be32(page, 24))
+        CommitNo((&page[24..]).get_u32())
     }
 
     /// True if it begins as every SQLite database does.
@@ -172,8 +169,8 @@ pub(crate) mod header {
     /// Sets the change counter and the "version-valid-for" number, offset 92, so that every other reader of the file
     /// sees that it changed and takes the size in the header as valid. (In exclusive locking mode SQLite does not.)
     pub(crate) fn mend(page: &mut Page, commit: CommitNo, size: u32) {
-        page[24..28].copy_from_slice(&commit.0.to_be_bytes());
-        page[28..32].copy_from_slice(&size.to_be_bytes());
-        page[92..96].copy_from_slice(&commit.0.to_be_bytes());
+        (&mut page[24..]).put_u32(commit.0);
+        (&mut page[28..]).put_u32(size);
+        (&mut page[92..]).put_u32(commit.0);
     }
 }

@@ -12,6 +12,7 @@ use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::limits::MAX_ALARM_RUNS;
+use bytes::{Buf, BufMut};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -129,14 +130,14 @@ fn write_entries(
         at += bytes.len() as u64;
     }
     let mut header = Vec::with_capacity(HEADER_BYTES);
-    header.extend_from_slice(MAGIC);
-    header.extend_from_slice(&VERSION.to_le_bytes());
-    header.extend_from_slice(&crc.to_le_bytes());
-    header.extend_from_slice(&number.to_le_bytes());
-    header.extend_from_slice(&redo.0.to_le_bytes());
-    header.extend_from_slice(&(entries.len() as u64).to_le_bytes());
-    header.extend_from_slice(&[0; 4]);
-    header.extend_from_slice(&crc32c::crc32c(&header).to_le_bytes());
+    header.put_slice(MAGIC);
+    header.put_u32_le(VERSION);
+    header.put_u32_le(crc);
+    header.put_u64_le(number);
+    header.put_u64_le(redo.0);
+    header.put_u64_le(entries.len() as u64);
+    header.put_bytes(0, 4);
+    header.put_u32_le(crc32c::crc32c(&header));
     file.write_at(&header, 0)
 }
 
@@ -148,26 +149,25 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
             (marks | u32::from(entry.attempts) << 16, entry.due)
         }
     };
-    bytes.extend_from_slice(&key.namespace.0.to_le_bytes());
-    bytes.extend_from_slice(&flags.to_le_bytes());
-    bytes.extend_from_slice(&key.id);
-    bytes.extend_from_slice(&due.to_le_bytes());
+    bytes.put_u32_le(key.namespace.0);
+    bytes.put_u32_le(flags);
+    bytes.put_slice(&key.id);
+    bytes.put_i64_le(due);
 }
 
 /// `None`: no version writes this.
 fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<(ObjectKey, AlarmChange)> {
-    let flags = u32_at(bytes, 4);
+    let mut fields = &bytes[..];
+    let namespace = NamespaceNo(fields.get_u32_le());
+    let flags = fields.get_u32_le();
     let mut id = [0; 32];
-    id.copy_from_slice(&bytes[8..40]);
-    let key = ObjectKey {
-        namespace: NamespaceNo(u32_at(bytes, 0)),
-        id,
-    };
+    fields.copy_to_slice(&mut id);
+    let due = fields.get_i64_le();
+    let key = ObjectKey { namespace, id };
     let change = if flags & CLEARED != 0 {
         AlarmChange::Cleared
     } else {
         let marks = (flags & 0xffff) >> MARKS_SHIFT;
-        let due = u64_at(bytes, 40).cast_signed();
         AlarmChange::Set(marks::entry(marks, due, (flags >> 16) as u16)?)
     };
     Some((key, change))
@@ -179,18 +179,6 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     let end = bytes.len();
     crate::fuzzing::put_crc(bytes, 12, HEADER_BYTES..end);
     crate::fuzzing::put_crc(bytes, HEADER_BYTES - 4, 0..HEADER_BYTES - 4);
-}
-
-fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    let mut field = [0; 4];
-    field.copy_from_slice(&bytes[offset..offset + 4]);
-    u32::from_le_bytes(field)
-}
-
-fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    let mut field = [0; 8];
-    field.copy_from_slice(&bytes[offset..offset + 8]);
-    u64::from_le_bytes(field)
 }
 
 /// What the saved runs come to.
@@ -241,13 +229,17 @@ fn read_entries(
     let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
     let mut header = [0; HEADER_BYTES];
     file.read_at(&mut header, 0)?;
-    if header[..8] != *MAGIC || u32_at(&header, 44) != crc32c::crc32c(&header[..44]) {
+    let (mut fields, mut header_crc) = header.split_at(HEADER_BYTES - 4);
+    if !fields.starts_with(MAGIC) || header_crc.get_u32_le() != crc32c::crc32c(fields) {
         return Err(damaged("its header is damaged"));
     }
-    if u32_at(&header, 8) != VERSION {
+    fields.advance(MAGIC.len());
+    if fields.get_u32_le() != VERSION {
         return Err(damaged("it has another version"));
     }
-    if u64_at(&header, 16) != run.number || u64_at(&header, 32) != run.entries {
+    let entries_crc = fields.get_u32_le();
+    let (number, _redo) = (fields.get_u64_le(), fields.get_u64_le());
+    if number != run.number || fields.get_u64_le() != run.entries {
         return Err(damaged("it is another run than the manifest says"));
     }
     let mut bytes = vec![0; CHUNK * ENTRY_BYTES];
@@ -267,7 +259,7 @@ fn read_entries(
             take(key, change);
         }
     }
-    if crc != u32_at(&header, 12) {
+    if crc != entries_crc {
         return Err(damaged("its entries are damaged"));
     }
     Ok(())

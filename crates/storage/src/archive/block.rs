@@ -1,8 +1,8 @@
 //! Compressed blocks of a run: `stored length: u32, raw length: u32, CRC-32C of the eight bytes before and of the stored
 //! bytes: u32`, then a zstd frame (RFC 8878).
 
-use super::entry::Fields;
 use crate::limits::MAX_ARCHIVE_BLOCK_BYTES;
+use bytes::{Buf, BufMut};
 
 /// Bytes before the frame.
 pub(crate) const BLOCK_HEADER: usize = 12;
@@ -19,11 +19,11 @@ impl Packer {
     pub(crate) fn pack(&mut self, raw: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         let stored = self.0.compress(raw)?;
         let start = out.len();
-        out.extend_from_slice(&(stored.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(raw.len() as u32).to_le_bytes());
+        out.put_u32_le(stored.len() as u32);
+        out.put_u32_le(raw.len() as u32);
         let crc = crc32c::crc32c_append(crc32c::crc32c(&out[start..]), &stored);
-        out.extend_from_slice(&crc.to_le_bytes());
-        out.extend_from_slice(&stored);
+        out.put_u32_le(crc);
+        out.put_slice(&stored);
         Ok(())
     }
 }
@@ -40,12 +40,13 @@ pub(crate) struct BlockHeader {
 impl BlockHeader {
     /// `None` if no block begins so.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+        let mut fields = bytes.get(..BLOCK_HEADER)?;
+        let lengths_crc = crc32c::crc32c(&fields[..8]);
         let header = Self {
-            stored: fields.u32()? as usize,
-            raw: fields.u32()? as usize,
-            crc: fields.u32()?,
-            lengths_crc: crc32c::crc32c(bytes.get(..8)?),
+            stored: fields.get_u32_le() as usize,
+            raw: fields.get_u32_le() as usize,
+            crc: fields.get_u32_le(),
+            lengths_crc,
         };
         let bound = zstd::zstd_safe::compress_bound(MAX_ARCHIVE_BLOCK_BYTES);
         (header.raw <= MAX_ARCHIVE_BLOCK_BYTES && header.stored <= bound).then_some(header)
@@ -68,7 +69,7 @@ pub(crate) fn seal(bytes: &mut [u8]) -> Option<usize> {
     let length = BLOCK_HEADER + header.stored;
     let stored = bytes.get(BLOCK_HEADER..length)?;
     let crc = crc32c::crc32c_append(header.lengths_crc, stored);
-    bytes[8..BLOCK_HEADER].copy_from_slice(&crc.to_le_bytes());
+    (&mut bytes[8..]).put_u32_le(crc);
     Some(length)
 }
 

@@ -19,7 +19,8 @@
 //!
 //! Entries are sorted by object, then LSN; a snapshot comes behind the commit of the same LSN.
 
-use crate::ident::{CommitNo, Epoch, Lsn, NamespaceNo, ObjectKey};
+use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
+use bytes::{Buf, BufMut};
 
 /// Bytes of an entry's header.
 pub(crate) const ENTRY_BYTES: usize = 76;
@@ -75,36 +76,34 @@ impl<'a> Entry<'a> {
         let flags = flag(head.first, FIRST)
             | flag(head.last, LAST)
             | flag(head.kind == Kind::Snapshot, SNAPSHOT);
-        out.extend_from_slice(&length.to_le_bytes());
-        out.extend_from_slice(&flags.to_le_bytes());
-        out.extend_from_slice(&head.key.namespace.0.to_le_bytes());
-        out.extend_from_slice(&head.key.id);
-        out.extend_from_slice(&head.commit.0.to_le_bytes());
-        out.extend_from_slice(&head.lsn.0.to_le_bytes());
-        out.extend_from_slice(&head.epoch.0.to_le_bytes());
-        out.extend_from_slice(&head.database_pages.to_le_bytes());
-        out.extend_from_slice(&head.unix_millis.to_le_bytes());
-        out.extend_from_slice(&head.entries.to_le_bytes());
-        out.extend_from_slice(self.payload);
+        out.put_u32_le(length);
+        out.put_u32_le(flags);
+        head.key.encode(out);
+        out.put_u32_le(head.commit.0);
+        out.put_u64_le(head.lsn.0);
+        out.put_u32_le(head.epoch.0);
+        out.put_u32_le(head.database_pages);
+        out.put_u64_le(head.unix_millis);
+        out.put_u32_le(head.entries);
+        out.put_slice(self.payload);
     }
 
     /// Reads the entry at the beginning of `bytes` and returns it with its length. `None` if it is none.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<(Self, usize)> {
-        let mut fields = Fields(bytes);
-        let length = fields.u32()? as usize;
-        let flags = fields.u32()?;
+        let mut fields = bytes.get(..ENTRY_BYTES)?;
+        let length = fields.get_u32_le() as usize;
+        let flags = fields.get_u32_le();
         if flags & !(FIRST | LAST | SNAPSHOT) != 0 {
             return None;
         }
-        let key = fields.key()?;
         let head = Head {
-            key,
-            commit: CommitNo(fields.u32()?),
-            lsn: Lsn(fields.u64()?),
-            epoch: Epoch(fields.u32()?),
-            database_pages: fields.u32()?,
-            unix_millis: fields.u64()?,
-            entries: fields.u32()?,
+            key: ObjectKey::decode(&mut fields)?,
+            commit: CommitNo(fields.get_u32_le()),
+            lsn: Lsn(fields.get_u64_le()),
+            epoch: Epoch(fields.get_u32_le()),
+            database_pages: fields.get_u32_le(),
+            unix_millis: fields.get_u64_le(),
+            entries: fields.get_u32_le(),
             kind: if flags & SNAPSHOT == 0 {
                 Kind::Commit
             } else {
@@ -118,35 +117,10 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Little-endian fields, one behind the other.
-pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (field, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*field)
-    }
-
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn key(&mut self) -> Option<ObjectKey> {
-        Some(ObjectKey {
-            namespace: NamespaceNo(self.u32()?),
-            id: self.take()?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ident::NamespaceNo;
     use proptest::prelude::*;
 
     fn head() -> Head {

@@ -21,8 +21,9 @@
 //! Entries are sorted by object and stand in blocks of 64; each block is `CRC-32C of all that follows: u32, number of entries:
 //! u32`, then the entries.
 
-use super::entry::{Fields, Head, Kind};
+use super::entry::{Head, Kind};
 use crate::ident::{CommitNo, Lsn, ObjectKey};
+use bytes::{Buf, BufMut};
 
 /// Bytes of an index entry.
 pub(crate) const INDEX_ENTRY: usize = 128;
@@ -84,39 +85,34 @@ impl IndexEntry {
 
     fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend_from_slice(&self.key.namespace.0.to_le_bytes());
-        out.extend_from_slice(&self.key.id);
-        out.extend_from_slice(&self.last_commit.0.to_le_bytes());
-        out.extend_from_slice(&self.block.to_le_bytes());
-        out.extend_from_slice(&self.in_block.to_le_bytes());
-        out.extend_from_slice(&self.entries.to_le_bytes());
-        for wide in [
-            self.first_lsn.0,
-            self.last_lsn.0,
-            self.first_millis,
-            self.last_millis,
-            self.first_snapshot.0,
-            self.since_base,
-        ] {
-            out.extend_from_slice(&wide.to_le_bytes());
-        }
+        self.key.encode(out);
+        out.put_u32_le(self.last_commit.0);
+        out.put_u64_le(self.block);
+        out.put_u32_le(self.in_block);
+        out.put_u32_le(self.entries);
+        out.put_u64_le(self.first_lsn.0);
+        out.put_u64_le(self.last_lsn.0);
+        out.put_u64_le(self.first_millis);
+        out.put_u64_le(self.last_millis);
+        out.put_u64_le(self.first_snapshot.0);
+        out.put_u64_le(self.since_base);
         out.resize(start + INDEX_ENTRY, 0);
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields(bytes);
+    fn decode(bytes: &[u8; INDEX_ENTRY]) -> Option<Self> {
+        let mut fields = &bytes[..];
         Some(Self {
-            key: fields.key()?,
-            last_commit: CommitNo(fields.u32()?),
-            block: fields.u64()?,
-            in_block: fields.u32()?,
-            entries: fields.u32()?,
-            first_lsn: Lsn(fields.u64()?),
-            last_lsn: Lsn(fields.u64()?),
-            first_millis: fields.u64()?,
-            last_millis: fields.u64()?,
-            first_snapshot: Lsn(fields.u64()?),
-            since_base: fields.u64()?,
+            key: ObjectKey::decode(&mut fields)?,
+            last_commit: CommitNo(fields.get_u32_le()),
+            block: fields.get_u64_le(),
+            in_block: fields.get_u32_le(),
+            entries: fields.get_u32_le(),
+            first_lsn: Lsn(fields.get_u64_le()),
+            last_lsn: Lsn(fields.get_u64_le()),
+            first_millis: fields.get_u64_le(),
+            last_millis: fields.get_u64_le(),
+            first_snapshot: Lsn(fields.get_u64_le()),
+            since_base: fields.get_u64_le(),
         })
     }
 }
@@ -128,24 +124,22 @@ pub(crate) fn encode_block(entries: &[IndexEntry], out: &mut Vec<u8>) {
     for entry in entries {
         entry.encode(out);
     }
-    out[start + 4..start + 8].copy_from_slice(&(entries.len() as u32).to_le_bytes());
+    (&mut out[start + 4..]).put_u32_le(entries.len() as u32);
     let crc = crc32c::crc32c(&out[start + 4..]);
-    out[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+    (&mut out[start..]).put_u32_le(crc);
 }
 
 /// Reads an index block of which the place says how many entries it has. `None` if it is not what was written.
 pub(crate) fn decode_block(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
-    let mut fields = Fields(bytes);
-    let (crc, count) = (fields.u32()?, fields.u32()? as usize);
-    let whole = bytes.len() == INDEX_BLOCK_HEADER + count * INDEX_ENTRY;
-    if !whole || crc != crc32c::crc32c(&bytes[4..]) {
+    let mut rest = bytes;
+    let crc = rest.try_get_u32_le().ok()?;
+    let counted = rest;
+    let count = rest.try_get_u32_le().ok()? as usize;
+    let (entries, more) = rest.as_chunks();
+    if entries.len() != count || !more.is_empty() || crc != crc32c::crc32c(counted) {
         return None;
     }
-    fields
-        .0
-        .chunks(INDEX_ENTRY)
-        .map(IndexEntry::decode)
-        .collect()
+    entries.iter().map(IndexEntry::decode).collect()
 }
 
 /// Makes the checksum of an index block right.

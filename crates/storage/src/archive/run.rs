@@ -10,7 +10,7 @@
 //! zeros u32, CRC-32C of the bytes before u32.
 
 use super::block::{BLOCK_HEADER, BlockHeader, Packer};
-use super::entry::{Entry, Fields};
+use super::entry::Entry;
 use super::index::{
     INDEX_BLOCK_ENTRIES, INDEX_BLOCK_HEADER, INDEX_ENTRY, IndexEntry, decode_block, encode_block,
 };
@@ -20,6 +20,7 @@ use crate::ident::{CommitNo, ObjectKey};
 use crate::limits::{ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCKS_PER_THREAD};
 use crate::parallel;
 use crate::sync::Mutex;
+use bytes::{Buf, BufMut};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::io;
@@ -64,25 +65,27 @@ impl RunMeta {
 
     fn header(&self) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
-        header[..8].copy_from_slice(MAGIC);
-        header[8..12].copy_from_slice(&RUN_VERSION.to_le_bytes());
-        header[12..16].copy_from_slice(&self.level.to_le_bytes());
-        header[16..24].copy_from_slice(&self.number.to_le_bytes());
-        header[24..32].copy_from_slice(&self.from.to_le_bytes());
-        header[32..40].copy_from_slice(&self.to.to_le_bytes());
+        let mut fields = &mut header[..];
+        fields.put_slice(MAGIC);
+        fields.put_u32_le(RUN_VERSION);
+        fields.put_u32_le(self.level);
+        fields.put_u64_le(self.number);
+        fields.put_u64_le(self.from);
+        fields.put_u64_le(self.to);
         let crc = crc32c::crc32c(&header[..HEADER_BYTES - 4]);
-        header[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        (&mut header[HEADER_BYTES - 4..]).put_u32_le(crc);
         header
     }
 
     fn footer(&self, index: u64) -> [u8; FOOTER_BYTES] {
         let mut footer = [0; FOOTER_BYTES];
-        footer[..8].copy_from_slice(FOOTER_MAGIC);
-        footer[8..16].copy_from_slice(&index.to_le_bytes());
-        footer[16..24].copy_from_slice(&self.objects.to_le_bytes());
-        footer[24..32].copy_from_slice(&self.bytes.to_le_bytes());
+        let mut fields = &mut footer[..];
+        fields.put_slice(FOOTER_MAGIC);
+        fields.put_u64_le(index);
+        fields.put_u64_le(self.objects);
+        fields.put_u64_le(self.bytes);
         let crc = crc32c::crc32c(&footer[..FOOTER_BYTES - 4]);
-        footer[FOOTER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        (&mut footer[FOOTER_BYTES - 4..]).put_u32_le(crc);
         footer
     }
 }
@@ -301,7 +304,7 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     crate::fuzzing::put_crc(bytes, HEADER_BYTES - 4, 0..HEADER_BYTES - 4);
     let crc_at = bytes.len() - 4;
     crate::fuzzing::put_crc(bytes, crc_at, footer..crc_at);
-    let index = Fields(&bytes[footer + 8..]).u64().unwrap_or(0);
+    let index = (&bytes[footer + 8..]).get_u64_le();
     let index = (index as usize).min(footer);
     let (blocks, rest) = bytes.split_at_mut(index);
     let mut at = HEADER_BYTES;
@@ -356,8 +359,7 @@ impl RunReader {
             });
         }
         let footer = reader.bytes(meta.bytes.saturating_sub(FOOTER_BYTES as u64), FOOTER_BYTES)?;
-        let index_at = footer.get(8..16).and_then(|bytes| bytes.try_into().ok());
-        reader.index_at = index_at.map_or(0, u64::from_le_bytes);
+        reader.index_at = (&footer[FOOTER_MAGIC.len()..]).get_u64_le();
         if footer != meta.footer(reader.index_at) {
             return Err(reader.damaged("its footer"));
         }
@@ -477,11 +479,9 @@ fn reading(path: &Path, error: &std::io::Error) -> Error {
 
 /// The version in a whole header of a later one.
 fn newer_version(header: &[u8]) -> Option<u32> {
-    let (fields, mut crc) = (
-        &header[..HEADER_BYTES - 4],
-        Fields(&header[HEADER_BYTES - 4..]),
-    );
-    let whole = header.starts_with(MAGIC) && crc.u32() == Some(crc32c::crc32c(fields));
-    let version = Fields(&header[8..]).u32()?;
+    let (mut fields, mut crc) = header.split_at_checked(HEADER_BYTES - 4)?;
+    let whole = fields.starts_with(MAGIC) && crc.try_get_u32_le() == Ok(crc32c::crc32c(fields));
+    fields.advance(MAGIC.len());
+    let version = fields.get_u32_le();
     (whole && version > RUN_VERSION).then_some(version)
 }

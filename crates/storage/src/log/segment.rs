@@ -8,6 +8,7 @@
 use crate::disk::{Disk, DiskFile, Failure, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
+use bytes::{Buf, BufMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,14 +46,15 @@ pub(crate) enum FoundHeader {
 impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; HEADER_BLOCK as usize] {
         let mut block = [0; HEADER_BLOCK as usize];
-        block[..8].copy_from_slice(MAGIC);
-        block[8..12].copy_from_slice(&LOG_VERSION.to_le_bytes());
-        block[12..16].copy_from_slice(&self.epoch.0.to_le_bytes());
-        block[16..24].copy_from_slice(&self.number.to_le_bytes());
-        block[24..32].copy_from_slice(&self.first.0.to_le_bytes());
-        block[32..40].copy_from_slice(&self.bytes.to_le_bytes());
+        let mut fields = &mut block[..];
+        fields.put_slice(MAGIC);
+        fields.put_u32_le(LOG_VERSION);
+        fields.put_u32_le(self.epoch.0);
+        fields.put_u64_le(self.number);
+        fields.put_u64_le(self.first.0);
+        fields.put_u64_le(self.bytes);
         let crc = crc32c::crc32c(&block[..HEADER_FIELDS - 4]);
-        block[HEADER_FIELDS - 4..HEADER_FIELDS].copy_from_slice(&crc.to_le_bytes());
+        (&mut block[HEADER_FIELDS - 4..]).put_u32_le(crc);
         block
     }
 
@@ -63,23 +65,20 @@ impl SegmentHeader {
         if block.iter().all(|&byte| byte == 0) {
             return FoundHeader::Unused;
         }
-        let u32_at = |at: usize| {
-            u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-        };
-        let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        if &block[..8] != MAGIC
-            || u32_at(HEADER_FIELDS - 4) != crc32c::crc32c(&block[..HEADER_FIELDS - 4])
-        {
+        let (mut fields, mut crc) = block.split_at(HEADER_FIELDS - 4);
+        if crc.get_u32_le() != crc32c::crc32c(fields) || !fields.starts_with(MAGIC) {
             return FoundHeader::Invalid;
         }
-        if u32_at(8) != LOG_VERSION {
-            return FoundHeader::Newer(u32_at(8));
+        fields.advance(MAGIC.len());
+        let version = fields.get_u32_le();
+        if version != LOG_VERSION {
+            return FoundHeader::Newer(version);
         }
         FoundHeader::Valid(Self {
-            epoch: Epoch(u32_at(12)),
-            number: u64_at(16),
-            first: Lsn(u64_at(24)),
-            bytes: u64_at(32),
+            epoch: Epoch(fields.get_u32_le()),
+            number: fields.get_u64_le(),
+            first: Lsn(fields.get_u64_le()),
+            bytes: fields.get_u64_le(),
         })
     }
 }
