@@ -1,12 +1,5 @@
 //! Objects behind the gateway: what reaches them, and what their trouble looks like from outside.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the storage's tests use the rest"
-)]
-#[path = "../../storage/tests/common/faulty.rs"]
-mod faulty;
 mod support;
 
 use std::{sync::Arc, time::Duration};
@@ -17,12 +10,15 @@ use abide::{
     server::{ApiError, Host, HostBuilder, HostError, object_router},
 };
 use abide_harness::until;
+use abide_storage::{
+    DiskOp, FaultyDisk,
+    errno::{EMFILE, ENFILE, ENOMEM},
+};
 use axum::{
     Router,
     extract::{Path, State as Shared},
     routing::{get, post},
 };
-use faulty::{EMFILE, ENFILE, ENOMEM, FaultyDisk, Op};
 use http::{Method, StatusCode};
 use support::{Answer, ask, code, connect, send};
 use tokio::sync::Notify;
@@ -196,11 +192,11 @@ async fn an_object_that_cannot_be_opened_for_want_of_descriptors_is_503_and_open
         send(host.addr(), Method::POST, &path, b"x".to_vec()).await
     };
     for errno in [EMFILE, ENFILE, ENOMEM] {
-        disk.fail(&[Op::Open], "/objects/", errno);
+        disk.fail(&[DiskOp::Open], "/objects/", errno);
         let refused = add("ada").await;
         assert_eq!(told(&refused), (503, "overloaded".to_owned()));
         assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
-        disk.mend();
+        disk.clear();
         assert_eq!(add(&format!("ada-{errno}")).await.body, "1");
     }
     assert_eq!(add("ada").await.body, "1");
@@ -230,7 +226,7 @@ async fn a_handler_that_finds_no_descriptors_is_503_and_its_object_goes_on() {
             call("touch", 0).await;
             // A checkpoint writes the object's file, and closes it.
             tokio::time::sleep(Duration::from_millis(30)).await;
-            disk.fail(&[Op::Open], ".sqlite", errno);
+            disk.fail(&[DiskOp::Open], ".sqlite", errno);
             let answer = call("read", 0).await;
             disk.mend();
             (answer.status != StatusCode::OK).then_some(answer)

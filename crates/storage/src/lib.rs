@@ -123,7 +123,10 @@ pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
 pub use database::ObjectDb;
-pub use disk::{Barrier, Disk, DiskEvent, DiskFile, OpenMode, RealDisk, SimDisk};
+pub use disk::{
+    Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, SimDisk,
+    errno,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use idempotency::{KeyedCall, Remembered};
 pub use ident::{Epoch, Lsn, NamespaceNo, ObjectKey};

@@ -206,9 +206,8 @@ impl Manifest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::{Barrier, DiskFile, SimDisk};
+    use crate::disk::{DiskOp, FaultyDisk, SimDisk, errno};
     use crate::error::ErrorKind;
-    use std::sync::Arc;
 
     fn manifest() -> Manifest {
         Manifest {
@@ -261,46 +260,12 @@ mod tests {
         }
     }
 
-    /// A disk that has no space for the name of a file.
-    struct NoRoomForNames(SimDisk);
-
-    impl Disk for NoRoomForNames {
-        fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-            self.0.create_dir_all(dir)
-        }
-        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-            self.0.list(dir)
-        }
-        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
-            self.0.open(path, mode)
-        }
-        fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
-            self.0.temporary(dir)
-        }
-        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-            self.0.rename(from, to)
-        }
-        fn remove(&self, path: &Path) -> io::Result<()> {
-            self.0.remove(path)
-        }
-        fn sync_dir(&self, _: &Path) -> io::Result<()> {
-            Err(io::ErrorKind::StorageFull.into())
-        }
-        fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-            self.0.lock(path)
-        }
-        fn available(&self, dir: &Path) -> io::Result<u64> {
-            self.0.available(dir)
-        }
-        fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {
-            self.0.barrier(dir)
-        }
-    }
-
     #[test]
     fn a_manifest_whose_name_was_not_synced_is_not_taken_for_a_full_disk() {
         let (disk, dir) = disk();
-        let error = manifest().store(&NoRoomForNames(disk), &dir).unwrap_err();
+        let disk = FaultyDisk::new(disk);
+        disk.fail(&[DiskOp::SyncDir], "", errno::ENOSPC);
+        let error = manifest().store(&disk, &dir).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     }
 

@@ -1,15 +1,18 @@
 //! The file system as a seam: everything that the engine does to a disk goes through [`Disk`].
 //!
-//! Two implementations: [`RealDisk`], and [`SimDisk`], which is in memory and loses, tears and refuses on command.
+//! Implementations: [`RealDisk`]; [`SimDisk`], which is in memory and loses and tears what is not synced when its power is cut;
+//! and [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command.
 //! The contract follows POSIX at its weakest: a write is durable after [`DiskFile::sync`] of that file, a created,
 //! renamed or removed name after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After an
 //! error of a sync nothing is known about what is durable, and asking again tells nothing.
 
 mod failure;
+mod faulty;
 mod real;
 mod sim;
 
 pub(crate) use failure::Failure;
+pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
 pub use sim::{DiskEvent, SimDisk};
 

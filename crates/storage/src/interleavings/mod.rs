@@ -5,8 +5,6 @@
 //! than sequential consistency, and waits that only a timeout ends (no time passes in a model, so these deadlock).
 
 #[cfg(test)]
-mod disk;
-#[cfg(test)]
 mod store;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

@@ -1,16 +1,15 @@
 //! Models of a whole store with its threads: opening, committing and closing objects beside checkpoints, and disks that
 //! are slow in one place.
 
-use super::disk::{Held, HeldDisk};
 use super::{explore, spawn};
-use crate::{ObjectDb, ObjectKey, Store, StoreOptions};
+use crate::{DiskOp, FaultyDisk, ObjectDb, ObjectKey, Store, StoreOptions};
 use std::path::Path;
 use std::sync::Arc;
 
 /// A whole store takes many steps.
 const SCHEDULES: usize = 100;
 
-fn open(disk: &HeldDisk, checkpoint_bytes: u64) -> Store {
+fn open(disk: &FaultyDisk, checkpoint_bytes: u64) -> Store {
     let options = StoreOptions {
         checkpoint_bytes,
         ..StoreOptions::small()
@@ -46,16 +45,16 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 #[test]
 fn commits_go_on_while_a_checkpoint_waits_for_its_disk() {
     explore(SCHEDULES, || {
-        let disk = HeldDisk::new();
+        let disk = FaultyDisk::default();
         let store = open(&disk, 1 << 20);
         let db = store.open_object(key(&store, 1)).unwrap();
         put(&db, b"begun");
-        disk.hold(Held::Sync, "/objects/");
+        disk.hold(&[DiskOp::Sync, DiskOp::BarrierWait], "/objects");
         // Three times what begins a checkpoint; four times would make commits wait for it.
         for n in 0..16 {
             put(&db, &noise(n, 200_000));
         }
-        disk.let_go();
+        disk.clear();
         drop(db);
         store.close().unwrap();
     });
@@ -64,15 +63,15 @@ fn commits_go_on_while_a_checkpoint_waits_for_its_disk() {
 #[test]
 fn objects_open_while_the_manifest_is_synced() {
     explore(SCHEDULES, || {
-        let disk = HeldDisk::new();
+        let disk = FaultyDisk::default();
         let store = open(&disk, 1 << 20);
         let key = key(&store, 1);
-        disk.hold(Held::Sync, "MANIFEST");
+        disk.hold(&[DiskOp::Sync], "MANIFEST");
         let other = store.clone();
         let namespace = spawn(move || other.namespace("another").unwrap());
         let db = store.open_object(key).unwrap();
         put(&db, b"value");
-        disk.let_go();
+        disk.clear();
         namespace.join().unwrap();
         drop(db);
         store.close().unwrap();
@@ -82,19 +81,19 @@ fn objects_open_while_the_manifest_is_synced() {
 #[test]
 fn other_objects_open_while_one_is_read() {
     explore(SCHEDULES, || {
-        let disk = HeldDisk::new();
+        let disk = FaultyDisk::default();
         let store = open(&disk, 1 << 20);
         let (slow, other) = (key(&store, 1), key(&store, 2));
         put(&store.open_object(slow).unwrap(), b"value");
         store.checkpoint().unwrap();
-        disk.hold(Held::Read, "/objects/");
+        disk.hold(&[DiskOp::Read], "/objects/");
         let openers = [0, 1].map(|_| {
             let store = store.clone();
             spawn(move || store.open_object(slow).map(drop))
         });
         let db = store.open_object(other).unwrap();
         put(&db, b"value");
-        disk.let_go();
+        disk.clear();
         let opened = openers.map(|opener| opener.join().unwrap().is_ok());
         assert!(opened.contains(&true));
         drop(db);
@@ -105,7 +104,7 @@ fn other_objects_open_while_one_is_read() {
 #[test]
 fn an_object_that_is_opened_and_closed_beside_checkpoints_loses_nothing() {
     explore(SCHEDULES, || {
-        let disk = HeldDisk::new();
+        let disk = FaultyDisk::default();
         let store = open(&disk, 1 << 20);
         let keys = [1, 2].map(|id| key(&store, id));
         let writers = keys.map(|key| {
@@ -145,7 +144,7 @@ fn an_object_that_is_opened_and_closed_beside_checkpoints_loses_nothing() {
 #[test]
 fn a_store_closes_beside_everything_else() {
     explore(SCHEDULES, || {
-        let disk = HeldDisk::new();
+        let disk = FaultyDisk::default();
         let store = open(&disk, 1 << 20);
         let key = key(&store, 1);
         let other = store.clone();

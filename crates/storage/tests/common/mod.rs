@@ -1,8 +1,6 @@
 //! What the tests share: small stores on a simulated disk.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 
-pub mod faulty;
-
 use abide_storage::{ObjectDb, ObjectKey, SimDisk, Store, StoreOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,11 +1,8 @@
 //! The power is cut at every change of the disk during a repair.
 
-use abide_storage::{Repair, SimDisk, Store};
+use abide_storage::{DiskOp, Fault, FaultyDisk, Repair, SimDisk, Store, errno::EIO};
 
-use crate::common::{
-    faulty::{EIO, FaultyDisk, Op},
-    flush, key,
-};
+use crate::common::{flush, key};
 use crate::repair::with_an_old_file;
 use crate::world::{content, get, part, put, store};
 
@@ -98,7 +95,7 @@ fn s19_nothing_acknowledged_is_lost_by_a_crash_at_any_change_while_a_file_is_acc
         now.checkpoint().unwrap();
         write(2);
         // The first pages are written, the others are not.
-        disk.fail_after(&[Op::Write], &part(&now, 1), EIO, 1);
+        disk.inject(&[DiskOp::Write], &part(&now, 1), Fault::error(EIO).after(1));
         for _ in 0..3 {
             now.checkpoint().unwrap_or_default();
         }
@@ -129,7 +126,7 @@ fn s18_a_crash_at_any_change_while_an_object_is_quarantined_loses_nothing() {
         now.checkpoint().unwrap();
         put(&now, 1, "new").unwrap();
         put(&now, 2, "new").unwrap();
-        disk.fail(&[Op::Write, Op::SetLen], &part(&now, 1), EIO);
+        disk.fail(&[DiskOp::Write, DiskOp::SetLen], &part(&now, 1), EIO);
         disk.sim.stop_at(disk.sim.changes() + stop);
         let mut done = Ok(());
         for _ in 0..3 {

@@ -2,25 +2,25 @@
 
 use std::num::NonZero;
 
-use abide_storage::{AlarmRow, ErrorKind, ObjectKey, SimDisk, StoreOptions};
-
-use crate::common::{
-    faulty::{EMFILE, ENFILE, ENOMEM, FaultyDisk, Op},
-    flush, key,
+use abide_storage::{
+    AlarmRow, DiskOp, ErrorKind, Fault, FaultyDisk, ObjectKey, SimDisk, StoreOptions,
+    errno::{EMFILE, ENFILE, ENOMEM},
 };
+
+use crate::common::{flush, key};
 use crate::world::{get, options, part, put, store, store_with, value};
 
 #[test]
 fn a_checkpoint_without_descriptors_is_busy_and_is_taken_later() {
     for (op, errno) in [
-        (Op::Open, EMFILE),
-        (Op::Open, ENFILE),
-        (Op::Open, ENOMEM),
-        (Op::CreateDir, EMFILE),
-        (Op::Barrier, EMFILE),
-        (Op::OpenDir, EMFILE),
-        (Op::OpenDir, ENOMEM),
-        (Op::List, EMFILE),
+        (DiskOp::Open, EMFILE),
+        (DiskOp::Open, ENFILE),
+        (DiskOp::Open, ENOMEM),
+        (DiskOp::CreateDir, EMFILE),
+        (DiskOp::Barrier, EMFILE),
+        (DiskOp::OpenDir, EMFILE),
+        (DiskOp::OpenDir, ENOMEM),
+        (DiskOp::List, EMFILE),
     ] {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk);
@@ -34,18 +34,18 @@ fn a_checkpoint_without_descriptors_is_busy_and_is_taken_later() {
         for nth in 0..40 {
             put(&store, 1, &format!("value {nth}")).unwrap();
             for _ in 0..3 {
-                disk.fail_times(&[op], "/", errno, 1);
+                disk.inject(&[op], "/", Fault::error(errno).times(1));
                 if let Err(error) = store.checkpoint() {
                     assert_eq!(error.kind(), ErrorKind::Busy, "{op:?}: {error}");
                     refused += 1;
                 }
-                disk.mend();
+                disk.clear();
                 assert!(!store.failed(), "{op:?} {errno}");
             }
             store.checkpoint().unwrap();
         }
         assert!(
-            refused > 0 || op == Op::List || op == Op::CreateDir,
+            refused > 0 || op == DiskOp::List || op == DiskOp::CreateDir,
             "{op:?}"
         );
         let value = get(&store, 1).unwrap();
@@ -62,9 +62,13 @@ fn a_manifest_that_cannot_be_published_for_want_of_descriptors_leaves_the_old_on
         let store = store(&disk);
         put(&store, 1, "kept").unwrap();
         // Some of them pass.
-        disk.fail_after(&[Op::Open, Op::OpenDir], "", EMFILE, nth);
+        disk.inject(
+            &[DiskOp::Open, DiskOp::OpenDir],
+            "",
+            Fault::error(EMFILE).after(nth),
+        );
         let checkpoint = store.checkpoint();
-        disk.mend();
+        disk.clear();
         assert!(!store.failed(), "{nth}: {checkpoint:?}");
         for seed in 0..5 {
             let disk = FaultyDisk::new(disk.sim.crash(seed));
@@ -82,10 +86,10 @@ fn an_object_whose_file_cannot_be_opened_for_want_of_descriptors_is_busy_and_ope
     put(&store, 1, "kept").unwrap();
     store.checkpoint().unwrap();
     for errno in [EMFILE, ENFILE, ENOMEM] {
-        disk.fail(&[Op::Open], "/objects/", errno);
+        disk.fail(&[DiskOp::Open], "/objects/", errno);
         let error = store.open_object(key(&store, 1)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
-        disk.mend();
+        disk.clear();
         assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
     }
     // A connection that is open needs its descriptor again after a checkpoint.
@@ -117,10 +121,14 @@ fn segments_and_the_archive_wait_for_descriptors() {
         for dir in ["/log/", "/archive/"] {
             for nth in 0..30 {
                 put(&store, 1, &format!("{dir} {errno} {nth}")).unwrap();
-                disk.fail_after(&[Op::Open, Op::OpenDir], dir, errno, nth % 5);
+                disk.inject(
+                    &[DiskOp::Open, DiskOp::OpenDir],
+                    dir,
+                    Fault::error(errno).after(nth % 5),
+                );
                 let _ = store.run_maintenance();
                 let _ = store.checkpoint();
-                disk.mend();
+                disk.clear();
                 assert!(!store.failed(), "{dir} {errno} {nth}");
                 let db = store.open_object(key(&store, 1)).unwrap();
                 db.kv_put("large", &vec![nth as u8; 200_000]).unwrap();
@@ -151,11 +159,11 @@ fn a_recycled_segment_whose_name_could_not_be_synced_for_want_of_descriptors_is_
         flush(&store);
         drop(db);
         store.checkpoint().unwrap();
-        let before = disk.met();
-        disk.fail_times(&[Op::OpenDir], "/log", EMFILE, 1);
+        let before = disk.failed();
+        disk.inject(&[DiskOp::OpenDir], "/log", Fault::error(EMFILE).times(1));
         let _ = store.run_maintenance();
-        met += disk.met() - before;
-        disk.mend();
+        met += disk.failed() - before;
+        disk.clear();
         assert!(!store.failed(), "round {round}");
         store.run_maintenance().unwrap();
     }
@@ -170,7 +178,7 @@ fn commits_that_need_room_are_answered_while_descriptors_are_missing() {
     let disk = FaultyDisk::new(SimDisk::new());
     let store = store(&disk);
     put(&store, 1, "kept").unwrap();
-    disk.fail(&Op::OPENING, "", EMFILE);
+    disk.fail(&DiskOp::OPENING, "", EMFILE);
     let mut refused = None;
     for round in 0..400_u32 {
         let db = match store.open_object(key(&store, 1)) {
@@ -190,7 +198,7 @@ fn commits_that_need_room_are_answered_while_descriptors_are_missing() {
     let refused = refused.expect("the prepared segments are full");
     assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
     assert!(!store.failed());
-    disk.mend();
+    disk.clear();
     put(&store, 1, "again").unwrap();
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("again"));
 }
@@ -209,9 +217,9 @@ fn a_commit_that_is_refused_for_want_of_room_changes_neither_the_object_nor_the_
         flush(&store);
         drop(db);
         // A smaller commit might still fit where this one does not.
-        disk.fail(&Op::OPENING, "", EMFILE);
+        disk.fail(&DiskOp::OPENING, "", EMFILE);
         let Ok(db) = store.open_object(object) else {
-            disk.mend();
+            disk.clear();
             continue;
         };
         let before = (store.durable(), db.bookmark());
@@ -225,7 +233,7 @@ fn a_commit_that_is_refused_for_want_of_room_changes_neither_the_object_nor_the_
         })();
         let after = db.bookmark();
         drop(db);
-        disk.mend();
+        disk.clear();
         if let Err(error) = committed {
             assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
             refused += 1;
@@ -289,7 +297,7 @@ fn a_file_that_is_read_all_the_time_stays_open_beside_many_others() {
         store.checkpoint().unwrap();
         let hot = &objects[0];
         assert_eq!(value(hot).unwrap().as_deref(), Some(&*large));
-        disk.fail(&[Op::Open], &part(&store, 0), EMFILE);
+        disk.fail(&[DiskOp::Open], &part(&store, 0), EMFILE);
         let others = (0..=u8::MAX).map(|id| ObjectKey {
             namespace: other,
             id: [id; 32],

@@ -1,23 +1,23 @@
 //! An I/O error on one object's file concerns that object.
 
-use abide_storage::{ErrorKind, SimDisk};
-
-use crate::common::{
-    faulty::{EACCES, EIO, EISDIR, ENOENT, FaultyDisk, Op},
-    flush, key,
+use abide_storage::{
+    DiskOp, ErrorKind, Fault, FaultyDisk, SimDisk,
+    errno::{EACCES, EIO, EISDIR, ENOENT},
 };
+
+use crate::common::{flush, key};
 use crate::world::{get, part, put, store};
 
 #[test]
 fn a_checkpoint_that_cannot_write_one_objects_file_writes_the_others_and_the_node_goes_on() {
     for (op, errno) in [
-        (Op::Open, EIO),
-        (Op::Open, EACCES),
-        (Op::Open, EISDIR),
-        (Op::Write, EIO),
-        (Op::SetLen, EIO),
-        (Op::Len, EIO),
-        (Op::Read, EIO),
+        (DiskOp::Open, EIO),
+        (DiskOp::Open, EACCES),
+        (DiskOp::Open, EISDIR),
+        (DiskOp::Write, EIO),
+        (DiskOp::SetLen, EIO),
+        (DiskOp::Len, EIO),
+        (DiskOp::Read, EIO),
     ] {
         let disk = FaultyDisk::new(SimDisk::new());
         let store = store(&disk);
@@ -39,7 +39,7 @@ fn a_checkpoint_that_cannot_write_one_objects_file_writes_the_others_and_the_nod
         assert_eq!(get(&store, 2).unwrap().as_deref(), Some("new"), "{op:?}");
         let live = store.stats().log_tail_bytes;
         assert!(
-            live < 1000 || op == Op::Read,
+            live < 1000 || op == DiskOp::Read,
             "{op:?}: the log is given back"
         );
     }
@@ -53,7 +53,11 @@ fn a_file_that_one_write_has_failed_on_is_written_by_the_next_checkpoint() {
     store.checkpoint().unwrap();
     put(&store, 1, "new").unwrap();
     put(&store, 2, "new").unwrap();
-    disk.fail_times(&[Op::Write], &part(&store, 1), EIO, 1);
+    disk.inject(
+        &[DiskOp::Write],
+        &part(&store, 1),
+        Fault::error(EIO).times(1),
+    );
     let error = store.checkpoint().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.to_string().contains(&part(&store, 1)), "{error}");
@@ -76,7 +80,11 @@ fn a_file_that_cannot_be_read_fails_its_object_alone_for_as_long() {
     put(&store, 1, "kept").unwrap();
     put(&store, 2, "kept").unwrap();
     store.checkpoint().unwrap();
-    for (op, errno) in [(Op::Open, EIO), (Op::Open, EACCES), (Op::Read, EIO)] {
+    for (op, errno) in [
+        (DiskOp::Open, EIO),
+        (DiskOp::Open, EACCES),
+        (DiskOp::Read, EIO),
+    ] {
         disk.fail(&[op], &part(&store, 1), errno);
         let error = get(&store, 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
@@ -84,7 +92,7 @@ fn a_file_that_cannot_be_read_fails_its_object_alone_for_as_long() {
         put(&store, 2, "goes on").unwrap();
         store.checkpoint().unwrap();
         assert!(!store.failed());
-        disk.mend();
+        disk.clear();
         assert_eq!(get(&store, 1).unwrap().as_deref(), Some("kept"));
     }
 }
@@ -106,7 +114,7 @@ fn a_file_that_has_gone_is_an_error_and_never_reads_as_empty_pages() {
     db.kv_put("key 0", b"x").unwrap();
     db.commit().unwrap();
     store.checkpoint().unwrap();
-    disk.fail(&[Op::Open], &part(&store, 1), ENOENT);
+    disk.fail(&[DiskOp::Open], &part(&store, 1), ENOENT);
     let mut missing = None;
     for n in 0..50 {
         match db.kv_get(&format!("key {n}")) {

@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use abide_storage::{ErrorKind, Lsn, Repair, SimDisk, Store};
-
-use crate::common::{
-    faulty::{EACCES, EIO, EMFILE, ENFILE, ENOMEM, FaultyDisk, Op},
-    key,
+use abide_storage::{
+    DiskOp, ErrorKind, Fault, FaultyDisk, Lsn, Repair, SimDisk, Store,
+    errno::{EACCES, EIO, EMFILE, ENFILE, ENOMEM},
 };
+
+use crate::common::key;
 use crate::world::{content, part, store};
 
 const OBJECTS: u8 = 4;
@@ -73,13 +73,13 @@ impl World {
 
     /// Adds a fault. Descriptors are missing for everything, an I/O error is of one place.
     fn break_something(&mut self, random: &mut Random) {
-        let mut ops: Vec<Op> = Vec::new();
+        let mut ops: Vec<DiskOp> = Vec::new();
         for _ in 0..=random.below(3) {
-            ops.push(random.one_of(&Op::OF_FILES));
+            ops.push(random.one_of(&DiskOp::OF_FILES));
         }
         let passing = random.below(4) == 0;
         let (target, path, errno) = if passing {
-            ops = Op::OPENING.to_vec();
+            ops = DiskOp::OPENING.to_vec();
             let errno = random.one_of(&[EMFILE, ENFILE, ENOMEM]);
             (Target::Everything, String::new(), errno)
         } else {
@@ -96,7 +96,8 @@ impl World {
         };
         if random.below(2) == 0 {
             let times = 1 + random.below(3) as u32;
-            self.disk.fail_times(&ops, &path, errno, times);
+            self.disk
+                .inject(&ops, &path, Fault::error(errno).times(times));
         } else {
             self.disk.fail(&ops, &path, errno);
         }
@@ -221,7 +222,7 @@ impl World {
     }
 
     fn mend(&mut self) {
-        self.disk.mend();
+        self.disk.clear();
         self.fault = None;
         self.flush();
         // What could not be written gets its time.

@@ -1,13 +1,11 @@
 //! Quarantine, and every way out of it.
 
 use abide_storage::{
-    AlarmRow, Bookmark, Disk as _, ErrorKind, ObjectKey, OpenMode, Repair, SimDisk, Store,
+    AlarmRow, Bookmark, Disk as _, DiskOp, ErrorKind, FaultyDisk, ObjectKey, OpenMode, Repair,
+    SimDisk, Store, errno::EIO,
 };
 
-use crate::common::{
-    faulty::{EIO, FaultyDisk, Op},
-    flush, key, read_file,
-};
+use crate::common::{flush, key, read_file};
 use crate::world::{content, get, overwrite, part, path, put, store, store_without_archive};
 
 /// A disk on which somebody has put an old copy of object 1's file back: its commits are "1", "2" and "3", its file has
@@ -153,7 +151,7 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
         drop(db);
         flush(&before);
         before.checkpoint().unwrap();
-        disk.fail(&[Op::Write], &part(&before, 1), EIO);
+        disk.fail(&[DiskOp::Write], &part(&before, 1), EIO);
         let mut acknowledged = 0;
         for round in 0..10_u8 {
             let Ok(db) = before.open_object(key(&before, 1)) else {
@@ -173,7 +171,7 @@ fn what_was_written_while_a_file_could_not_be_is_all_there_after_it_is_accepted(
         assert_eq!(acknowledged, 3, "then it is quarantined");
         assert!(refused(&before).contains("could not bring its file up to date"));
         assert!(before.stats().log_tail_bytes == 0, "the log is given back");
-        disk.mend();
+        disk.clear();
         for seed in 0..5 {
             let disk = FaultyDisk::new(disk.sim.crash(seed));
             let after = make(&disk);
@@ -213,7 +211,7 @@ fn an_open_connection_of_an_object_that_is_quarantined_meanwhile_reads_and_write
     }
     db.commit().unwrap();
     flush(&store);
-    disk.fail(&[Op::Write], &part(&store, 1), EIO);
+    disk.fail(&[DiskOp::Write], &part(&store, 1), EIO);
     for _ in 0..3 {
         store.checkpoint().unwrap_or_default();
     }
@@ -223,7 +221,7 @@ fn an_open_connection_of_an_object_that_is_quarantined_meanwhile_reads_and_write
     let error = store.repair(key(&store, 1), Repair::Accept).unwrap_err();
     assert!(error.to_string().contains("is open"), "{error}");
     drop(db);
-    disk.mend();
+    disk.clear();
     store.repair(key(&store, 1), Repair::Accept).unwrap();
     let db = store.open_object(key(&store, 1)).unwrap();
     let count = db.exec("SELECT count(*) FROM t", ()).unwrap();
@@ -281,15 +279,15 @@ fn an_object_whose_file_cannot_be_read_any_more_is_restored_from_its_history() {
     put(&store, 1, "kept").unwrap();
     store.checkpoint().unwrap();
     put(&store, 1, "newest").unwrap();
-    disk.fail(&[Op::Read], &part(&store, 1), EIO);
+    disk.fail(&[DiskOp::Read], &part(&store, 1), EIO);
     let object = key(&store, 1);
     store.checkpoint().unwrap_or_default();
     let error = store.repair(object, Repair::Accept).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     let newest = store.bookmark_for_time(object, u64::MAX).unwrap();
     // The new file has the name of the old one, and is another file.
-    disk.mend();
-    disk.fail(&[Op::Read], "damaged-", EIO);
+    disk.clear();
+    disk.fail(&[DiskOp::Read], "damaged-", EIO);
     store.restore(object, &newest).unwrap();
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("newest"));
 }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use abide_storage::{
-    Disk as _, ListOptions, ObjectDb, ObjectKey, OpenMode, Result, SimDisk, Store, StoreOptions,
+    Disk as _, FaultyDisk, ListOptions, ObjectDb, ObjectKey, OpenMode, Result, SimDisk, Store,
+    StoreOptions,
 };
 
-use crate::common::{DIR, faulty::FaultyDisk, flush, key};
+use crate::common::{DIR, flush, key};
 
 /// A store without threads on a disk with faults.
 pub(crate) fn store(disk: &FaultyDisk) -> Store {

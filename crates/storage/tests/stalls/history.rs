@@ -2,10 +2,12 @@
 
 use crate::{
     common::{DIR, flush, key, open as open_object},
-    disk::{EIO, EMFILE, ENOSPC, Op, SlowDisk},
     put,
 };
-use abide_storage::{ArchiveOptions, Bookmark, Store, StoreOptions};
+use abide_storage::{
+    ArchiveOptions, Bookmark, DiskOp, Fault, FaultyDisk, Store, StoreOptions,
+    errno::{EIO, EMFILE, ENOSPC},
+};
 use std::{
     path::Path,
     sync::{
@@ -19,7 +21,7 @@ const HOUR: u64 = 3_600_000;
 
 /// A store that the test drives, with a clock of its own.
 struct World {
-    disk: SlowDisk,
+    disk: FaultyDisk,
     store: Store,
     clock: Arc<AtomicU64>,
 }
@@ -39,7 +41,7 @@ fn options(clock: &Arc<AtomicU64>) -> StoreOptions {
 
 impl World {
     fn new() -> Self {
-        let disk = SlowDisk::default();
+        let disk = FaultyDisk::default();
         let clock = Arc::new(AtomicU64::new(1_000 * HOUR));
         let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options(&clock));
         Self {
@@ -69,7 +71,7 @@ impl World {
 
     /// The store after the process was killed and has started again.
     fn reopened(self) -> Self {
-        let disk = SlowDisk::new(self.disk.sim.after_kill());
+        let disk = FaultyDisk::new(self.disk.sim.after_kill());
         let clock = self.clock.clone();
         drop(self.store);
         let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options(&clock));
@@ -84,10 +86,10 @@ impl World {
 #[test]
 fn one_error_of_the_archive_costs_no_history() {
     for (op, errno) in [
-        (Op::Open, EMFILE),
-        (Op::Open, EIO),
-        (Op::Sync, EIO),
-        (Op::Open, ENOSPC),
+        (DiskOp::Open, EMFILE),
+        (DiskOp::Open, EIO),
+        (DiskOp::Sync, EIO),
+        (DiskOp::Open, ENOSPC),
     ] {
         let world = World::new();
         let first = world.put(0, 100);
@@ -95,7 +97,9 @@ fn one_error_of_the_archive_costs_no_history() {
         for n in 1..50 {
             world.put(n, 14_000);
         }
-        world.disk.fail(op, "/archive/", errno, 1);
+        world
+            .disk
+            .inject(&[op], "/archive/", Fault::error(errno).times(1));
         world.store.checkpoint().expect("a checkpoint");
         assert!(world.store.stats().archive_failing, "{op:?} {errno}");
         assert_eq!(world.restores(&first), Ok(()), "{op:?} {errno}");
@@ -110,7 +114,9 @@ fn an_error_in_reading_the_log_for_the_archive_costs_no_history() {
     for n in 1..50 {
         world.put(n, 14_000);
     }
-    world.disk.fail(Op::Read, "/log/", EIO, 1);
+    world
+        .disk
+        .inject(&[DiskOp::Read], "/log/", Fault::error(EIO).times(1));
     world.store.checkpoint().expect("a checkpoint");
     assert!(world.store.stats().archive_failing);
     assert_eq!(world.restores(&first), Ok(()));
@@ -120,7 +126,7 @@ fn an_error_in_reading_the_log_for_the_archive_costs_no_history() {
 fn history_is_kept_while_there_is_room_for_the_log() {
     let world = World::new();
     let first = world.put(0, 100);
-    world.disk.fail(Op::Open, "/archive/", EMFILE, u32::MAX);
+    world.disk.fail(&[DiskOp::Open], "/archive/", EMFILE);
     let bound = 4 * (4 << 20);
     for n in 1..500 {
         world.put(n, 14_000);
@@ -130,7 +136,7 @@ fn history_is_kept_while_there_is_room_for_the_log() {
     }
     let lag = world.store.stats().archive_lag_bytes;
     assert!(lag > bound / 3, "{lag}");
-    world.disk.release();
+    world.disk.clear();
     assert_eq!(world.restores(&first), Ok(()));
 }
 
@@ -141,7 +147,7 @@ fn history_that_is_given_up_is_named_and_commits_go_on() {
     world.store.checkpoint().expect("a checkpoint");
     let before = world.put(1, 100);
     world.store.checkpoint().expect("a checkpoint");
-    world.disk.fail(Op::Open, "/archive/", EMFILE, u32::MAX);
+    world.disk.fail(&[DiskOp::Open], "/archive/", EMFILE);
     let lost = world.put(2, 100);
     let lost_at = world.clock.load(Ordering::Relaxed);
     let mut n = 3;
@@ -153,7 +159,7 @@ fn history_that_is_given_up_is_named_and_commits_go_on() {
     }
     let log = world.store.stats().appended_lsn;
     assert!(log > 2 * (4 << 20), "given up at {log} bytes already");
-    world.disk.release();
+    world.disk.clear();
     let after = world.put(n, 100);
     world.store.checkpoint().expect("a checkpoint");
     // It is known after a crash, too.
@@ -190,11 +196,13 @@ fn one_read_error_while_history_is_folded_costs_nothing() {
         let last = world.put(9, 50_000);
         world.store.checkpoint().expect("a checkpoint");
         world.pass(30 * HOUR);
-        world
-            .disk
-            .fail_after(Op::Read, "/archive/", EIO, 1, passing);
+        world.disk.inject(
+            &[DiskOp::Read],
+            "/archive/",
+            Fault::error(EIO).times(1).after(passing),
+        );
         world.store.run_maintenance().expect("maintenance");
-        world.disk.release();
+        world.disk.clear();
         world.store.run_maintenance().expect("maintenance");
         folded += u32::from(world.store.stats().archive_runs == 1);
         assert_eq!(world.restores(&last), Ok(()), "after {passing} reads");
@@ -211,7 +219,9 @@ fn one_refusal_of_a_disk_with_room_folds_no_history_away() {
         world.store.checkpoint().expect("a checkpoint");
     }
     world.put(4, 100);
-    world.disk.fail(Op::Open, "/archive/", ENOSPC, 1);
+    world
+        .disk
+        .inject(&[DiskOp::Open], "/archive/", Fault::error(ENOSPC).times(1));
     world.store.checkpoint().expect("a checkpoint");
     world.store.run_maintenance().expect("maintenance");
     world.store.checkpoint().expect("a checkpoint");

@@ -2,15 +2,13 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod disk;
 mod history;
 mod maintenance;
 mod objects;
 mod waits;
 
-use abide_storage::{ObjectDb, Store, StoreOptions};
+use abide_storage::{FaultyDisk, ObjectDb, Store, StoreOptions};
 use common::DIR;
-use disk::SlowDisk;
 use std::{
     path::Path,
     sync::Arc,
@@ -29,7 +27,7 @@ fn options() -> StoreOptions {
     }
 }
 
-fn open(disk: &SlowDisk, options: StoreOptions) -> Store {
+fn open(disk: &FaultyDisk, options: StoreOptions) -> Store {
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options).expect("the store opens")
 }
 

@@ -1,19 +1,14 @@
 //! Commits beside a checkpoint and an archive that the disk holds up, and beside threads that panic.
 
-use crate::{
-    LONG,
-    common::key,
-    disk::{Op, SlowDisk},
-    noise, open, options, put, until,
-};
-use abide_storage::{StoreOptions, WaitReason};
+use crate::{LONG, common::key, noise, open, options, put, until};
+use abide_storage::{DiskOp, Fault, FaultyDisk, StoreOptions, WaitReason};
 
 /// Commits several segments' worth while `held` is held. Those must not wait for it.
 fn commits_pass(held: &'static str) {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let key = key(&store, 1);
-    disk.hold(Op::Sync, held);
+    disk.hold(&[DiskOp::Sync], held);
     let (done, told) = std::sync::mpsc::channel();
     let worker = {
         let (store, disk) = (store.clone(), disk.clone());
@@ -31,7 +26,7 @@ fn commits_pass(held: &'static str) {
         })
     };
     let waited = told.recv_timeout(LONG);
-    disk.release();
+    disk.clear();
     worker.join().expect("the commits");
     store.close().expect("a clean end");
     assert!(waited.is_ok(), "commits waited for {held}");
@@ -55,7 +50,7 @@ fn commits_do_not_wait_for_the_manifest() {
 
 #[test]
 fn the_log_stays_within_its_bound_while_a_checkpoint_is_held() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let bound = 4 * (2 << 20);
     let store = open(
         &disk,
@@ -64,7 +59,7 @@ fn the_log_stays_within_its_bound_while_a_checkpoint_is_held() {
             ..options()
         },
     );
-    disk.hold(Op::Sync, "/objects/");
+    disk.hold(&[DiskOp::Sync], "/objects/");
     let worker = {
         let store = store.clone();
         std::thread::spawn(move || {
@@ -82,28 +77,28 @@ fn the_log_stays_within_its_bound_while_a_checkpoint_is_held() {
     });
     let log = store.stats().appended_lsn;
     assert!(log <= bound, "{log} bytes of log, {bound} are the bound");
-    disk.release();
+    disk.clear();
     worker.join().expect("the commits");
     store.close().expect("a clean end");
 }
 
 #[test]
 fn a_panic_of_a_checkpoint_fails_the_log_and_the_store_closes() {
-    panic_is_told(Op::Sync, "/objects/");
+    panic_is_told(DiskOp::Sync, "/objects/");
 }
 
 #[test]
 fn a_panic_of_the_archive_fails_the_log_and_the_store_closes() {
-    panic_is_told(Op::Sync, "/archive/");
+    panic_is_told(DiskOp::Sync, "/archive/");
 }
 
 #[test]
 fn a_panic_while_a_segment_is_prepared_fails_the_log_and_the_store_closes() {
-    panic_is_told(Op::Sync, "/log/0000000000000004");
+    panic_is_told(DiskOp::Sync, "/log/0000000000000004");
 }
 
-fn panic_is_told(op: Op, path: &str) {
-    let disk = SlowDisk::default();
+fn panic_is_told(op: DiskOp, path: &str) {
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let (told, heard) = std::sync::mpsc::channel();
     store.subscribe(Box::new(move |progress| {
@@ -111,7 +106,7 @@ fn panic_is_told(op: Op, path: &str) {
             let _ = told.send(());
         }
     }));
-    disk.panic(op, path);
+    disk.inject(&[op], path, Fault::panic());
     let db = store.open_object(key(&store, 1)).expect("the object");
     for n in 0..100 {
         db.kv_put("noise", &noise(n, 16_000)).expect("a value");

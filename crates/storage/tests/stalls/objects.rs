@@ -1,12 +1,7 @@
 //! Objects beside each other: what one waits for does not hold up the others.
 
-use crate::{
-    LONG,
-    common::key,
-    disk::{Op, SlowDisk},
-    open, options, put,
-};
-use abide_storage::{ObjectKey, Store};
+use crate::{LONG, common::key, open, options, put};
+use abide_storage::{DiskOp, FaultyDisk, ObjectKey, Store};
 use std::{sync::mpsc, thread::JoinHandle};
 
 /// Opens an object in a thread of its own and says when it is open.
@@ -22,10 +17,10 @@ fn opened(store: &Store, key: ObjectKey) -> (JoinHandle<()>, mpsc::Receiver<()>)
 
 #[test]
 fn objects_open_while_a_manifest_is_written() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let key = key(&store, 1);
-    disk.hold(Op::Sync, "/MANIFEST");
+    disk.hold(&[DiskOp::Sync], "/MANIFEST");
     let naming = {
         let store = store.clone();
         std::thread::spawn(move || store.namespace("another").expect("a namespace"))
@@ -34,7 +29,7 @@ fn objects_open_while_a_manifest_is_written() {
     let (opening, heard) = opened(&store, key);
     let waited = heard.recv_timeout(LONG);
     assert_eq!(store.namespaces().len(), 1, "it is not durable yet");
-    disk.release();
+    disk.clear();
     naming.join().expect("a namespace");
     opening.join().expect("the object");
     assert!(waited.is_ok(), "an object waited for the manifest");
@@ -43,7 +38,7 @@ fn objects_open_while_a_manifest_is_written() {
 
 #[test]
 fn objects_open_while_the_file_of_another_is_read() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let [slow, other, third] = [1, 2, 3].map(|id| key(&store, id));
     let db = store.open_object(slow).expect("the object");
@@ -51,7 +46,7 @@ fn objects_open_while_the_file_of_another_is_read() {
     drop(db);
     store.checkpoint().expect("a checkpoint");
     let path = store.object_path(slow).expect("its file");
-    disk.hold(Op::Open, &path.to_string_lossy());
+    disk.hold(&[DiskOp::Open], &path.to_string_lossy());
     let (opening, _) = opened(&store, slow);
     disk.wait_until_held();
     // Whoever opens the same object waits for its file, but not with a lock of all objects.
@@ -66,7 +61,7 @@ fn objects_open_while_the_file_of_another_is_read() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     let others = [other, third].map(|key| opened(&store, key));
     let waited = others.each_ref().map(|(_, heard)| heard.recv_timeout(LONG));
-    disk.release();
+    disk.clear();
     opening.join().expect("the object");
     let _ = again.join();
     asking.join().expect("a thread").expect("a bookmark");

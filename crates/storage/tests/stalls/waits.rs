@@ -1,18 +1,14 @@
 //! A commit that waits for room is seen while it waits, with what it waits for, and counted afterwards.
 
-use crate::{
-    common::key,
-    disk::{Op, SlowDisk},
-    open, options, put, until,
-};
-use abide_storage::{StoreOptions, WaitReason};
+use crate::{common::key, open, options, put, until};
+use abide_storage::{DiskOp, FaultyDisk, StoreOptions, WaitReason};
 
 /// Commits until one waits, with such operations held, and then lets them go.
-fn waits_for(reason: WaitReason, held: (Op, &str), options: StoreOptions, length: usize) {
-    let disk = SlowDisk::default();
+fn waits_for(reason: WaitReason, held: (DiskOp, &str), options: StoreOptions, length: usize) {
+    let disk = FaultyDisk::default();
     let store = open(&disk, options);
     let key = key(&store, 1);
-    disk.hold(held.0, held.1);
+    disk.hold(&[held.0], held.1);
     let worker = {
         let store = store.clone();
         std::thread::spawn(move || {
@@ -39,7 +35,7 @@ fn waits_for(reason: WaitReason, held: (Op, &str), options: StoreOptions, length
     let during = store.stats();
     assert_eq!(during.commits_waiting, 1);
     assert!(during.commit_waits[reason as usize].seconds > 0.0);
-    disk.release();
+    disk.clear();
     worker.join().expect("the commit goes on");
     let after = store.stats();
     assert_eq!((after.commits_waiting, store.commit_wait()), (0, None));
@@ -56,7 +52,7 @@ fn a_commit_that_waits_for_a_checkpoint_to_free_log_says_so() {
     };
     waits_for(
         WaitReason::LogBound,
-        (Op::Sync, "/objects/"),
+        (DiskOp::Sync, "/objects/"),
         options,
         16_000,
     );
@@ -64,7 +60,12 @@ fn a_commit_that_waits_for_a_checkpoint_to_free_log_says_so() {
 
 #[test]
 fn a_commit_that_waits_for_a_segment_says_so() {
-    waits_for(WaitReason::Segment, (Op::Open, ".seg"), options(), 16_000);
+    waits_for(
+        WaitReason::Segment,
+        (DiskOp::Open, ".seg"),
+        options(),
+        16_000,
+    );
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn a_commit_that_waits_for_the_disk_to_sync_says_so() {
     };
     waits_for(
         WaitReason::UnsyncedBytes,
-        (Op::Sync, ".seg"),
+        (DiskOp::Sync, ".seg"),
         options,
         1 << 20,
     );
@@ -84,7 +85,7 @@ fn a_commit_that_waits_for_the_disk_to_sync_says_so() {
 
 #[test]
 fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let options = StoreOptions {
         segment_bytes: 16 << 20,
         checkpoint_bytes: 256 << 10,
@@ -92,7 +93,7 @@ fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
     };
     let store = open(&disk, options);
     let keys: Vec<_> = (1..=200).map(|id| key(&store, id)).collect();
-    disk.hold(Op::Sync, "/objects/");
+    disk.hold(&[DiskOp::Sync], "/objects/");
     let worker = {
         let store = store.clone();
         std::thread::spawn(move || {
@@ -112,14 +113,14 @@ fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
         let wait = store.commit_wait();
         wait.is_some_and(|wait| wait.reason == WaitReason::OverlayBound)
     });
-    disk.release();
+    disk.clear();
     worker.join().expect("the commit goes on");
     store.close().expect("a clean end");
 }
 
 #[test]
 fn a_commit_that_is_refused_for_want_of_disk_space_is_counted() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let db = store.open_object(key(&store, 1)).expect("the object");
     disk.sim.set_capacity(Some(disk.sim.used()));
@@ -140,10 +141,10 @@ fn a_commit_that_is_refused_for_want_of_disk_space_is_counted() {
 
 #[test]
 fn a_transaction_that_waits_for_room_is_encoded_once() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let key = key(&store, 1);
-    disk.hold(Op::Open, ".seg");
+    disk.hold(&[DiskOp::Open], ".seg");
     let worker = {
         let store = store.clone();
         std::thread::spawn(move || {
@@ -158,7 +159,7 @@ fn a_transaction_that_waits_for_room_is_encoded_once() {
         wait.is_some_and(|wait| wait.lasted.as_millis() > 500)
     });
     let stats = store.stats();
-    disk.release();
+    disk.clear();
     worker.join().expect("the commits");
     // A checkpoint that begins or ends meanwhile may have made it necessary once more.
     let again = stats.encodings - stats.commits;
@@ -168,13 +169,13 @@ fn a_transaction_that_waits_for_room_is_encoded_once() {
 
 #[test]
 fn small_commits_do_not_overtake_a_large_one_that_waits_for_room() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let store = open(&disk, options());
     let [large, small] = [1, 2].map(|id| key(&store, id));
     let db = store.open_object(small).expect("the object");
     put(&db, 0, 100);
     drop(db);
-    disk.hold(Op::Open, ".seg");
+    disk.hold(&[DiskOp::Open], ".seg");
     let commit = |key, values: u32, length| {
         let store = store.clone();
         std::thread::spawn(move || {
@@ -196,7 +197,7 @@ fn small_commits_do_not_overtake_a_large_one_that_waits_for_room() {
         assert!(!small.is_finished(), "it has overtaken the large one");
         store.stats().commits_waiting == 2
     });
-    disk.release();
+    disk.clear();
     let [large, small] = [large, small].map(|commit| commit.join().expect("a commit"));
     assert!(large < small);
     store.close().expect("a clean end");

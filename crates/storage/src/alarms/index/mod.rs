@@ -14,6 +14,9 @@
 //! What looks at all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) looks at one after the other: each
 //! alarm is told of as it was at some moment of the look, once.
 
+mod unsaved;
+
+pub(super) use self::unsaved::Unsaved;
 use super::shard::{Effect, Shard};
 use super::{AlarmChange, AlarmEntry, Isolation};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
@@ -317,80 +320,12 @@ impl AlarmIndex {
     /// Takes what the next run is to say; see [`Unsaved`].
     pub(crate) fn unsaved(&self) -> Unsaved<'_> {
         let layout = self.layout();
-        let mut unsaved = Unsaved {
-            index: self,
-            keys: Vec::new(),
-            newest: Lsn::ZERO,
-        };
+        let mut unsaved = Unsaved::none(self);
         for mut shard in layout.each() {
             unsaved.keys.extend(shard.changed.drain());
             unsaved.newest = unsaved.newest.max(shard.newest);
         }
         unsaved
-    }
-}
-
-/// What has changed since the last run. If it is dropped before [`Self::saved`], it is unsaved again.
-pub(crate) struct Unsaved<'a> {
-    index: &'a AlarmIndex,
-    keys: Vec<ObjectKey>,
-    /// What was taken reaches up to this position: the log must be durable so far before it is saved.
-    pub(crate) newest: Lsn,
-}
-
-impl Unsaved<'_> {
-    /// The number of changes.
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
-    /// True if [`Self::changes`] are not enough.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.index.whole.load(Ordering::Acquire)
-    }
-
-    /// The changes, by key, and the position up to which they reach.
-    pub(crate) fn changes(&mut self) -> Vec<(ObjectKey, AlarmChange)> {
-        let layout = self.index.layout();
-        let newest = &mut self.newest;
-        let change = |key: &ObjectKey| {
-            let shard = layout.shard(key);
-            *newest = (*newest).max(shard.newest);
-            (*key, shard.said_of(key))
-        };
-        sorted(self.keys.iter().map(change).collect())
-    }
-
-    /// The whole index, by key, and the position up to which it reaches.
-    pub(crate) fn everything(&mut self) -> Vec<(ObjectKey, AlarmChange)> {
-        let layout = self.index.layout();
-        let mut all = Vec::new();
-        for shard in layout.each() {
-            self.newest = self.newest.max(shard.newest);
-            let set = |(key, entry): (&ObjectKey, &AlarmEntry)| (*key, AlarmChange::Set(*entry));
-            all.extend(shard.entries.iter().map(set));
-        }
-        sorted(all)
-    }
-
-    /// It is in a run that the manifest names.
-    pub(crate) fn saved(mut self) {
-        self.keys.clear();
-        self.index.whole.store(false, Ordering::Release);
-    }
-}
-
-fn sorted(mut list: Vec<(ObjectKey, AlarmChange)>) -> Vec<(ObjectKey, AlarmChange)> {
-    list.sort_unstable_by_key(|(key, _)| *key);
-    list
-}
-
-impl Drop for Unsaved<'_> {
-    fn drop(&mut self) {
-        let layout = self.index.layout();
-        for key in self.keys.drain(..) {
-            layout.shard(&key).changed.insert(key);
-        }
     }
 }
 

@@ -7,14 +7,17 @@
 //! written anew: the cache takes it for clean (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
 //! 2020).
 
+mod inode;
+mod temporary;
+
+use self::inode::{Inode, SplitMix};
+use self::temporary::SimTemporary;
 use super::{Barrier, Disk, DiskFile, OpenMode};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-
-const SECTOR: usize = 512;
 
 /// A simulated disk; clones share it.
 #[derive(Clone, Default)]
@@ -78,24 +81,17 @@ struct NameChange {
     before: Option<usize>,
 }
 
-#[derive(Default)]
-struct Inode {
-    path: PathBuf,
-    data: Vec<u8>,
-    durable_len: usize,
-    /// The older versions of each sector written since the last sync, oldest first; `None` is all zeros.
-    unsynced: Sectors,
-    /// Those of each sector that a sync has failed to write, and that was not written since.
-    forsaken: Sectors,
-}
-
-/// Older versions of sectors.
-type Sectors = HashMap<usize, Vec<Option<Box<[u8; SECTOR]>>>>;
-
 impl SimDisk {
     /// An empty disk.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    fn with(state: State) -> Self {
+        Self(Arc::new(Shared {
+            state: Mutex::new(state),
+            syncs: Condvar::new(),
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -220,38 +216,21 @@ impl SimDisk {
             used,
             ..State::default()
         };
-        Self(Arc::new(Shared {
-            state: Mutex::new(after),
-            syncs: Condvar::new(),
-        }))
+        Self::with(after)
     }
 
     /// A copy of the disk, as if the process had been killed but not the machine.
     #[must_use]
     pub fn after_kill(&self) -> Self {
         let state = self.state();
-        let files = state
-            .files
-            .iter()
-            .map(|f| Inode {
-                path: f.path.clone(),
-                data: f.data.clone(),
-                durable_len: f.durable_len,
-                unsynced: f.unsynced.clone(),
-                forsaken: f.forsaken.clone(),
-            })
-            .collect();
         let after = State {
             dirs: state.dirs.clone(),
             names: state.names.clone(),
-            files,
+            files: state.files.clone(),
             used: state.used,
             ..State::default()
         };
-        Self(Arc::new(Shared {
-            state: Mutex::new(after),
-            syncs: Condvar::new(),
-        }))
+        Self::with(after)
     }
 
     /// Changes one byte of a file, as decay does.
@@ -262,84 +241,6 @@ impl SimDisk {
         {
             *byte ^= 0x5a;
         }
-    }
-}
-
-/// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
-
-impl Inode {
-    fn crashed(&self, random: &mut SplitMix) -> Self {
-        let mut data = self.data.clone();
-        let mut sectors: Vec<_> = self.unsynced.iter().chain(&self.forsaken).collect();
-        sectors.sort_by_key(|(sector, _)| **sector);
-        for (&sector, versions) in sectors {
-            // One more than the older versions: the newest may have reached the disk too.
-            if let Some(version) = versions.get(random.below(versions.len() + 1)) {
-                let start = (sector * SECTOR).min(data.len());
-                let end = (start + SECTOR).min(data.len());
-                match version {
-                    Some(version) => data[start..end].copy_from_slice(&version[..end - start]),
-                    None => data[start..end].fill(0),
-                }
-            }
-        }
-        if data.len() != self.durable_len && random.below(2) == 0 {
-            data.resize(self.durable_len, 0);
-        }
-        Self {
-            path: self.path.clone(),
-            durable_len: data.len(),
-            data,
-            ..Self::default()
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8], offset: usize) {
-        let end = offset + bytes.len();
-        let before = self.data.len();
-        if before < end {
-            self.data.resize(end, 0);
-        }
-        for sector in offset / SECTOR..end.div_ceil(SECTOR) {
-            let start = sector * SECTOR;
-            let stop = (start + SECTOR).min(self.data.len());
-            let old = (start < before).then(|| {
-                let mut old = Box::new([0; SECTOR]);
-                old[..stop - start].copy_from_slice(&self.data[start..stop]);
-                old
-            });
-            let forsaken = &mut self.forsaken;
-            let versions = self
-                .unsynced
-                .entry(sector)
-                .or_insert_with(|| forsaken.remove(&sector).unwrap_or_default());
-            versions.push(old);
-        }
-        self.data[offset..end].copy_from_slice(bytes);
-    }
-
-    fn sync(&mut self) {
-        self.unsynced.clear();
-        self.durable_len = self.data.len();
-    }
-
-    fn fail_sync(&mut self) {
-        self.forsaken.extend(self.unsynced.drain());
     }
 }
 
@@ -430,10 +331,7 @@ impl Disk for SimDisk {
                     return Err(not_found());
                 }
                 state.change(|| DiskEvent::Create(path.to_owned()))?;
-                state.files.push(Inode {
-                    path: path.to_owned(),
-                    ..Inode::default()
-                });
+                state.files.push(Inode::new(path));
                 let inode = state.files.len() - 1;
                 state.set_name(path, Some(inode));
                 inode
@@ -447,10 +345,7 @@ impl Disk for SimDisk {
 
     fn temporary(&self, _dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.state().alive()?;
-        Ok(Arc::new(SimTemporary {
-            disk: self.clone(),
-            data: Mutex::default(),
-        }))
+        Ok(Arc::new(SimTemporary::new(self.clone())))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -606,65 +501,5 @@ impl DiskFile for SimFile {
             Err(_) => file.fail_sync(),
         }
         synced
-    }
-}
-
-/// A file without a name. A crash leaves nothing of it, so its writes are no changes of the disk; they take its space.
-struct SimTemporary {
-    disk: SimDisk,
-    data: Mutex<Vec<u8>>,
-}
-
-impl SimTemporary {
-    fn data(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.data.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn resize(&self, data: &mut Vec<u8>, len: usize) -> io::Result<()> {
-        let mut state = self.disk.state();
-        state.alive()?;
-        state.grow(data.len(), len)?;
-        data.resize(len, 0);
-        Ok(())
-    }
-}
-
-impl DiskFile for SimTemporary {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.disk.state().alive()?;
-        let data = self.data();
-        let start = (offset as usize).min(data.len());
-        let end = (start + buf.len()).min(data.len());
-        buf[..end - start].copy_from_slice(&data[start..end]);
-        Ok(end - start)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let (start, mut data) = (offset as usize, self.data());
-        let len = data.len().max(start + bytes.len());
-        self.resize(&mut data, len)?;
-        data[start..start + bytes.len()].copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.disk.state().alive()?;
-        Ok(self.data().len() as u64)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.resize(&mut self.data(), len as usize)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.disk.state().alive()
-    }
-}
-
-impl Drop for SimTemporary {
-    fn drop(&mut self) {
-        let len = self.data().len() as u64;
-        let mut state = self.disk.state();
-        state.used = state.used.saturating_sub(len);
     }
 }

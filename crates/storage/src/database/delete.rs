@@ -1,0 +1,67 @@
+//! The deletion of everything that an object has stored.
+
+use super::ObjectDb;
+use crate::error::Result;
+use rusqlite::config::DbConfig;
+
+impl ObjectDb {
+    /// Removes every table, view, trigger, index and key, and the alarm, and gives the space back at the commit.
+    /// If it fails, nothing is removed.
+    pub fn delete_all(&self) -> Result<()> {
+        self.begin()?;
+        // Foreign keys would forbid some orders of dropping.
+        let foreign_keys = |on| {
+            self.connection
+                .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, on)
+        };
+        let before = self
+            .connection
+            .db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY)
+            .map_err(|e| self.sql_error(&e))?;
+        foreign_keys(false).map_err(|e| self.sql_error(&e))?;
+        let dropped = self.transaction(|| {
+            self.set_alarm(None)?;
+            self.guard
+                .trusted(|| self.drop_everything())
+                .map_err(|e| self.sql_error(&e))
+        });
+        foreign_keys(before).map_err(|e| self.sql_error(&e))?;
+        dropped?;
+        self.vacuum.set(true);
+        Ok(())
+    }
+
+    fn drop_everything(&self) -> rusqlite::Result<()> {
+        // A virtual table takes its shadow tables with it, so what is left is asked again each time.
+        let next = "SELECT type, name FROM sqlite_schema
+            WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE '\\_abide\\_%' ESCAPE '\\' AND type <> 'index'
+            ORDER BY type = 'trigger' DESC, type = 'view' DESC, sql LIKE 'CREATE VIRTUAL%' DESC LIMIT 1";
+        loop {
+            let found = self.connection.query_row(next, (), |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            });
+            match found {
+                Ok((kind, name)) => {
+                    let name = name.replace('"', "\"\"");
+                    self.connection
+                        .execute_batch(&format!("DROP {kind} \"{name}\""))?;
+                }
+                Err(rusqlite::Error::QueryReturnedNoRows) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        for table in ["sqlite_sequence", "sqlite_stat1", "sqlite_stat4"] {
+            let there = "SELECT count(*) FROM sqlite_schema WHERE name = ?1";
+            if self
+                .connection
+                .query_row(there, [table], |row| row.get::<_, i64>(0))?
+                > 0
+            {
+                self.connection
+                    .execute_batch(&format!("DELETE FROM {table}"))?;
+            }
+        }
+        self.connection
+            .execute_batch("DELETE FROM _abide_kv; DROP TABLE IF EXISTS _abide_idempotency; PRAGMA user_version = 0")
+    }
+}

@@ -1,0 +1,76 @@
+//! Errors of SQLite as users read them.
+
+use super::{ObjectDb, State};
+use crate::error::{Error, ErrorKind};
+use crate::guard::NO_ATTACH;
+use crate::limits::{MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_VALUE_BYTES};
+use crate::vfs;
+use rusqlite::ErrorCode;
+
+impl ObjectDb {
+    /// What a user is told of an error of SQLite.
+    pub(crate) fn sql_error(&self, error: &rusqlite::Error) -> Error {
+        if self.state.get() == State::Transaction && self.connection.is_autocommit() {
+            self.state.set(State::Lost);
+            // SQLite may have been refused while it put pages back.
+            self.file.discard();
+        }
+        if let Some(why) = self.file.take_error() {
+            return why;
+        }
+        if let Some(why) = self.guard.take_refusal() {
+            return Error::input(why);
+        }
+        let temporary = vfs::take_temporary_error();
+        if let (
+            Some(why),
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen),
+        ) = (temporary, error.sqlite_error_code())
+        {
+            return why;
+        }
+        let text = match error {
+            rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("cannot VACUUM") => {
+                NO_ATTACH.to_owned()
+            }
+            rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
+            rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+            rusqlite::Error::InvalidParameterCount(given, wanted) => {
+                format!("{given} parameters were given, the statement has {wanted}")
+            }
+            other => other.to_string(),
+        };
+        match error.sqlite_error_code() {
+            Some(ErrorCode::TooBig) => Error::limit(format!(
+                "{text}: a string, blob or row has {} MiB at most",
+                MAX_VALUE_BYTES >> 20
+            )),
+            Some(ErrorCode::DiskFull) => Error::limit(format!(
+                "the object's database is full: it has {} GiB at most",
+                MAX_OBJECT_BYTES >> 30
+            )),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Error::damaged(format!("the object's database is damaged: {text}"))
+            }
+            Some(ErrorCode::SystemIoFailure) => Error::new(ErrorKind::Io, text),
+            _ if text.contains("too many SQL variables")
+                || text.contains("variable number must be") =>
+            {
+                Error::limit(format!(
+                    "{text}: a statement has {MAX_BOUND_PARAMETERS} bound parameters at most"
+                ))
+            }
+            _ if text.contains("too many columns") => Error::limit(format!(
+                "{text}: a table or result has {MAX_COLUMNS} columns at most"
+            )),
+            _ => Error::input(text),
+        }
+    }
+}
+
+pub(super) fn lost() -> Error {
+    Error::input(
+        "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was kept, \
+         and nothing more can be written in this poll",
+    )
+}

@@ -1,0 +1,359 @@
+//! One object's database: a SQLite connection on the engine's VFS, with the transaction of the current poll.
+//!
+//! The first write since the last [`ObjectDb::commit`] begins a transaction; `commit` ends it as one transaction of the
+//! log and returns the position that must be durable before anyone outside may see the effect. Reading needs no
+//! transaction. After an error of `commit` the connection is of no use: drop it, and open the object again to go on
+//! from what is committed.
+
+mod delete;
+mod error;
+mod name;
+mod query;
+mod restore;
+
+use self::error::lost;
+use crate::archive::bookmark::Bookmark;
+use crate::broken::{Variant, broken};
+use crate::error::{Error, Result};
+use crate::guard::{Guard, max_page_count};
+use crate::ident::Lsn;
+use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
+use crate::pagefile::PageFile;
+use crate::vfs::{self, Control};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, Params};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Ends each of the engine's own statements, so that none can be found in the statement cache by a user's text.
+const MARK: &str = "/*abide*/";
+
+const SETUP: &str = "
+    PRAGMA locking_mode = EXCLUSIVE;
+    PRAGMA journal_mode = MEMORY;
+    PRAGMA synchronous = OFF;
+    PRAGMA temp_store = FILE;
+";
+
+/// See the module's documentation. `!Send`: an object lives on one thread.
+pub struct ObjectDb {
+    // In this order: statements are finalised before their connection closes, and that before its file.
+    begin: Control,
+    commit: Control,
+    connection: Connection,
+    file: Rc<PageFile>,
+    guard: Guard,
+    state: Cell<State>,
+    /// Written with the object's first transaction.
+    pending_name: RefCell<Option<String>>,
+    vacuum: Cell<bool>,
+    /// The transaction has touched the object's alarm.
+    alarm_touched: Cell<bool>,
+    was_new: bool,
+    memory: Cell<Measured>,
+}
+
+/// What the connection takes of memory, as far as it was measured.
+#[derive(Clone, Copy, Default)]
+struct Measured {
+    /// [`PageFile::growth`] at the time.
+    growth: u64,
+    times: u32,
+    schema_bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Transaction,
+    /// SQLite rolled the transaction back by itself: what the poll wrote is lost, so it must not be acknowledged.
+    Lost,
+}
+
+impl std::fmt::Debug for ObjectDb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectDb").finish_non_exhaustive()
+    }
+}
+
+impl ObjectDb {
+    pub(crate) fn open(file: Rc<PageFile>, cache_kib: usize) -> Result<Self> {
+        let was_new = file.is_new();
+        let mut connection = vfs::open_connection(file.vfs(), &file)?;
+        let guard = Guard::default();
+        let setup = |connection: &mut Connection| {
+            let pages = max_page_count();
+            connection.execute_batch(&format!(
+                "{SETUP} PRAGMA cache_size = -{cache_kib}; PRAGMA max_page_count = {pages};"
+            ))?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+            // A plan does not depend on parameters' values: else a statement that might use a partial index is prepared
+            // anew each time that it runs.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+            connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+            guard.attach(connection)
+        };
+        setup(&mut connection).map_err(|error| {
+            let why = file.take_error();
+            why.unwrap_or_else(|| {
+                Error::damaged(format!("the object's database cannot be opened: {error}"))
+            })
+        })?;
+        let control = |sql| {
+            guard
+                .trusted(|| Control::prepare(&connection, sql))
+                .map_err(|e| Error::input(e.to_string()))
+        };
+        Ok(Self {
+            begin: control(c"BEGIN")?,
+            commit: control(c"COMMIT")?,
+            connection,
+            file,
+            guard,
+            state: Cell::new(State::Idle),
+            pending_name: RefCell::default(),
+            vacuum: Cell::new(false),
+            alarm_touched: Cell::new(false),
+            was_new,
+            memory: Cell::default(),
+        })
+    }
+
+    /// Bytes of memory that the connection takes; `None` if they cannot have grown much since this was last asked. Cheap
+    /// enough to be asked after each poll.
+    pub fn memory(&self) -> Option<u64> {
+        let mut memory = self.memory.get();
+        let growth = self.file.growth();
+        if memory.times > 0 && growth == memory.growth {
+            return None;
+        }
+        memory.growth = growth;
+        memory.times = memory.times.saturating_add(1);
+        // Statements are prepared early in an object's life, and looking at all of them takes its time.
+        if memory.times.is_power_of_two() {
+            memory.schema_bytes = vfs::schema_bytes(&self.connection);
+        }
+        self.memory.set(memory);
+        // A page and its header do not fit an allocator's size of 4 KiB: the next is 5.
+        let cache_bytes = vfs::cache_bytes(&self.connection) / 4 * 5;
+        Some(CONNECTION_BYTES + memory.schema_bytes + cache_bytes)
+    }
+
+    /// True if the object had never been written when it was opened.
+    pub fn is_new(&self) -> bool {
+        self.was_new
+    }
+
+    /// Begins the poll's transaction, if it has not begun.
+    pub(crate) fn begin(&self) -> Result<()> {
+        match self.state.get() {
+            State::Idle => {}
+            State::Transaction => return Ok(()),
+            // Without a transaction SQLite would commit each statement by itself.
+            State::Lost => return Err(lost()),
+        }
+        self.control(&self.begin)?;
+        self.state.set(State::Transaction);
+        if let Some(name) = self.pending_name.take() {
+            self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the transaction touches the object's alarm.
+    pub(crate) fn touch_alarm(&self) {
+        self.alarm_touched.set(true);
+    }
+
+    /// True if something was written that `commit` has not ended.
+    pub fn in_transaction(&self) -> bool {
+        self.state.get() != State::Idle
+    }
+
+    /// Ends the poll's transaction. `None`: nothing has changed, so there is nothing to wait for.
+    ///
+    /// # Errors
+    /// The transaction is lost and the connection of no use; see the module.
+    pub fn commit(&self) -> Result<Option<Lsn>> {
+        let alarm_touched = self.alarm_touched.take();
+        match self.state.replace(State::Idle) {
+            State::Idle => return Ok(None),
+            State::Lost => {
+                self.file.discard();
+                return Err(lost());
+            }
+            State::Transaction => {}
+        }
+        // Read at the end, so whatever a savepoint has undone is undone here too.
+        let alarm = if alarm_touched {
+            self.alarm_change().map(Some)
+        } else {
+            Ok(None)
+        };
+        let committed = alarm.and_then(|change| {
+            self.file.set_alarm(change);
+            self.control(&self.commit)?;
+            // A bookmark was taken in the transaction, and SQLite had no page to write.
+            if self.file.needs_commit() {
+                self.file.commit()?;
+            }
+            Ok(())
+        });
+        self.file.set_alarm(None);
+        if let Err(error) = committed {
+            let _ = self.internal("ROLLBACK/*abide*/", ());
+            self.file.discard();
+            return Err(error);
+        }
+        // What was committed is committed, whatever becomes of the space; SQLite uses it again.
+        if self.vacuum.take()
+            && let Err(error) = self.internal("VACUUM/*abide*/", ())
+        {
+            tracing::warn!(%error, "the space of a deleted object is kept for its next writes");
+            self.file.discard();
+        }
+        Ok(self.file.take_committed())
+    }
+
+    /// The position behind the object's newest commit, whoever made it. After an error of [`Self::commit`] nothing
+    /// newer than this can be seen by another connection.
+    pub fn newest(&self) -> Lsn {
+        self.file.newest()
+    }
+
+    /// The bookmark of the object as it is now. With a transaction open it is that of the commit that will end it, which
+    /// is then made even if nothing has changed; it is of no use if the transaction is rolled back.
+    pub fn bookmark(&self) -> Bookmark {
+        match self.state.get() {
+            State::Transaction => self.file.next_bookmark(),
+            State::Idle | State::Lost => self.file.bookmark(),
+        }
+    }
+
+    /// Undoes everything since the last commit.
+    pub fn rollback(&self) {
+        self.vacuum.set(false);
+        self.alarm_touched.set(false);
+        if self.state.replace(State::Idle) == State::Transaction {
+            let _ = self.internal("ROLLBACK/*abide*/", ());
+        }
+        self.file.discard();
+    }
+
+    /// Runs `f` in a savepoint, which is undone if it returns an error or panics. Nests.
+    pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
+        struct Savepoint<'a>(Option<(&'a ObjectDb, bool)>);
+        impl Drop for Savepoint<'_> {
+            fn drop(&mut self) {
+                if let Some((db, vacuum)) = self.0.take() {
+                    db.vacuum.set(vacuum);
+                    if !broken(Variant::RollbackForgotten) {
+                        let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
+                    }
+                    let _ = db.internal("RELEASE abide/*abide*/", ());
+                }
+            }
+        }
+        self.begin()?;
+        let vacuum = self.vacuum.get();
+        self.internal("SAVEPOINT abide/*abide*/", ())?;
+        let mut savepoint = Savepoint(Some((self, vacuum)));
+        let result = f()?;
+        savepoint.0 = None;
+        self.internal("RELEASE abide/*abide*/", ())?;
+        Ok(result)
+    }
+
+    /// The size of the database in bytes, with what is not committed yet.
+    pub fn database_size(&self) -> Result<u64> {
+        let pages: u32 = self
+            .internal_row("PRAGMA page_count/*abide*/", (), |row| row.get(0))?
+            .unwrap_or(0);
+        Ok(u64::from(pages) * PAGE_BYTES as u64)
+    }
+
+    fn control(&self, statement: &Control) -> Result<()> {
+        self.guard
+            .trusted(|| statement.run())
+            .map_err(|e| self.sql_error(&e))
+    }
+
+    /// Runs one of the engine's own statements.
+    pub(crate) fn internal(&self, sql: &'static str, params: impl Params) -> Result<usize> {
+        self.internal_rows(sql, params, |_| Ok(()))?;
+        Ok(self.connection.changes() as usize)
+    }
+
+    /// The first row of one of the engine's own statements.
+    pub(crate) fn internal_row<R>(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        take: impl Fn(&rusqlite::Row<'_>) -> rusqlite::Result<R>,
+    ) -> Result<Option<R>> {
+        let mut first = None;
+        self.internal_rows(sql, params, |row| {
+            if first.is_none() {
+                first = Some(take(row).map_err(|e| self.sql_error(&e))?);
+            }
+            Ok(())
+        })?;
+        Ok(first)
+    }
+
+    /// Hands over the rows of one of the engine's own statements. SQLite may prepare a statement again while it steps,
+    /// so the engine's rights last until the end.
+    pub(crate) fn internal_rows(
+        &self,
+        sql: &'static str,
+        params: impl Params,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        debug_assert!(sql.ends_with(MARK), "{sql}");
+        self.guard.trusted(|| {
+            let mut statement = self
+                .connection
+                .prepare_cached(sql)
+                .map_err(|e| self.sql_error(&e))?;
+            let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+            while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
+                take(row)?;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use rusqlite::StatementStatus;
+
+    use crate::{ObjectKey, SimDisk, Store, StoreOptions};
+
+    #[test]
+    fn a_statement_beside_a_partial_index_is_prepared_once() {
+        let disk = Arc::new(SimDisk::new());
+        let options = StoreOptions {
+            manual: true,
+            ..StoreOptions::small()
+        };
+        let store = Store::open(disk, Path::new("/data"), options).unwrap();
+        let namespace = store.namespace("tests").unwrap();
+        let id = [1; 32];
+        let db = store.open_object(ObjectKey { namespace, id }).unwrap();
+        db.exec("CREATE TABLE t (at INTEGER, state TEXT)", ())
+            .unwrap();
+        db.exec("CREATE INDEX due ON t (at) WHERE at IS NOT NULL", ())
+            .unwrap();
+        let due = "SELECT at FROM t WHERE at IS NOT NULL AND at <= ?1 ORDER BY at LIMIT ?2";
+        for at in 0..5 {
+            db.exec(due, (at, 10)).unwrap();
+        }
+        let statement = db.connection.prepare_cached(due).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+}

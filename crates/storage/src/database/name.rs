@@ -1,0 +1,26 @@
+//! The object's name, which is stored with its first transaction.
+
+use super::ObjectDb;
+use crate::error::Result;
+
+impl ObjectDb {
+    /// The object's name, if the object was ever told.
+    pub fn name(&self) -> Result<Option<String>> {
+        if let Some(name) = &*self.pending_name.borrow() {
+            return Ok(Some(name.clone()));
+        }
+        self.internal_row(
+            "SELECT value FROM _abide_meta WHERE key = 'name'/*abide*/",
+            (),
+            |row| row.get(0),
+        )
+    }
+
+    /// Tells the object its name; it is stored with the next transaction, once.
+    pub fn set_name(&self, name: &str) -> Result<()> {
+        if self.name()?.is_none() {
+            *self.pending_name.borrow_mut() = Some(name.to_owned());
+        }
+        Ok(())
+    }
+}

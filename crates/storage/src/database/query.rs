@@ -1,0 +1,147 @@
+//! Users' SQL: statements are checked, run, and their rows gathered or handed over.
+
+use super::{MARK, ObjectDb};
+use crate::error::{Error, Result};
+use crate::guard::renames_to_reserved;
+use crate::limits::{MAX_RESULT_BYTES, MAX_SQL_BYTES};
+use crate::rows::{Cells, Gathered, Row, Rows, Source};
+use rusqlite::fallible_iterator::FallibleIterator;
+use rusqlite::{Batch, Params, Statement};
+use std::sync::Arc;
+
+impl ObjectDb {
+    /// Runs a user's SQL: one statement, or several separated by semicolons. Parameters bind to the first statement
+    /// that has any. Returns the rows of the last statement.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] with SQLite's words, or with the right call for what is not available here;
+    /// [`ErrorKind::Limit`] with the limit passed.
+    pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
+        check_text(sql)?;
+        match self.connection.prepare_cached(sql) {
+            Ok(mut statement) => self.run(&mut statement, params).map(Rows::from),
+            // A later statement may need what an earlier one makes, so each is prepared when its turn comes.
+            Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
+                self.guard.take_refusal();
+                self.run_batch(sql, params).map(Rows::from)
+            }
+            Err(error) => Err(self.sql_error(&error)),
+        }
+    }
+
+    /// Runs one statement of a user's SQL and hands over its rows one by one, without gathering them. An error of `row`
+    /// ends it; what the statement has written so far stays in the transaction.
+    pub fn for_each<E: From<Error>>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut row: impl FnMut(Row<'_, E>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        check_text(sql)?;
+        let prepared = self.connection.prepare_cached(sql);
+        let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
+        self.begin_for(&statement)?;
+        let columns = column_names(&statement);
+        self.step(&mut statement, params, |values| {
+            row(Row::new(&columns, Source::Live(values)))
+        })
+    }
+
+    fn run_batch(&self, sql: &str, params: impl Params) -> Result<Gathered> {
+        let mut params = Some(params);
+        let mut rows = Gathered::default();
+        let mut written = 0;
+        let mut batch = Batch::new(&self.connection, sql);
+        loop {
+            let next = batch.next().map_err(|error| self.sql_error(&error))?;
+            let Some(mut statement) = next else { break };
+            rows = if statement.parameter_count() > 0 {
+                let params = params.take();
+                let params = params.ok_or_else(|| {
+                    Error::input(
+                        "only one of several statements may have parameters: call exec for each",
+                    )
+                })?;
+                self.run(&mut statement, params)?
+            } else {
+                self.run(&mut statement, ())?
+            };
+            written += rows.written;
+        }
+        rows.written = written;
+        Ok(rows)
+    }
+
+    fn run(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Gathered> {
+        self.begin_for(statement)?;
+        let columns: Arc<[String]> = match statement.column_count() {
+            0 => Arc::default(),
+            _ => column_names(statement).into(),
+        };
+        let before = self.connection.total_changes();
+        let mut cells = Cells::default();
+        let mut count = 0;
+        self.step(statement, params, |row| {
+            for column in 0..columns.len() {
+                cells.push(row.get_ref(column).map_err(|e| self.sql_error(&e))?);
+            }
+            count += 1;
+            if cells.size() > MAX_RESULT_BYTES {
+                let most = MAX_RESULT_BYTES >> 20;
+                return Err(Error::limit(format!(
+                    "the result is over {most} MiB: read it with for_each, or add a LIMIT"
+                )));
+            }
+            Ok(())
+        })?;
+        Ok(Gathered {
+            columns,
+            cells,
+            count,
+            written: self.connection.total_changes() - before,
+        })
+    }
+
+    /// Steps a statement to its end, or to the first error of `take`.
+    fn step<E: From<Error>>(
+        &self,
+        statement: &mut Statement<'_>,
+        params: impl Params,
+        mut take: impl FnMut(&rusqlite::Row<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut rows = statement.query(params).map_err(|e| self.sql_error(&e))?;
+        while let Some(row) = rows.next().map_err(|e| self.sql_error(&e))? {
+            take(row)?;
+        }
+        Ok(())
+    }
+
+    fn begin_for(&self, statement: &Statement<'_>) -> Result<()> {
+        if statement.readonly() {
+            Ok(())
+        } else {
+            self.begin()
+        }
+    }
+}
+
+fn check_text(sql: &str) -> Result<()> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Error::limit(format!(
+            "the SQL text has {} bytes; {MAX_SQL_BYTES} is the most: bind values as parameters",
+            sql.len()
+        )));
+    }
+    let trimmed = sql.trim();
+    if trimmed.is_empty() {
+        return Err(Error::input("the SQL text is empty"));
+    }
+    if trimmed.ends_with(MARK) || renames_to_reserved(sql) {
+        return Err(Error::input("names that begin with _abide_ are reserved"));
+    }
+    Ok(())
+}
+
+fn column_names(statement: &Statement<'_>) -> Vec<String> {
+    statement.column_names().map(str::to_owned).collect()
+}

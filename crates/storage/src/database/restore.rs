@@ -1,0 +1,83 @@
+//! An earlier state that becomes the object's present one: asked for in a transaction, committed when it is staged.
+
+use super::ObjectDb;
+use crate::archive::bookmark::Bookmark;
+use crate::error::{Error, Result};
+
+impl ObjectDb {
+    /// Commits what is staged beside SQLite: the pages of an earlier state. The object keeps its name and has the alarm of
+    /// that state; a restore that was asked for is done.
+    pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
+        self.begin()?;
+        self.touch_alarm();
+        self.forget_requested_restore()?;
+        if let Some(name) = name {
+            self.store_name(name)?;
+        }
+        self.commit_staged()
+    }
+
+    /// As [`Self::commit_restored`], for a new object made of another's pages. It has no alarm.
+    pub(crate) fn commit_forked(&self, name: Option<&str>) -> Result<()> {
+        self.begin()?;
+        match name {
+            Some(name) => self.store_name(name)?,
+            None => {
+                self.internal("DELETE FROM _abide_meta WHERE key = 'name'/*abide*/", ())?;
+            }
+        }
+        self.set_alarm(None)?;
+        self.forget_requested_restore()?;
+        self.commit_staged()
+    }
+
+    fn store_name(&self, name: &str) -> Result<()> {
+        let upsert = "INSERT INTO _abide_meta (key, value) VALUES ('name', ?1)
+            ON CONFLICT DO UPDATE SET value = excluded.value/*abide*/";
+        self.internal(upsert, [name]).map(drop)
+    }
+
+    /// Asks for a restore, in the current transaction: whoever opens the object next finds it with
+    /// [`Self::requested_restore`] and does it with [`crate::Store::restore_requested`]. Returns the bookmark that undoes it,
+    /// which is that of the commit that ends the transaction.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the bookmark is of another object, or later than the present.
+    pub fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
+        self.begin()?;
+        self.file.must_be_own(to)?;
+        let present = self.bookmark();
+        if *to > present {
+            return Err(Error::input(format!(
+                "{to} is later than the object's present state, {present}"
+            )));
+        }
+        let upsert = "INSERT INTO _abide_meta (key, value) VALUES ('restore', ?1)
+            ON CONFLICT DO UPDATE SET value = excluded.value/*abide*/";
+        self.internal(upsert, [to.to_string()])?;
+        Ok(present)
+    }
+
+    /// The restore that was asked for and not done yet.
+    pub fn requested_restore(&self) -> Result<Option<Bookmark>> {
+        let text: Option<String> = self.internal_row(
+            "SELECT value FROM _abide_meta WHERE key = 'restore'/*abide*/",
+            (),
+            |row| row.get(0),
+        )?;
+        text.map(|text| text.parse()).transpose()
+    }
+
+    /// Forgets a restore that was asked for, in the current transaction.
+    pub(crate) fn forget_requested_restore(&self) -> Result<()> {
+        self.begin()?;
+        let delete = "DELETE FROM _abide_meta WHERE key = 'restore'/*abide*/";
+        self.internal(delete, ()).map(drop)
+    }
+
+    fn commit_staged(&self) -> Result<()> {
+        // Even a restore to the present state is a commit: it has a bookmark of its own.
+        self.file.next_bookmark();
+        self.commit().map(drop)
+    }
+}
