@@ -107,6 +107,8 @@ broken_variants! {
         PollSplit,
         /// An object that is open is opened again. One instance at a time.
         OpenedTwice,
+        /// A page that a commit adds and SQLite has not written is not logged. The log alone says what a page holds.
+        AddedPageUnlogged,
     }
     checkpoint {
         /// A checkpoint passes over objects that are open. Acknowledged writes survive.
@@ -124,6 +126,8 @@ broken_variants! {
     archive {
         /// The log is said to be archived, and is not. Every commit of the retention can be restored.
         HistorySkipped,
+        /// History is given up for one error of the archive. Every commit of the retention can be restored.
+        HistoryGivenUpEarly,
         /// A merge leaves out each object's newest commit. Every commit of the retention can be restored.
         MergeDropsNewest,
         /// Runs are removed before the manifest lists the one that replaces them. Every commit of the retention can be restored.
@@ -136,6 +140,14 @@ broken_variants! {
         RestoreNotAwaited,
         /// A restore is two commits. A restore is one commit, wholly there or absent.
         RestoreInParts,
+    }
+    repair {
+        /// A repaired object stays quarantined. A repair ends a quarantine.
+        QuarantineKept,
+    }
+    memory {
+        /// The budget is never used up. Work is refused when there is no memory for it.
+        BudgetIgnored,
     }
     alarms {
         /// Recovery takes no notice of the alarms in the log. Alarms go off.

@@ -9,6 +9,7 @@
 //! The total is therefore exact to a grain for each account and use, and threads do not meet at one cache line for each
 //! event.
 
+use crate::broken::{Variant, broken};
 use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -140,7 +141,7 @@ impl MemoryBudget {
 
     /// True while it is used up: nothing new is to begin.
     pub fn is_over(&self) -> bool {
-        self.used() > self.0.limit
+        self.used() > self.0.limit && !broken(Variant::BudgetIgnored)
     }
 
     /// True while little is left: what can leave memory is to do so.

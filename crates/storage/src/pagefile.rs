@@ -345,7 +345,9 @@ impl PageFile {
             Some(first) => header::size(&first[..]),
             None => pages.size,
         };
-        stage_added(&mut staged, pages.size, size);
+        if !broken(Variant::AddedPageUnlogged) {
+            stage_added(&mut staged, pages.size, size);
+        }
         let mut encoding = self.encoding.borrow_mut();
         let basis = Basis {
             floor: self.engine.shared.log.floor(),

@@ -16,6 +16,7 @@
 
 use crate::archive::bookmark::Bookmark;
 use crate::archive::image::Image;
+use crate::broken::{Variant, broken};
 use crate::database::ObjectDb;
 use crate::disk::{DiskFile, OpenMode, sync_names};
 use crate::engine::Engine;
@@ -159,7 +160,9 @@ impl Engine {
         let mut kept: Vec<PathBuf> = self.exchange(key, &paths)?.into_iter().collect();
         let bookmark = self.begin_anew(key, how, commit)?;
         self.shared.publish(|manifest| {
-            manifest.quarantined.remove(&key.to_string());
+            if !broken(Variant::QuarantineKept) {
+                manifest.quarantined.remove(&key.to_string());
+            }
         })?;
         if let Some(saved) = &quarantine.pages {
             if source.has_saved_pages() {

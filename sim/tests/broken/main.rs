@@ -111,9 +111,9 @@ impl Broken {
         }
     }
 
-    /// The property that it is to break. None for those of the archive, which the simulation does not restore from: the
-    /// storage engine's `archive_crash` hunts for them. `OpenedTwice` alone breaks nothing: the runtime asks for one instance.
-    /// `CrashCountsForAll` shows where alarms are given up: the tests of alarms hunt for it.
+    /// The property that it is to break. None for those that the simulation does not look at, which tests of the crates
+    /// catch: what the archive restores, repairs, the memory budget, alarms that are given up. `OpenedTwice` alone breaks
+    /// nothing: the runtime asks for one instance.
     fn property(self) -> Option<&'static str> {
         match self {
             Self::Storage(variant) => of_storage(variant),
@@ -143,6 +143,10 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::RestoreNotAwaited
         | V::RestoreInParts
         | V::OpenedTwice
+        | V::AddedPageUnlogged
+        | V::HistoryGivenUpEarly
+        | V::QuarantineKept
+        | V::BudgetIgnored
         | V::CrashCountsForAll => return None,
     })
 }

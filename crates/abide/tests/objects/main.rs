@@ -4,6 +4,8 @@
 
 mod atomicity;
 mod beside_handlers;
+#[cfg(feature = "broken")]
+mod broken;
 mod calls;
 mod destructors;
 mod foreign_code;

@@ -107,6 +107,9 @@ impl Archiver {
                 return Err(error);
             }
             self.archive.failed(&error);
+            if broken(Variant::HistoryGivenUpEarly) {
+                break error;
+            }
             if !self.room_has_run_out() {
                 tracing::warn!(%error, "the log cannot be archived: it is kept, and the next checkpoint tries again");
                 return Ok(());

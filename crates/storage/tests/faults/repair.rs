@@ -335,3 +335,13 @@ fn a_quarantine_that_version_2_had_noted_is_repaired() {
     now.restore(key(&now, 1), &first).unwrap();
     assert_eq!(get(&now, 1).unwrap().as_deref(), Some("1"));
 }
+
+#[cfg(feature = "broken")]
+#[test]
+fn the_broken_variant_of_repair_is_caught() {
+    use abide_storage::broken::Variant::QuarantineKept;
+    crate::common::must_catch(&[(
+        QuarantineKept,
+        a_restore_to_a_bookmark_ends_a_quarantine_for_good,
+    )]);
+}

@@ -156,3 +156,13 @@ fn a_restore_writes_the_pages_that_the_file_has_but_the_archive_does_not() {
     assert!(large_now(&world) == Some(vec![MARK; LARGE]));
     assert!(large_at(&world, &restored) == Some(vec![MARK; LARGE]));
 }
+
+#[cfg(feature = "broken")]
+#[test]
+fn the_broken_variant_of_added_pages_is_caught() {
+    use abide_storage::broken::Variant::AddedPageUnlogged;
+    crate::common::must_catch(&[(
+        AddedPageUnlogged,
+        s20_pages_that_a_shrink_took_away_do_not_come_back_in_the_file,
+    )]);
+}
