@@ -228,7 +228,7 @@ async fn a_handler_that_finds_no_descriptors_is_503_and_its_object_goes_on() {
             tokio::time::sleep(Duration::from_millis(30)).await;
             disk.fail(&[DiskOp::Open], ".sqlite", errno);
             let answer = call("read", 0).await;
-            disk.mend();
+            disk.clear();
             (answer.status != StatusCode::OK).then_some(answer)
         })
         .await;

@@ -1,13 +1,6 @@
 //! Commits that wait too long: what `/readyz`, the metrics and the program's log say of them.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the storage's tests use the rest"
-)]
-#[path = "../../storage/tests/stalls/disk.rs"]
-mod disk;
 mod support;
 
 use std::{
@@ -22,12 +15,12 @@ use abide::{
     server::{ApiError, RunningHost},
 };
 use abide_harness::until;
+use abide_storage::{DiskOp, FaultyDisk};
 use axum::{
     Router,
     extract::{Path, State as Shared},
     routing::post,
 };
-use disk::{Op, SlowDisk};
 use http::{Method, StatusCode};
 use support::{Answer, ask, send};
 
@@ -64,7 +57,7 @@ async fn fill(Shared(env): Shared<Env>, Path(n): Path<u64>) -> Result<(), ApiErr
     Ok(store.fill(n).await??)
 }
 
-async fn host(disk: &SlowDisk) -> RunningHost {
+async fn host(disk: &FaultyDisk) -> RunningHost {
     Host::open_in_memory()
         .disk(Arc::new(disk.clone()))
         .object::<Store>("STORE")
@@ -146,12 +139,12 @@ async fn is_logged(line: &str) {
 #[tokio::test]
 async fn a_disk_that_does_not_finish_a_sync_is_named_until_it_does() {
     let _alone = alone().await;
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let host = host(&disk).await;
     let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
     assert_eq!(post_fill(addr, 1).await.unwrap().status, StatusCode::OK);
     assert!(metric(admin, "abide_log_sync_wait_seconds").await < 5.0);
-    disk.hold(Op::Sync, ".seg");
+    disk.hold(&[DiskOp::Sync], ".seg");
     let waiting = post_fill(addr, 2);
     let told = stalled(admin).await;
     assert!(
@@ -161,7 +154,7 @@ async fn a_disk_that_does_not_finish_a_sync_is_named_until_it_does() {
     assert!(metric(admin, "abide_log_sync_wait_seconds").await >= 5.0);
     is_logged(r#"reason="sync""#).await;
     assert!(!waiting.is_finished());
-    disk.release();
+    disk.clear();
     assert_eq!(waiting.await.unwrap().status, StatusCode::OK);
     until("the node to be ready", async || {
         let ready = ask(admin, Method::GET, "/readyz").await;
@@ -174,10 +167,10 @@ async fn a_disk_that_does_not_finish_a_sync_is_named_until_it_does() {
 #[tokio::test]
 async fn a_checkpoint_that_does_not_end_is_named_when_commits_wait_for_it() {
     let _alone = alone().await;
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let host = host(&disk).await;
     let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
-    disk.hold(Op::Sync, "/objects/");
+    disk.hold(&[DiskOp::Sync], "/objects/");
     let mut waiting = Vec::new();
     // The log may have four times what begins a checkpoint.
     for n in 0..60 {
@@ -198,7 +191,7 @@ async fn a_checkpoint_that_does_not_end_is_named_when_commits_wait_for_it() {
     }
     assert!(waits.0 >= 1.0 && waits.1 >= 5.0, "{waits:?}");
     is_logged("commits are stalled: they wait for a checkpoint").await;
-    disk.release();
+    disk.clear();
     for answer in waiting {
         assert_eq!(answer.await.unwrap().status, StatusCode::OK);
     }

@@ -1,11 +1,10 @@
 //! The index of alarms beside files that cannot be read or are missing.
 
-use abide_storage::{AlarmRow, Disk as _, ErrorKind, Repair, SimDisk};
-
-use crate::common::{
-    faulty::{EIO, FaultyDisk, Op},
-    flush, key,
+use abide_storage::{
+    AlarmRow, Disk as _, DiskOp, ErrorKind, FaultyDisk, Repair, SimDisk, errno::EIO,
 };
+
+use crate::common::{flush, key};
 use crate::world::{get, overwrite, part, path, put, store, try_store};
 
 /// Objects with alarms, all in their files, and a saved index that is damaged.
@@ -32,7 +31,7 @@ fn damaged_index(objects: u8) -> FaultyDisk {
 
 #[test]
 fn a_file_that_cannot_be_read_while_the_index_is_rebuilt_quarantines_its_object_alone() {
-    for op in [Op::Read, Op::Open] {
+    for op in [DiskOp::Read, DiskOp::Open] {
         let disk = damaged_index(4);
         let broken = {
             let ids = FaultyDisk::new(disk.sim.after_kill());
@@ -48,7 +47,7 @@ fn a_file_that_cannot_be_read_while_the_index_is_rebuilt_quarantines_its_object_
         assert_eq!([1, 2, 3, 4].map(due), [Some(1), None, Some(3), Some(4)]);
         assert_eq!(get(&store, 2).unwrap_err().kind(), ErrorKind::Damaged);
         assert_eq!(get(&store, 3).unwrap().as_deref(), Some("kept"));
-        disk.mend();
+        disk.clear();
         // It is known after the next start, and a repair brings the alarm back.
         store.checkpoint().unwrap();
         drop(store);
@@ -64,11 +63,11 @@ fn a_file_that_cannot_be_read_while_the_index_is_rebuilt_quarantines_its_object_
 #[test]
 fn a_disk_whose_files_cannot_be_read_does_not_quarantine_them_all() {
     let disk = damaged_index(40);
-    disk.fail(&[Op::Read], ".sqlite", EIO);
+    disk.fail(&[DiskOp::Read], ".sqlite", EIO);
     let error = try_store(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("look at the disk"), "{error}");
-    disk.mend();
+    disk.clear();
     let store = store(&disk);
     assert_eq!(store.quarantined(), []);
     assert_eq!(store.alarms().counts().pending, 40);

@@ -308,7 +308,7 @@ fn a_file_that_is_read_all_the_time_stays_open_beside_many_others() {
             assert!(value(hot).is_ok(), "its file was closed, {cores} cores");
         }
         // All of them are more than the table has, with the objects that are open no longer.
-        disk.mend();
+        disk.clear();
         for db in &objects {
             assert_eq!(value(db).unwrap().as_deref(), Some(&*large));
         }

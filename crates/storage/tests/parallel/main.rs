@@ -4,14 +4,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[allow(dead_code, reason = "a part of it is used here")]
-#[path = "../stalls/disk.rs"]
-mod slow;
 
-use abide_storage::{Disk as _, ErrorKind, ObjectDb, ObjectKey, SimDisk, Store, StoreOptions};
-use common::faulty::{EIO, FaultyDisk, Op};
+use abide_storage::{
+    Disk as _, DiskOp, ErrorKind, Fault, FaultyDisk, ObjectDb, ObjectKey, SimDisk, Store,
+    StoreOptions, errno::EIO,
+};
 use common::{DIR, flush, key, read_file};
-use slow::SlowDisk;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -119,7 +117,7 @@ fn a_file_that_cannot_be_written_quarantines_its_object_alone() {
             ));
         }
         let failing = key(&store, 20);
-        disk.fail(&[Op::Write], &failing.id_hex(), EIO);
+        disk.fail(&[DiskOp::Write], &failing.id_hex(), EIO);
         for _ in 0..2 {
             let error = store.checkpoint().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Io);
@@ -146,12 +144,12 @@ fn a_sync_that_fails_in_one_thread_is_final_for_the_node() {
         for id in 0..50 {
             drop(put(&store, key(&store, id), "k", b"value"));
         }
-        disk.fail(&[Op::Sync], &key(&store, 33).id_hex(), EIO);
+        disk.fail(&[DiskOp::Sync], &key(&store, 33).id_hex(), EIO);
         let error = store.checkpoint().unwrap_err();
         assert!(error.to_string().contains("syncing"), "{error}");
         assert!(store.failed(), "{cores} cores");
         // Nothing of it was published: a recovery finds everything in the log.
-        disk.mend();
+        disk.clear();
         drop(store);
         let disk = FaultyDisk::new(disk.sim.crash(7));
         let store = self::store(&disk, cores);
@@ -169,7 +167,7 @@ fn an_archive_that_cannot_be_written_keeps_the_log() {
         let store = store(&disk, cores);
         let first = put(&store, key(&store, 1), "k", &noise(1, 1_500_000)).bookmark();
         drop(put(&store, key(&store, 1), "k", b"after"));
-        disk.fail_times(&[Op::Write], "/archive/", EIO, 1);
+        disk.inject(&[DiskOp::Write], "/archive/", Fault::error(EIO).times(1));
         store.checkpoint().unwrap();
         assert!(store.stats().archive_failing, "{cores} cores");
         store.checkpoint().unwrap();
@@ -182,7 +180,7 @@ fn an_archive_that_cannot_be_written_keeps_the_log() {
 
 #[test]
 fn a_checkpoint_is_recorded_only_when_the_last_thread_has_synced() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let options = StoreOptions {
         cores: NonZero::new(MANY),
         ..StoreOptions::small()
@@ -198,7 +196,7 @@ fn a_checkpoint_is_recorded_only_when_the_last_thread_has_synced() {
     }
     let manifest = || read_file(&disk.sim, &Path::new(DIR).join("MANIFEST"));
     let before = manifest();
-    disk.hold(slow::Op::Sync, &key(&store, 11).id_hex());
+    disk.hold(&[DiskOp::Sync], &key(&store, 11).id_hex());
     let checkpoint = std::thread::spawn({
         let store = store.clone();
         move || store.checkpoint()
@@ -207,7 +205,7 @@ fn a_checkpoint_is_recorded_only_when_the_last_thread_has_synced() {
     // The power fails while all the others may have been synced.
     let crashed = disk.sim.crash(3);
     assert!(before == manifest() && store.stats().checkpoints == 0);
-    disk.release();
+    disk.clear();
     checkpoint.join().unwrap().unwrap();
     assert!(before != manifest() && store.stats().checkpoints == 1);
     store.close().unwrap();
@@ -220,14 +218,14 @@ fn a_checkpoint_is_recorded_only_when_the_last_thread_has_synced() {
 
 #[test]
 fn a_panic_of_one_thread_ends_the_store_loudly() {
-    let disk = SlowDisk::default();
+    let disk = FaultyDisk::default();
     let options = StoreOptions {
         cores: NonZero::new(MANY),
         checkpoint_interval: std::time::Duration::from_millis(20),
         ..StoreOptions::small()
     };
     let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
-    disk.panic(slow::Op::Sync, ".sqlite");
+    disk.inject(&[DiskOp::Sync], ".sqlite", Fault::panic());
     for id in 0..40 {
         let db = store.open_object(key(&store, id)).unwrap();
         db.kv_put("k", b"value").unwrap();
