@@ -99,6 +99,10 @@ abide::broken_variants! {
         SetAnew,
         /// What a timer had begun before it was set anew is tried again. A timer that was set anew goes off as it is set.
         StaleRetried,
+        /// A timer whose next time is not known ends. What fails is seen.
+        UnplannedEnds,
+        /// Times of the day go off whenever a clock shows them. A time that does not exist, or comes twice, goes off once.
+        ListIsRhythm,
     }
     queue {
         /// A message that was cut off on its way is never due again. No message is lost.
@@ -151,6 +155,10 @@ abide::broken_variants! {
         FeedUnguarded,
         /// Rows for a read model that is not there count as written. The queue holds and retries.
         AbsentMeansWritten,
+        /// A read model that is not ready takes attempts from its rows. Rows wait for a read model that is not ready.
+        WaitCounts,
+        /// An error of the read model is taken for one of the row. Rows wait for a read model that is not ready.
+        ModelBlamesRow,
         /// A row that the read model refuses counts as written. What is given up is a dead letter.
         RefusedUnseen,
         /// A rebuild leaves what is there. A rebuild makes the read model anew.

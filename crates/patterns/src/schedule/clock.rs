@@ -32,7 +32,11 @@ impl Inner {
                     let anchor = timing.anchor(now);
                     (anchor, Some(anchor))
                 }
-                _ if was_wrong => (set.anchor, timing.after(set.anchor, now)),
+                _ if was_wrong => match timing.after(set.anchor, now) {
+                    Ok(next) => (set.anchor, next),
+                    // It is found again, and seen, when the timer goes off.
+                    Err(_) => continue,
+                },
                 _ => continue,
             };
             if next < set.due_at {

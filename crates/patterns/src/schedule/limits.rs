@@ -26,6 +26,12 @@ pub const MAX_TIME: i64 = crate::outbox::limits::MAX_TIME;
 /// The shortest interval.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How long until the next time of a timer is looked for again that was not known; then twice as long each time.
+pub const PLAN_WAIT: Duration = Duration::from_mins(1);
+
+/// The longest of these waits: what is missing, such as a time zone, comes with an update of the machine.
+pub const MAX_PLAN_WAIT: Duration = Duration::from_hours(1);
+
 /// The longest interval: a hundred years.
 pub const MAX_INTERVAL: Duration = Duration::from_hours(100 * 366 * 24);
 

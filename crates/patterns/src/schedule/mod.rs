@@ -65,6 +65,7 @@
 //! ```
 
 mod alarm;
+mod calendar;
 mod clock;
 mod error;
 mod figures;
@@ -73,6 +74,7 @@ mod inner;
 pub mod limits;
 mod options;
 mod pass;
+mod plan;
 mod record;
 mod rows;
 mod runs;
@@ -150,6 +152,7 @@ impl Schedule {
             inner.mind_clock(now)?;
             let anchor = spec.timing.anchor(now);
             let first = spec.timing.first(anchor, now);
+            let first = first.map_err(ScheduleError::Invalid)?;
             let (upserted, event) = match known {
                 None => {
                     if rows.count()? >= limits::MAX_TIMERS {
@@ -203,7 +206,7 @@ impl Schedule {
         self.0.rows.timers_after(after.unwrap_or(""), page(limit))
     }
 
-    /// Occurrences that have failed, oldest first, from the first whose id is higher than another; at most so many, and at
+    /// Occurrences that have failed, and those after which a timer could not go on because its next time is not known, oldest first, from the first whose id is higher than another; at most so many, and at
     /// most 1,000.
     pub fn failed(&self, after: Option<i64>, limit: usize) -> Result<Vec<Run>> {
         self.0.rows.failed(after.unwrap_or(0), page(limit))
@@ -250,10 +253,15 @@ impl Schedule {
         })
     }
 
-    /// Has all that has failed of a timer tried again at once, with all attempts before it.
+    /// Has all that has failed of a timer tried again at once, with all attempts before it. A timer whose next time was not
+    /// known goes on, if it is known now.
     pub fn retry(&self, name: &str) -> Result<(), ScheduleError> {
         self.change(name, "redriven", |inner, set, now| {
-            if inner.rows.revive(set.id, now)? {
+            let goes_on = match inner.rows.stuck(set.id)? {
+                Some(stuck) => inner.go_on(set, &stuck, now)?,
+                None => Ok(false),
+            };
+            if inner.rows.revive(set.id, now)? || goes_on.map_err(ScheduleError::Invalid)? {
                 return Ok(());
             }
             Err(ScheduleError::NotFailed {
@@ -262,7 +270,7 @@ impl Schedule {
         })
     }
 
-    /// Gives up all that has failed of a timer.
+    /// Gives up all that has failed of a timer. One whose next time is not known has ended.
     pub fn discard(&self, name: &str) -> Result<(), ScheduleError> {
         self.change(name, "discarded", |inner, set, now| {
             if inner.rows.discard(set.id)? {

@@ -17,6 +17,7 @@ impl Inner {
     pub(super) fn pass(&self, taken: Taken, limit: usize, now: i64) -> Result<Vec<Claim>> {
         self.rows.storage.transaction_sync(|| {
             self.mind_clock(now)?;
+            self.go_on_all(now)?;
             for set in self.rows.due(now, limits::MAX_CLAIMS)? {
                 self.go_off(&set, now)?;
             }
@@ -33,7 +34,7 @@ impl Inner {
         };
         let spec = &set.spec.0;
         // One that is brought forward is not due yet, and no other is.
-        let last = spec.timing.last(set.anchor, due, now);
+        let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
         let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
         let chosen = match spec.misfire {
             Misfire::All if broken(Variant::MissedMerged) => last,
@@ -42,13 +43,11 @@ impl Inner {
             Misfire::Skip if is_late(last) && !set.queued && !broken(Variant::MissedFires) => {
                 self.rows
                     .note(&set.name, "missed", Some(due), Some("too late"), now)?;
-                self.rows
-                    .plan(set.id, Plan::at(spec.timing.after(set.anchor, last)))?;
+                self.plan_after(set, last, now)?;
                 return self.rows.rest(set.id, now);
             }
             Misfire::Once | Misfire::Skip => last,
         };
-        let next = Plan::at(spec.timing.after(set.anchor, chosen));
         let all = spec.misfire == Misfire::All;
         let may_overlap = spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed);
         if may_overlap || !self.rows.is_busy(set)? {
@@ -62,7 +61,7 @@ impl Inner {
                 )?;
             }
             self.rows.begin(set, chosen, now)?;
-            return self.rows.plan(set.id, next);
+            return self.plan_after(set, chosen, now);
         }
         let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
         if waits && !broken(Variant::QueuedDropped) {
@@ -71,7 +70,7 @@ impl Inner {
         let detail = "the one before has not ended";
         self.rows
             .note(&set.name, "skipped", Some(chosen), Some(detail), now)?;
-        self.rows.plan(set.id, next)
+        self.plan_after(set, chosen, now)
     }
 
     /// What a handler is told. None if the timer was set anew or canceled since the run was taken: then that is forgotten.

@@ -1,4 +1,6 @@
 //! Runs as rows: occurrences that have gone off and have not ended, or have failed.
+//!
+//! A row that has failed and has a time is that of a timer that does not know its next occurrence: it is looked for again then.
 
 use abide::Result;
 use serde::Deserialize;
@@ -67,7 +69,7 @@ impl Rows {
             .sql
             .exec(
                 "UPDATE schedule_runs SET state = ?1, attempts = attempts + 1, fire_at = NULL, updated_at = ?2
-                 WHERE id IN (SELECT id FROM schedule_runs WHERE fire_at <= ?2 ORDER BY fire_at, id LIMIT ?3)
+                 WHERE id IN (SELECT id FROM schedule_runs WHERE fire_at <= ?2 AND state = 'waiting' ORDER BY fire_at, id LIMIT ?3)
                  RETURNING id, timer, generation, due_at, attempts",
                 (taken.as_str(), now, count(limit)),
             )?
@@ -116,10 +118,64 @@ impl Rows {
         )?;
         self.sql.exec(
             "DELETE FROM schedule_runs WHERE id IN
-                 (SELECT id FROM schedule_runs WHERE timer = ?1 AND state = 'failed' ORDER BY id DESC LIMIT -1 OFFSET ?2)",
+                 (SELECT id FROM schedule_runs WHERE timer = ?1 AND state = 'failed' AND fire_at IS NULL ORDER BY id DESC LIMIT -1 OFFSET ?2)",
             (claim.timer, limits::MAX_FAILED),
         )?;
         Ok(())
+    }
+
+    /// A timer does not know its next occurrence after one. It is looked for again at a time.
+    pub(super) fn stick(
+        &self,
+        set: &Set,
+        due_at: i64,
+        at: i64,
+        problem: &str,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, last_error, created_at, updated_at)
+             VALUES (?1, ?2, ?3, 'failed', ?4, ?5, ?6, ?6)",
+            (set.id, set.generation, due_at, at, problem, now),
+        )?;
+        Ok(())
+    }
+
+    /// A timer's next occurrence was looked for in vain.
+    pub(super) fn stick_until(
+        &self,
+        stuck: &Claim,
+        at: i64,
+        problem: &str,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_runs SET attempts = attempts + 1, fire_at = ?2, last_error = ?3, updated_at = ?4 WHERE id = ?1",
+            (stuck.id, at, problem, now),
+        )?;
+        Ok(())
+    }
+
+    /// After which occurrence a timer does not know the next.
+    pub(super) fn stuck(&self, timer: i64) -> Result<Option<Claim>> {
+        self.sql
+            .exec(
+                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs
+                 WHERE timer = ?1 AND state = 'failed' AND fire_at IS NOT NULL",
+                (timer,),
+            )?
+            .optional()
+    }
+
+    /// Timers whose next occurrence is to be looked for again.
+    pub(super) fn stuck_until(&self, now: i64, limit: usize) -> Result<Vec<Claim>> {
+        self.sql
+            .exec(
+                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs
+                 WHERE fire_at <= ?1 AND state = 'failed' ORDER BY fire_at LIMIT ?2",
+                (now, count(limit)),
+            )?
+            .to_array()
     }
 
     /// Forgets a run.
@@ -142,7 +198,7 @@ impl Rows {
     pub(super) fn revive(&self, timer: i64, now: i64) -> Result<bool> {
         let revived = self.sql.exec(
             "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, updated_at = ?2
-             WHERE timer = ?1 AND state = 'failed'",
+             WHERE timer = ?1 AND state = 'failed' AND fire_at IS NULL",
             (timer, now),
         )?;
         Ok(revived.rows_written() > 0)

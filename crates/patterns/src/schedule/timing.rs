@@ -3,21 +3,13 @@
 //! Contract: occurrences are moments in milliseconds since 1970, and each comes after the one before. [`Timing::after`] and
 //! [`Timing::last`] agree: what one finds going forward, the other finds going back.
 //!
-//! In a time zone, the clocks of people jump. An expression that names its minutes and hours means one moment a day: a time
-//! that a jump forward leaves out goes off when the jump is over, and a time that comes twice goes off the first time. One
-//! that says `*` or `*/n` of them means a rhythm: it leaves out what is left out, and goes off whenever a clock shows the
-//! time.
+//! In a time zone, the clocks of people jump: [`Calendar`] says what that means.
 
 use std::time::Duration;
 
-use croner::{
-    Cron,
-    parser::{CronParser, Seconds},
-};
-use jiff::{Timestamp, Zoned, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
-use super::limits;
+use super::{calendar::Calendar, limits};
 use crate::numbers::millis;
 
 /// When a timer goes off. Times are milliseconds since 1970.
@@ -62,7 +54,7 @@ impl Timing {
                 }
                 start.map_or(Ok(()), in_time)
             }
-            Self::Cron { expression, zone } => match Calendar::new(expression, zone)?.after(now) {
+            Self::Cron { expression, zone } => match Calendar::new(expression, zone)?.after(now)? {
                 Some(_) => Ok(()),
                 None => Err(format!("cron expression `{expression}` never comes true")),
             },
@@ -83,42 +75,47 @@ impl Timing {
     }
 
     /// The first occurrence of a timer that is set now.
-    pub(super) fn first(&self, anchor: i64, now: i64) -> Option<i64> {
+    ///
+    /// # Errors
+    /// As of [`after`](Self::after).
+    pub(super) fn first(&self, anchor: i64, now: i64) -> Result<Option<i64>, String> {
         match self {
-            Self::Once { at } => Some(*at),
-            Self::Interval { .. } if anchor >= now => Some(anchor),
+            Self::Once { at } => Ok(Some(*at)),
+            Self::Interval { .. } if anchor >= now => Ok(Some(anchor)),
             Self::Interval { .. } | Self::Cron { .. } => self.after(anchor, now),
         }
     }
 
     /// The first occurrence after a time, if there is one before the year 10000. A cron expression has none after 4999.
-    pub(super) fn after(&self, anchor: i64, time: i64) -> Option<i64> {
+    ///
+    /// # Errors
+    /// If it cannot be known, for instance because this machine does not know the time zone.
+    pub(super) fn after(&self, anchor: i64, time: i64) -> Result<Option<i64>, String> {
         let next = match self {
             Self::Once { .. } => None,
             Self::Interval { every, .. } => {
                 let past = time.saturating_sub(anchor).div_euclid(*every);
                 Some(anchor.saturating_add(every.saturating_mul(past.saturating_add(1))))
             }
-            Self::Cron { expression, zone } => Calendar::new(expression, zone)
-                .ok()
-                .and_then(|calendar| calendar.after(time)),
+            Self::Cron { expression, zone } => Calendar::new(expression, zone)?.after(time)?,
         };
-        next.filter(|at| *at <= limits::MAX_TIME)
+        Ok(next.filter(|at| *at <= limits::MAX_TIME))
     }
 
     /// The last occurrence from `due`, which is one, up to a time.
-    pub(super) fn last(&self, anchor: i64, due: i64, time: i64) -> i64 {
+    ///
+    /// # Errors
+    /// As of [`after`](Self::after).
+    pub(super) fn last(&self, anchor: i64, due: i64, time: i64) -> Result<i64, String> {
         let last = match self {
             Self::Once { .. } => None,
             Self::Interval { every, .. } => {
                 let past = time.saturating_sub(anchor).div_euclid(*every);
                 Some(anchor.saturating_add(every.saturating_mul(past)))
             }
-            Self::Cron { expression, zone } => Calendar::new(expression, zone)
-                .ok()
-                .and_then(|calendar| calendar.last(time)),
+            Self::Cron { expression, zone } => Calendar::new(expression, zone)?.last(due, time)?,
         };
-        last.map_or(due, |last| last.max(due))
+        Ok(last.map_or(due, |last| last.max(due)))
     }
 }
 
@@ -131,59 +128,6 @@ fn in_time(at: i64) -> Result<(), String> {
     ))
 }
 
-/// An expression in a time zone.
-struct Calendar {
-    cron: Cron,
-    zone: TimeZone,
-}
-
-impl Calendar {
-    fn new(expression: &str, zone: &str) -> Result<Self, String> {
-        if expression.len() > limits::MAX_CRON_BYTES {
-            return Err(format!(
-                "a cron expression has at most {} bytes",
-                limits::MAX_CRON_BYTES
-            ));
-        }
-        let cron = CronParser::builder()
-            .seconds(Seconds::Optional)
-            .build()
-            .parse(expression)
-            .map_err(|error| format!("cron expression `{expression}` cannot be read: {error}"))?;
-        let known = Some(zone)
-            .filter(|zone| zone.len() <= limits::MAX_ZONE_BYTES)
-            .and_then(|zone| TimeZone::get(zone).ok());
-        let Some(zone) = known else {
-            return Err(format!(
-                "time zone `{}` is not known: name one as the time zone database does, such as `Europe/Berlin`",
-                crate::texts::cut(zone.to_owned(), limits::MAX_ZONE_BYTES)
-            ));
-        };
-        Ok(Self { cron, zone })
-    }
-
-    fn after(&self, time: i64) -> Option<i64> {
-        let found = self
-            .cron
-            .find_next_occurrence(&self.at(time)?, false)
-            .ok()?;
-        Some(found.timestamp().as_millisecond())
-    }
-
-    fn last(&self, time: i64) -> Option<i64> {
-        let found = self
-            .cron
-            .find_previous_occurrence(&self.at(time)?, true)
-            .ok()?;
-        Some(found.timestamp().as_millisecond())
-    }
-
-    fn at(&self, time: i64) -> Option<Zoned> {
-        let time = Timestamp::from_millisecond(time).ok()?;
-        Some(time.to_zoned(self.zone.clone()))
-    }
-}
-
 /// A duration as intervals have it.
 pub(super) fn every(interval: Duration) -> i64 {
     millis(interval)
@@ -191,6 +135,8 @@ pub(super) fn every(interval: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+
     use super::*;
 
     fn cron(expression: &str, zone: &str) -> Timing {
@@ -209,7 +155,7 @@ mod tests {
         let mut time = at(time);
         let mut found = Vec::new();
         for _ in 0..count {
-            time = timing.after(0, time).unwrap();
+            time = timing.after(0, time).unwrap().unwrap();
             found.push(Timestamp::from_millisecond(time).unwrap().to_string());
         }
         found
@@ -283,14 +229,16 @@ mod tests {
                 "2028-02-29",
             ] {
                 let begin = at(&format!("{day}T00:00:00Z")) - 7_200_000;
-                let due = timing.after(0, begin).unwrap();
+                let due = timing.after(0, begin).unwrap().unwrap();
                 let mut last = due;
                 for minute in (0..30 * 60).step_by(10) {
                     let now = begin + minute * 60_000;
-                    while let Some(next) = timing.after(0, last).filter(|next| *next <= now) {
+                    while let Some(next) =
+                        timing.after(0, last).unwrap().filter(|next| *next <= now)
+                    {
                         last = next;
                     }
-                    assert_eq!(timing.last(0, due, now), last, "{timing:?} at {now}");
+                    assert_eq!(timing.last(0, due, now), Ok(last), "{timing:?} at {now}");
                 }
             }
         }
@@ -320,19 +268,19 @@ mod tests {
             every: 1_000,
             start: Some(500),
         };
-        assert_eq!(timing.first(timing.anchor(100), 100), Some(500));
-        assert_eq!(timing.first(timing.anchor(700), 700), Some(1_500));
-        assert_eq!(timing.after(500, 1_500), Some(2_500));
-        assert_eq!(timing.last(500, 500, 3_499), 2_500);
+        assert_eq!(timing.first(timing.anchor(100), 100), Ok(Some(500)));
+        assert_eq!(timing.first(timing.anchor(700), 700), Ok(Some(1_500)));
+        assert_eq!(timing.after(500, 1_500), Ok(Some(2_500)));
+        assert_eq!(timing.last(500, 500, 3_499), Ok(2_500));
         let plain = Timing::Interval {
             every: 1_000,
             start: None,
         };
-        assert_eq!(plain.first(plain.anchor(100), 100), Some(1_100));
+        assert_eq!(plain.first(plain.anchor(100), 100), Ok(Some(1_100)));
         let last = Timing::Interval {
             every: 1_000,
             start: Some(limits::MAX_TIME),
         };
-        assert_eq!(last.after(limits::MAX_TIME, limits::MAX_TIME), None);
+        assert_eq!(last.after(limits::MAX_TIME, limits::MAX_TIME), Ok(None));
     }
 }

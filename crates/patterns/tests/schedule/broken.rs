@@ -19,6 +19,10 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::RetriedForEver => {
             "retries::a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides"
         }
+        Variant::UnplannedEnds => {
+            "retries::a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can"
+        }
+        Variant::ListIsRhythm => "times::each_time_of_a_list_goes_off_once_a_day_over_both_jumps",
         Variant::RetriedAtOnce => {
             "retries::an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing"
         }

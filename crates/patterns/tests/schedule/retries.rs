@@ -181,3 +181,54 @@ fn an_occurrence_that_comes_while_the_one_before_is_retried_is_left_out_waits_or
         assert_eq!(world.dues("allow").await, at(start, &[2, 4, 6]));
     });
 }
+
+/// Has every timer be in another time zone, as if the machine did not know its own any more, or knew it again.
+async fn moved(world: &World, from: &str, to: &str) {
+    let sql =
+        format!("UPDATE schedule_timers SET spec = replace(spec, '{from}', '{to}') RETURNING id");
+    world.object().scalar(sql).await.unwrap().unwrap();
+}
+
+#[test]
+fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() {
+    run(async {
+        let (known, unknown) = ("Europe/Berlin", "Europe/Atlantis");
+        let world = World::new(plain());
+        world.set("t", Spec::cron("a", "* * * * *", known)).await;
+        moved(&world, known, unknown).await;
+        world.pass(secs(65), secs(5)).await;
+        assert_eq!(world.dues("t").await.len(), 1, "it was due");
+        let timer = world.timer("t").await;
+        assert_eq!((timer.phase, timer.due_at), (Phase::Failed, None));
+        let failed = world.object().failed().await.unwrap().unwrap();
+        assert_eq!(failed.len(), 1);
+        let error = failed[0].last_error.as_deref().unwrap();
+        assert!(error.contains(unknown), "{error}");
+        assert_eq!(world.events("t").await, ["created", "failed", "done"]);
+        let refused = world.object().retry("t".into()).await.unwrap();
+        assert!(refused.unwrap_err().to_string().contains(unknown));
+
+        // By itself, and with what was missed.
+        moved(&world, unknown, known).await;
+        world.pass(secs(125), secs(5)).await;
+        let timer = world.timer("t").await;
+        assert_eq!((timer.phase, timer.run), (Phase::Waiting, None));
+        assert!(world.dues("t").await.len() > 1);
+
+        // Because somebody says so.
+        moved(&world, known, unknown).await;
+        world.pass(secs(65), secs(5)).await;
+        assert_eq!(world.timer("t").await.phase, Phase::Failed);
+        moved(&world, unknown, known).await;
+        world.object().retry("t".into()).await.unwrap().unwrap();
+        let timer = world.timer("t").await;
+        assert_eq!(timer.phase, Phase::Waiting);
+        assert!(timer.due_at.is_some());
+
+        // Or nobody wants it any more.
+        moved(&world, known, unknown).await;
+        world.pass(secs(65), secs(5)).await;
+        world.object().discard("t".into()).await.unwrap().unwrap();
+        assert_eq!(world.timer("t").await.phase, Phase::Ended);
+    });
+}

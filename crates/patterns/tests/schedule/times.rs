@@ -94,6 +94,45 @@ fn cron_follows_the_clocks_of_its_time_zone_over_both_jumps() {
 }
 
 #[test]
+fn each_time_of_a_list_goes_off_once_a_day_over_both_jumps() {
+    run(async {
+        let world = World::new(plain());
+        let begin: Timestamp = "2026-03-27T12:00:00Z".parse().unwrap();
+        world.clock.set_wall(begin.as_millisecond() - world.now());
+        let list = Spec::cron("a", "0,30 2 * * *", "Europe/Berlin");
+        world.set("list", list).await;
+        world.pass(secs(3 * 24 * 3_600), secs(600)).await;
+        let shown = |due: &i64| Timestamp::from_millisecond(*due).unwrap().to_string();
+        let dues: Vec<String> = world.dues("list").await.iter().map(shown).collect();
+        // On 29 March neither 02:00 nor 02:30 exists, and 03:00 is the moment at which both have passed.
+        assert_eq!(
+            dues,
+            [
+                "2026-03-28T01:00:00Z",
+                "2026-03-28T01:30:00Z",
+                "2026-03-29T01:00:00Z",
+                "2026-03-30T00:00:00Z",
+                "2026-03-30T00:30:00Z"
+            ]
+        );
+        let begin: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+        world.clock.set_wall(begin.as_millisecond() - world.now());
+        let list = Spec::cron("a", "30 1,2,3 * * *", "America/New_York");
+        world.set("twice", list).await;
+        world.pass(secs(24 * 3_600), secs(600)).await;
+        let dues: Vec<String> = world.dues("twice").await.iter().map(shown).collect();
+        assert_eq!(
+            dues,
+            [
+                "2026-11-01T05:30:00Z",
+                "2026-11-01T07:30:00Z",
+                "2026-11-01T08:30:00Z"
+            ]
+        );
+    });
+}
+
+#[test]
 fn a_handler_can_set_and_cancel_timers_its_own_as_well() {
     run(async {
         let world = World::new(plain());
