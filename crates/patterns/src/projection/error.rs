@@ -11,10 +11,11 @@ pub enum ProjectionError {
     /// A row or a declaration makes no sense; the text says what would. Nothing changed.
     #[error("{0}")]
     Invalid(String),
-    /// The read model cannot be reached, or is too slow. It may be there later.
-    #[error("the read model is not there: {0}")]
+    /// The read model cannot be reached, is too slow, or is not as it has to be: a privilege is missing, a column is gone, the
+    /// disk is full. No row is to blame, and it may be mended.
+    #[error("the read model is not there, or not ready: {0}")]
     Unavailable(String),
-    /// The read model refuses a row, a statement or the tables, and will again.
+    /// The read model refuses a row or a query for what it says, and will again.
     #[error("the read model refuses it: {0}")]
     Refused(String),
     /// The queue between objects and the read model refuses.

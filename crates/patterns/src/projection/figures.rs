@@ -44,6 +44,6 @@ fn describe() {
     describe_counter!(WRITTEN, "Rows of a read model's table that were written.");
     describe_counter!(
         FAILED,
-        "Batches that a read model did not take because it was not there."
+        "Batches that a read model did not take because it was not there or not ready."
     );
 }

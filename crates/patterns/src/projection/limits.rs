@@ -35,6 +35,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a statement may take in a read model. It has to be less than the queue's `timeout`.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long a batch may wait for a read model: longer than one statement, because another may be before it.
+pub const APPLY_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// Rows that a query gives back; more are an error.
 pub const MAX_RESULT_ROWS: usize = 10_000;
 
@@ -50,4 +53,6 @@ pub const MAX_FAILURES: usize = 100;
 /// How often a rebuild looks whether the queue is empty.
 pub const REBUILD_LOOK: Duration = Duration::from_millis(200);
 
+const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < APPLY_TIMEOUT.as_secs());
+const _: () = assert!(APPLY_TIMEOUT.as_secs() < 2 * STATEMENT_TIMEOUT.as_secs());
 const _: () = assert!((MAX_ROW_BYTES + 1_024) * FEED_BATCH <= crate::queue::limits::MAX_SEND_BYTES);

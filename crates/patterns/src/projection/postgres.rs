@@ -13,6 +13,7 @@ use super::{
     Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
     sqlite::too_many, worker::Worker,
 };
+use crate::broken::{Variant, broken};
 
 /// A read model in `PostgreSQL`: one connection writes, another reads. They are made when they are needed, and anew when they
 /// break. Rows are written with one statement for each table, all in one round trip.
@@ -205,7 +206,7 @@ impl Server {
             .iter()
             .map(|param| param as &(dyn ToSql + Sync))
             .collect();
-        let rows = open.client.query(&whole, &params).await.map_err(failed)?;
+        let rows = open.client.query(&whole, &params).await.map_err(refused)?;
         if rows.len() > limits::MAX_RESULT_ROWS {
             return Err(too_many());
         }
@@ -352,22 +353,87 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// What an error of the server, or on the way to it, means.
+/// What an error of a statement of ours means.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
 fn failed(error: tokio_postgres::Error) -> ProjectionError {
-    let Some(from_server) = error.as_db_error() else {
-        let mut text = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            text = format!("{text}: {source}");
-        }
-        return ProjectionError::Unavailable(text);
-    };
-    let text = format!("{} ({})", from_server.message(), from_server.code().code());
-    // Data, constraints, syntax and unknown names, limits. An unknown table is one that was dropped: it is made anew.
-    let refused = ["22", "23", "42", "54"].contains(&&from_server.code().code()[..2]);
-    if refused && from_server.code().code() != "42P01" {
+    let text = text_of(&error);
+    if error.code().is_some_and(|code| is_of_the_row(code.code())) {
         ProjectionError::Refused(text)
     } else {
         ProjectionError::Unavailable(text)
+    }
+}
+
+/// What an error of somebody's query means: most are the query's fault.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` hands it over")]
+fn refused(error: tokio_postgres::Error) -> ProjectionError {
+    let text = text_of(&error);
+    if error
+        .code()
+        .is_some_and(|code| is_of_the_query(code.code()))
+    {
+        ProjectionError::Refused(text)
+    } else {
+        ProjectionError::Unavailable(text)
+    }
+}
+
+fn text_of(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(server), _) => format!("{} ({})", server.message(), server.code().code()),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// True of an SQLSTATE that another row, in the same read model, need not meet. Every other says something of the read model,
+/// also one that nobody here knows: then rows wait, which loses none.
+///
+/// | class | is about | whose |
+/// |---|---|---|
+/// | 22 | data: a text with a zero character, a number out of range | the row's |
+/// | 23, 44 | constraints and view checks | the row's |
+/// | 54000 | a value that is too large, for an index for instance | the row's |
+/// | P0001 | what a trigger refuses | the row's |
+/// | 42 | privileges, and tables and columns that are not there | the model's |
+/// | 08, 25, 28, 40, 53, 55, 57, 58, XX and the rest | connections, read-only servers, roles, conflicts, resources, damage | the model's |
+fn is_of_the_row(code: &str) -> bool {
+    let class = &code[..2];
+    ["22", "23", "44"].contains(&class)
+        || ["54000", "P0001"].contains(&code)
+        || (class == "42" && broken(Variant::ModelBlamesRow))
+}
+
+/// True of an SQLSTATE that the query would meet in any read model with these tables.
+fn is_of_the_query(code: &str) -> bool {
+    // Tables and privileges that are missing are no fault of the query.
+    is_of_the_row(code)
+        || (["42", "54"].contains(&&code[..2]) && !["42501", "42P01"].contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_of_the_row_only_if_another_row_need_not_meet_it() {
+        for code in [
+            "22021", "22003", "23505", "23502", "23514", "44000", "54000", "P0001",
+        ] {
+            assert!(is_of_the_row(code), "{code}");
+        }
+        for code in [
+            "08006", "0A000", "25006", "28000", "28P01", "3D000", "3F000", "40001", "40P01",
+            "42501", "42703", "42P01", "42804", "53100", "53300", "54011", "55P03", "57014",
+            "57P01", "57P03", "58030", "XX000", "XX001", "99999",
+        ] {
+            assert!(!is_of_the_row(code), "{code}");
+        }
+        for code in ["42601", "42703", "22P02", "54001"] {
+            assert!(is_of_the_query(code), "{code}");
+        }
+        for code in ["42501", "42P01", "57014"] {
+            assert!(!is_of_the_query(code), "{code}");
+        }
     }
 }

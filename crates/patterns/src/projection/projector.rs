@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use abide::Result;
+use abide::{Env, Error, Result};
 
-use super::{ProjectionError, ReadModel, Row, Written, figures};
+use super::{ProjectionError, ReadModel, Row, Written, figures, limits};
 use crate::broken::{Variant, broken};
 use crate::queue::{Batch, Consumer, Received};
 
@@ -18,27 +18,42 @@ impl Consumer for Projector {
         let now = i64::try_from(batch.env().clock().unix_millis()).unwrap_or(i64::MAX);
         let rows = newest(batch.messages());
         figures::lag(rows.iter().copied(), now);
-        match self.0.apply(rows.iter().copied().cloned().collect()).await {
+        match self
+            .apply(batch.env(), rows.iter().copied().cloned().collect())
+            .await
+        {
             Ok(written) => {
                 figures::written(&written);
                 Ok(())
             }
             Err(ProjectionError::Unavailable(_)) if broken(Variant::AbsentMeansWritten) => Ok(()),
-            Err(ProjectionError::Unavailable(error)) => {
-                figures::failed();
-                Err(ProjectionError::Unavailable(error).into())
-            }
+            Err(error @ ProjectionError::Unavailable(_)) => Err(wait(batch.messages(), &error)),
             // One of them is at fault.
-            Err(_) => self.one_by_one(batch.messages()).await,
+            Err(_) => self.one_by_one(batch).await,
         }
     }
 }
 
 impl Projector {
-    async fn one_by_one(&self, messages: &[Received<Row>]) -> Result<()> {
+    /// Writes rows. A read model that does not answer is not ready: without this, the queue would count that as an attempt.
+    async fn apply(&self, env: &Env, rows: Vec<Row>) -> Result<Written, ProjectionError> {
+        let clock = env.clock();
+        let late = clock.sleep_until(clock.now() + limits::APPLY_TIMEOUT);
+        tokio::select! {
+            biased;
+            written = self.0.apply(rows) => written,
+            () = late => Err(ProjectionError::Unavailable(format!(
+                "no answer within {} s",
+                limits::APPLY_TIMEOUT.as_secs()
+            ))),
+        }
+    }
+
+    async fn one_by_one(&self, batch: &Batch<Row>) -> Result<()> {
+        let messages = batch.messages();
         let mut all = Written::new();
-        for message in messages {
-            match self.0.apply(vec![message.body.clone()]).await {
+        for (index, message) in messages.iter().enumerate() {
+            match self.apply(batch.env(), vec![message.body.clone()]).await {
                 Ok(written) => {
                     message.ack();
                     for (table, count) in written {
@@ -46,8 +61,8 @@ impl Projector {
                     }
                 }
                 Err(error @ ProjectionError::Unavailable(_)) => {
-                    figures::failed();
-                    return Err(error.into());
+                    figures::written(&all);
+                    return Err(wait(&messages[index..], &error));
                 }
                 Err(_) if broken(Variant::RefusedUnseen) => message.ack(),
                 Err(error) => message.refuse(error.to_string()),
@@ -56,6 +71,17 @@ impl Projector {
         figures::written(&all);
         Ok(())
     }
+}
+
+/// Rows wait until the read model is mended: that it is not ready is no attempt at any of them.
+fn wait(messages: &[Received<Row>], error: &ProjectionError) -> Error {
+    figures::failed();
+    if !broken(Variant::WaitCounts) {
+        for message in messages {
+            message.wait(error.to_string());
+        }
+    }
+    error.clone().into()
 }
 
 /// The newest change of each row, in the order of tables and ids: two batches that meet lock rows in the same order.

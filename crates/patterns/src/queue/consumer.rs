@@ -110,6 +110,13 @@ impl<T> Received<T> {
         self.marks.set(self.index, Verdict::Retry { after, error });
     }
 
+    /// It cannot be taken now, and is not to blame: this was no attempt at it. It is tried again after the first wait of the
+    /// queue's policy, and after the consumer's rest if the batch fails.
+    pub fn wait(&self, error: impl Into<String>) {
+        let error = error.into();
+        self.marks.set(self.index, Verdict::Wait { error });
+    }
+
     /// It will never be taken: it becomes a dead letter at once.
     pub fn refuse(&self, error: impl Into<String>) {
         let error = error.into();
@@ -123,6 +130,9 @@ pub(super) enum Verdict {
     Ack,
     Retry {
         after: Option<Duration>,
+        error: String,
+    },
+    Wait {
         error: String,
     },
     Dead {

@@ -9,6 +9,7 @@ use super::Counts;
 const MESSAGES: &str = "abide_queue_messages";
 const DEAD: &str = "abide_queue_dead_letters";
 const OLDEST: &str = "abide_queue_oldest_message_seconds";
+const FAILING: &str = "abide_queue_failing";
 const CONSUMED: &str = "abide_queue_messages_consumed_total";
 const FAILED: &str = "abide_queue_attempts_failed_total";
 
@@ -17,6 +18,7 @@ pub(super) struct Figures {
     messages: Gauge,
     dead: Gauge,
     oldest: Gauge,
+    failing: Gauge,
     consumed: Counter,
     failed: Counter,
 }
@@ -30,6 +32,7 @@ impl Figures {
             messages: gauge!(MESSAGES, &labels),
             dead: gauge!(DEAD, &labels),
             oldest: gauge!(OLDEST, &labels),
+            failing: gauge!(FAILING, &labels),
             consumed: counter!(CONSUMED, &labels),
             failed: counter!(FAILED, &labels),
         }
@@ -38,6 +41,7 @@ impl Figures {
     pub(super) fn show(&self, counts: &Counts, now: i64) {
         self.messages.set(counts.messages as f64);
         self.dead.set(counts.dead as f64);
+        self.failing.set(f64::from(counts.failing));
         let age = counts.oldest.map_or(0, |sent_at| (now - sent_at).max(0));
         self.oldest.set(age as f64 / 1e3);
     }
@@ -61,6 +65,10 @@ fn describe() {
         OLDEST,
         Unit::Seconds,
         "Time since the oldest message of a queue's shard was sent, when it was last looked at."
+    );
+    describe_gauge!(
+        FAILING,
+        "1 while the consumer of a queue's shard has failed its newest batch as a whole, and rests."
     );
     describe_counter!(CONSUMED, "Messages of a queue's shard that were consumed.");
     describe_counter!(

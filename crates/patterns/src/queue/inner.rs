@@ -136,6 +136,11 @@ impl Inner {
             dead: meta.dead,
             consumed: meta.consumed,
             oldest: self.rows.oldest()?,
+            failing: u32::from(meta.failures > 0),
+            last_error: match meta.failures {
+                0 => None,
+                _ => self.rows.last_error()?,
+            },
         })
     }
 

@@ -155,7 +155,7 @@ pub struct Sent {
 }
 
 /// How much is where, of a shard or of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Messages that wait, or that a consumer has.
     pub messages: i64,
@@ -167,6 +167,10 @@ pub struct Counts {
     pub consumed: i64,
     /// When the oldest of the messages was sent, in milliseconds since 1970.
     pub oldest: Option<i64>,
+    /// Shards whose consumer failed the newest batch as a whole, and rests.
+    pub failing: u32,
+    /// Why, of one of them.
+    pub last_error: Option<String>,
 }
 
 impl Counts {
@@ -181,6 +185,8 @@ impl Counts {
             dead: self.dead + other.dead,
             consumed: self.consumed + other.consumed,
             oldest,
+            failing: self.failing + other.failing,
+            last_error: self.last_error.or(other.last_error),
         }
     }
 }

@@ -263,6 +263,33 @@ impl Rows {
         Ok(changed.rows_written() > 0)
     }
 
+    /// The same, and it was no attempt.
+    pub(super) fn put_back_untried(
+        &self,
+        number: i64,
+        claim: i64,
+        at: i64,
+        error: &str,
+    ) -> Result<()> {
+        if self.put_back(number, claim, at, error)? {
+            self.sql.exec(
+                "UPDATE queue_messages SET attempts = max(attempts - 1, 0) WHERE id = ?1",
+                (number,),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Why the message that waits longest was not taken, if one was not.
+    pub(super) fn last_error(&self) -> Result<Option<String>> {
+        self.sql
+            .exec(
+                "SELECT last_error FROM queue_messages WHERE last_error IS NOT NULL ORDER BY due_at DESC LIMIT 1",
+                (),
+            )?
+            .optional()
+    }
+
     /// Shifts what waits, after the wall clock was set back by so much.
     pub(super) fn clock_went_back(&self, by: i64, now: i64) -> Result<()> {
         self.sql.exec(

@@ -3,13 +3,12 @@
 use abide::Result;
 
 use super::{
-    DeadLetter, Message,
+    DeadLetter, Delivery, Message,
     consumer::Verdict,
     inner::Inner,
     limits,
     pump::{Landed, Tried},
     queues::Declared,
-    rows::Claim,
 };
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
@@ -66,10 +65,9 @@ impl Inner {
                 }
                 Verdict::Retry { after, error } => {
                     change.failed += 1;
-                    let wait = self.wait(declared, &claim, index);
-                    let number = claim.deliveries[index].id.number;
-                    let Some(wait) = wait else {
-                        let attempt = claim.deliveries[index].attempt;
+                    let delivery = &claim.deliveries[index];
+                    let (number, attempt) = (delivery.id.number, delivery.attempt);
+                    let Some(wait) = self.wait(declared, delivery, attempt) else {
                         let error = format!("{error}; attempt {attempt} was the last");
                         change.buried +=
                             i64::from(self.rows.bury(number, claim.number, &error, now)?);
@@ -79,6 +77,14 @@ impl Inner {
                         after.map_or(wait, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
                     let at = now.saturating_add(wait);
                     self.rows.put_back(number, claim.number, at, &error)?;
+                }
+                Verdict::Wait { error } => {
+                    change.failed += 1;
+                    let delivery = &claim.deliveries[index];
+                    let wait = self.wait(declared, delivery, 1).unwrap_or_default();
+                    let at = now.saturating_add(wait);
+                    self.rows
+                        .put_back_untried(delivery.id.number, claim.number, at, &error)?;
                 }
                 Verdict::Dead { error } => {
                     change.failed += 1;
@@ -117,13 +123,12 @@ impl Inner {
         Ok(())
     }
 
-    /// The time until a message's next attempt, in milliseconds, if there is to be one.
-    fn wait(&self, declared: &Declared, claim: &Claim, index: usize) -> Option<i64> {
-        let delivery = &claim.deliveries[index];
+    /// The time until a message's next attempt after so many, in milliseconds, if there is to be one.
+    fn wait(&self, declared: &Declared, delivery: &Delivery, attempts: u32) -> Option<i64> {
         let attempt = if broken(Variant::DeliveredForEver) {
             1
         } else {
-            delivery.attempt.max(1)
+            attempts.max(1)
         };
         let (wait, share) = declared.options.retry.wait(attempt)?;
         let wait = millis(wait);

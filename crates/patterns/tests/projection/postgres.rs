@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use abide_harness::Postgres;
-use abide_patterns::projection::{
-    PostgresModel, ProjectionError, ReadModel, Table, Tables, Type, queue_options,
+use abide_patterns::{
+    projection::{PostgresModel, ProjectionError, ReadModel, Table, Tables, Type, queue_options},
+    queue::{Options, RetryPolicy},
 };
 
 use crate::{
@@ -50,6 +51,100 @@ fn a_row_that_the_server_refuses_becomes_a_dead_letter_and_the_others_are_writte
         let letters = world.queue().dead_letters(1).await.unwrap();
         assert!(letters[0].error.contains("0x00"), "{}", letters[0].error);
     });
+}
+
+/// Somebody who may do everything.
+async fn administrator(server: &Postgres) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(&server.address(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn rows_wait_while_the_server_is_not_as_it_has_to_be_and_none_is_a_dead_letter() {
+    run(async {
+        let server = Postgres::start();
+        let admin = administrator(&server).await;
+        admin
+            .batch_execute("CREATE ROLE clerk LOGIN; GRANT CREATE ON SCHEMA public TO clerk")
+            .await
+            .unwrap();
+        let clerk = format!("{} user=clerk", without_user(&server.address()));
+        let clerk: Arc<dyn ReadModel> = Arc::new(PostgresModel::new(&clerk, tables()).unwrap());
+        let options = Options {
+            retry: RetryPolicy::Schedule(vec![Duration::from_millis(100)]),
+            ..queue_options()
+        };
+        let world = World::of(clerk, options);
+        world.deposit("ada", 1).await;
+        world.until_balances(&[("ada", 1)]).await;
+
+        // What is done to the server, and how it is mended.
+        let troubles = [
+            (
+                "REVOKE INSERT ON accounts FROM clerk",
+                "GRANT INSERT ON accounts TO clerk",
+            ),
+            (
+                "ALTER TABLE accounts RENAME COLUMN balance TO b; ALTER TABLE accounts ADD balance text",
+                "ALTER TABLE accounts DROP balance; ALTER TABLE accounts RENAME COLUMN b TO balance",
+            ),
+            ("ALTER ROLE clerk NOLOGIN", "ALTER ROLE clerk LOGIN"),
+            (
+                "ALTER ROLE clerk SET default_transaction_read_only = on",
+                "ALTER ROLE clerk RESET default_transaction_read_only",
+            ),
+            (
+                "REVOKE USAGE ON SCHEMA public FROM PUBLIC, clerk",
+                "GRANT USAGE ON SCHEMA public TO PUBLIC, clerk",
+            ),
+        ];
+        let hang_up =
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'clerk'";
+        let mut balance = 1;
+        for (trouble, mended) in troubles {
+            admin.batch_execute(trouble).await.unwrap();
+            admin.batch_execute(hang_up).await.unwrap();
+            let before = world.model.batches.lock().unwrap().len();
+            world.deposit("ada", 1).await;
+            balance += 1;
+            world
+                .until("it was tried several times", async || {
+                    world.clock.advance(Duration::from_secs(1));
+                    world.model.batches.lock().unwrap().len() >= before + 5
+                })
+                .await;
+            let counts = world.counts().await;
+            assert_eq!(counts.dead, 0, "{trouble}: {counts:?}");
+            assert!(counts.messages > 0, "{trouble}: {counts:?}");
+            world
+                .until("it is seen", async || {
+                    world.counts().await.last_error.is_some()
+                })
+                .await;
+            admin.batch_execute(mended).await.unwrap();
+            admin.batch_execute(hang_up).await.unwrap();
+            until_there(&world, &[("ada", balance)]).await;
+        }
+
+        // What is gone is made anew.
+        admin
+            .batch_execute("ALTER TABLE accounts DROP owner")
+            .await
+            .unwrap();
+        world.deposit("ada", 1).await;
+        world.until_balances(&[("ada", balance + 1)]).await;
+        assert_eq!(world.counts().await.dead, 0);
+    });
+}
+
+/// A server's address, for another role.
+fn without_user(address: &str) -> String {
+    let words = address.split(' ').filter(|word| !word.starts_with("user="));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]

@@ -37,24 +37,37 @@ fn a_read_model_that_is_down_or_stuck_stops_nobody_and_catches_up() {
 }
 
 #[test]
-fn rows_that_are_given_up_are_dead_letters_and_can_be_redriven() {
+fn rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried() {
     run(async {
         let options = Options {
             retry: RetryPolicy::Schedule(vec![Duration::from_millis(100)]),
             ..queue_options()
         };
         let world = World::with_options(options);
-        world.model.set(Mood::Down);
         world.deposit("ada", 10).await;
-        world
-            .until("they are dead", async || world.counts().await.dead == 2)
-            .await;
-        let letters = world.queue().dead_letters(10).await.unwrap();
-        assert!(letters[0].error.contains("the test says so"), "{letters:?}");
-        world.model.set(Mood::Well);
-        assert!(world.balances().await.is_empty());
-        world.queue().redrive_all().await.unwrap();
         world.until_balances(&[("ada", 10)]).await;
+        assert_eq!(world.counts().await.failing, 0);
+        for mood in [Mood::Down, Mood::Stuck] {
+            world.model.batches.lock().unwrap().clear();
+            world.model.set(mood);
+            world.deposit("ada", 10).await;
+            world
+                .until("they were tried often, or for long", async || {
+                    world.clock.advance(Duration::from_secs(1));
+                    world.model.batches.lock().unwrap().len() >= 8
+                })
+                .await;
+        }
+        let counts = world.counts().await;
+        assert_eq!((counts.messages, counts.dead), (4, 0));
+        assert!(counts.failing > 0, "it is seen");
+        let why = counts.last_error.unwrap();
+        assert!(why.contains("not ready"), "{why}");
+        world.model.set(Mood::Well);
+        world.until_balances(&[("ada", 30)]).await;
+        world
+            .until("nothing fails", async || world.counts().await.failing == 0)
+            .await;
     });
 }
 
