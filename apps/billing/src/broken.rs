@@ -23,6 +23,8 @@ abide::broken_variants! {
         EndUnheeded,
         /// Money that comes after a failure was reported does not count. Money that is there counts.
         LateMoneyIgnored,
+        /// What was accepted once is asked to keep today's rules. What was accepted once replays for ever.
+        RulesReplayed,
         /// One invoice that is paid stands for all. Dunning ends with the last invoice that is owed.
         SettledEarly,
     }

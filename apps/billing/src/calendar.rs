@@ -53,8 +53,16 @@ impl Every {
         unit: Unit::Year,
     };
 
-    fn span(self, periods: u32) -> Result<Span, CalendarError> {
+    /// Refuses a length that is not accepted today.
+    pub fn check(self) -> Result<(), CalendarError> {
         if !(1..=MAX_COUNT).contains(&self.count) {
+            return Err(CalendarError::Count(self.count));
+        }
+        Ok(())
+    }
+
+    fn span(self, periods: u32) -> Result<Span, CalendarError> {
+        if self.count == 0 {
             return Err(CalendarError::Count(self.count));
         }
         let units = i64::from(self.count) * i64::from(periods);
@@ -109,12 +117,18 @@ impl Period {
 impl Anchor {
     /// Periods from this moment, without its part of a second.
     pub fn new(at: Time, every: Every) -> Result<Self, CalendarError> {
-        let anchor = Self {
-            at: at.whole_second(),
-            every,
-        };
+        every.check()?;
+        let anchor = Self::of(at, every);
         anchor.start(1)?;
         Ok(anchor)
+    }
+
+    /// The same of what was accepted once.
+    pub(crate) fn of(at: Time, every: Every) -> Self {
+        Self {
+            at: at.whole_second(),
+            every,
+        }
     }
 
     /// When period 0 begins.

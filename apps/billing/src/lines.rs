@@ -76,11 +76,17 @@ impl Lines {
         &self.lines
     }
 
-    /// Adds a line. One in another currency, or one with which the sum is too much, is refused, and nothing has changed.
+    /// Adds a line. One in another currency, or one with which the sum cannot be counted, is refused, and nothing has changed.
     pub fn add(&mut self, line: Line) -> Result<(), MoneyError> {
         self.total()?.plus(line.amount)?;
         self.lines.push(line);
         Ok(())
+    }
+
+    /// Refuses lines that are not accepted today.
+    pub fn check(&self) -> Result<(), MoneyError> {
+        let all = self.lines.iter().map(|line| line.amount);
+        all.chain([self.total()?]).try_for_each(Money::check)
     }
 
     /// The sum.
@@ -125,10 +131,12 @@ mod tests {
     fn a_line_that_does_not_fit_changes_nothing() {
         let mut lines = Lines::new("EUR".parse().unwrap());
         lines.add(line(money(Money::MAX_AMOUNT, "EUR"))).unwrap();
+        assert_eq!(lines.check(), Ok(()));
         let before = lines.clone();
         assert!(lines.add(line(money(1, "USD"))).is_err());
-        assert_eq!(lines.add(line(money(1, "EUR"))), Err(MoneyError::TooMuch));
         assert_eq!(lines, before);
+        lines.add(line(money(1, "EUR"))).unwrap();
+        assert_eq!(lines.check(), Err(MoneyError::TooMuch));
     }
 
     proptest! {

@@ -23,7 +23,12 @@ const IN_USE: [(u8, &str); 3] = [
     (3, "BHD IQD JOD KWD LYD OMR TND"),
 ];
 
+/// Currencies that were in use and are not any more: what was billed in them is still shown with its digits.
+const RETIRED: [(u8, &str); 1] = [(2, "ANG BGN CUC HRK SLL ZWL")];
+
 /// A currency, by its code of three letters.
+///
+/// One that is read from JSON need not be in use any more; [`check`](Self::check) refuses that in what is new.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Currency {
@@ -37,32 +42,54 @@ impl Currency {
         str::from_utf8(&self.code).unwrap_or_default()
     }
 
-    /// Decimal digits of the minor unit: 2 for cents, 0 where there is none.
+    /// Decimal digits of the minor unit: 2 for cents, 0 where there is none, or where nobody knows any more.
     pub fn digits(self) -> u8 {
         self.digits
+    }
+
+    /// Refuses a currency that is not in use.
+    pub fn check(self) -> Result<(), MoneyError> {
+        match digits_of(&IN_USE, self.code) {
+            Some(_) => Ok(()),
+            None => Err(MoneyError::UnknownCurrency(self.code().to_owned())),
+        }
     }
 }
 
 impl FromStr for Currency {
     type Err = MoneyError;
 
-    /// Takes a code in letters of either case.
+    /// Takes the code of a currency in use, in letters of either case.
     fn from_str(text: &str) -> Result<Self, MoneyError> {
-        let unknown = || MoneyError::UnknownCurrency(text.chars().take(8).collect());
-        let code = text.to_ascii_uppercase();
-        let code: [u8; 3] = code.as_bytes().try_into().map_err(|_| unknown())?;
-        let known = |codes: &str| codes.split(' ').any(|known| known.as_bytes() == code);
-        let found = IN_USE.into_iter().find(|(_, codes)| known(codes));
-        let (digits, _) = found.ok_or_else(unknown)?;
-        Ok(Self { code, digits })
+        let currency = Self::try_from(text.to_owned())?;
+        currency.check()?;
+        Ok(currency)
     }
+}
+
+/// The digits of a currency, if it is one of these.
+fn digits_of(currencies: &[(u8, &str)], code: [u8; 3]) -> Option<u8> {
+    let has = |codes: &str| codes.split(' ').any(|known| known.as_bytes() == code);
+    let found = currencies.iter().find(|(_, codes)| has(codes));
+    found.map(|(digits, _)| *digits)
 }
 
 impl TryFrom<String> for Currency {
     type Error = MoneyError;
 
+    /// Takes three letters.
     fn try_from(text: String) -> Result<Self, MoneyError> {
-        text.parse()
+        let unknown = || MoneyError::UnknownCurrency(text.chars().take(8).collect());
+        let code = text.to_ascii_uppercase();
+        let code: [u8; 3] = code.as_bytes().try_into().map_err(|_| unknown())?;
+        if !code.iter().all(u8::is_ascii_uppercase) {
+            return Err(unknown());
+        }
+        let digits = digits_of(&IN_USE, code).or(digits_of(&RETIRED, code));
+        Ok(Self {
+            code,
+            digits: digits.unwrap_or(0),
+        })
     }
 }
 

@@ -16,8 +16,10 @@ pub use currency::Currency;
 pub use rounding::Rounding;
 
 /// An amount of a currency, in its minor unit. Negative amounts are credits.
+///
+/// What is read from JSON may be more than [`MAX_AMOUNT`](Self::MAX_AMOUNT), or of a currency that is not in use any more: it was
+/// accepted once. [`check`](Self::check) refuses that in what is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Wire")]
 pub struct Money {
     amount: i64,
     currency: Currency,
@@ -37,30 +39,23 @@ pub enum MoneyError {
     UnknownCurrency(String),
 }
 
-#[derive(Deserialize)]
-struct Wire {
-    amount: i64,
-    currency: Currency,
-}
-
-impl TryFrom<Wire> for Money {
-    type Error = MoneyError;
-
-    fn try_from(wire: Wire) -> Result<Self, MoneyError> {
-        Self::new(wire.amount, wire.currency)
-    }
-}
-
 impl Money {
     /// The largest amount, of either sign: what every reader of JSON reads exactly.
     pub const MAX_AMOUNT: i64 = (1 << 53) - 1;
 
     /// So many minor units.
     pub fn new(amount: i64, currency: Currency) -> Result<Self, MoneyError> {
-        if amount.unsigned_abs() > Self::MAX_AMOUNT.unsigned_abs() {
+        let money = Self { amount, currency };
+        money.check()?;
+        Ok(money)
+    }
+
+    /// Refuses an amount that is not accepted today.
+    pub fn check(self) -> Result<(), MoneyError> {
+        if self.amount.unsigned_abs() > Self::MAX_AMOUNT.unsigned_abs() {
             return Err(MoneyError::TooMuch);
         }
-        Ok(Self { amount, currency })
+        self.currency.check()
     }
 
     /// Nothing.
@@ -96,8 +91,7 @@ impl Money {
         if self.currency != other.currency {
             return Err(MoneyError::Currencies(self.currency, other.currency));
         }
-        let sum = self.amount.checked_add(other.amount);
-        Self::new(sum.ok_or(MoneyError::TooMuch)?, self.currency)
+        self.with(self.amount.checked_add(other.amount))
     }
 
     /// The difference.
@@ -109,23 +103,27 @@ impl Money {
     #[must_use]
     pub fn negated(self) -> Self {
         Self {
-            amount: -self.amount,
+            amount: self.amount.saturating_neg(),
             ..self
         }
     }
 
     /// So many times as much.
     pub fn times(self, quantity: u32) -> Result<Self, MoneyError> {
-        let product = self.amount.checked_mul(i64::from(quantity));
-        Self::new(product.ok_or(MoneyError::TooMuch)?, self.currency)
+        self.with(self.amount.checked_mul(i64::from(quantity)))
     }
 
     /// The part `of / whole` of it, rounded to the minor unit. `whole` must not be zero.
     pub fn part(self, of: u64, whole: u64, rounding: Rounding) -> Result<Self, MoneyError> {
         let exact = i128::from(self.amount) * i128::from(of);
         let rounded = rounding.divide(exact, i128::from(whole));
-        let amount = i64::try_from(rounded).map_err(|_| MoneyError::TooMuch)?;
-        Self::new(amount, self.currency)
+        self.with(i64::try_from(rounded).ok())
+    }
+
+    /// Another amount of the same currency, if there is one.
+    fn with(self, amount: Option<i64>) -> Result<Self, MoneyError> {
+        let amount = amount.ok_or(MoneyError::TooMuch)?;
+        Ok(Self { amount, ..self })
     }
 
     /// Everything in one sum.
@@ -178,10 +176,10 @@ mod tests {
             Err(MoneyError::Currencies(euro.currency, dollar.currency))
         );
         let most = money(Money::MAX_AMOUNT, "EUR");
-        assert_eq!(most.plus(euro), Err(MoneyError::TooMuch));
-        assert_eq!(most.times(2), Err(MoneyError::TooMuch));
+        for more in [most.plus(euro), most.times(2), most.negated().minus(euro)] {
+            assert_eq!(more.unwrap().check(), Err(MoneyError::TooMuch));
+        }
         assert_eq!(most.times(u32::MAX), Err(MoneyError::TooMuch));
-        assert_eq!(most.negated().minus(euro), Err(MoneyError::TooMuch));
         assert_eq!(
             Money::new(i64::MIN, euro.currency),
             Err(MoneyError::TooMuch)
@@ -189,18 +187,27 @@ mod tests {
     }
 
     #[test]
-    fn money_from_outside_is_checked() {
+    fn money_from_outside_can_be_checked_and_old_money_can_be_read() {
         let read = |text: &str| serde_json::from_str::<Money>(text);
-        assert_eq!(
-            read(r#"{"amount":5,"currency":"eur"}"#).unwrap(),
-            money(5, "EUR")
-        );
+        let euro = read(r#"{"amount":5,"currency":"eur"}"#).unwrap();
+        assert_eq!((euro, euro.check()), (money(5, "EUR"), Ok(())));
         for wrong in [
-            r#"{"amount":5,"currency":"XXX"}"#,
             r#"{"amount":5.5,"currency":"EUR"}"#,
-            r#"{"amount":9007199254740992,"currency":"EUR"}"#,
+            r#"{"amount":5,"currency":"EURO"}"#,
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
+        }
+        for (old, shown) in [
+            (r#"{"amount":500,"currency":"BGN"}"#, "5.00 BGN"),
+            (r#"{"amount":500,"currency":"XXX"}"#, "500 XXX"),
+            (
+                r#"{"amount":9007199254740992,"currency":"EUR"}"#,
+                "90071992547409.92 EUR",
+            ),
+        ] {
+            let old = read(old).unwrap();
+            assert_eq!(old.to_string(), shown);
+            assert!(old.check().is_err(), "{shown}");
         }
     }
 

@@ -4,7 +4,9 @@ use abide::Result;
 use abide_patterns::outcomes::{Declaration, Entry, Machine};
 
 use crate::{
-    Money, Time, machines,
+    Money, Time,
+    broken::{Variant, broken},
+    machines,
     states::{Customer, Invoice, PaymentIntent, Price, Product, Step, Subscription},
 };
 
@@ -45,7 +47,14 @@ macro_rules! machine {
         impl Machine for $live {
             const SCHEMA: Declaration = $schema;
 
+            fn validate(&self, entry: &Entry) -> Result<()> {
+                Ok(<$live>::validate(self, &step(entry))?)
+            }
+
             fn apply(&mut self, entry: &Entry) -> Result<()> {
+                if broken(Variant::RulesReplayed) {
+                    <$live>::validate(self, &step(entry))?;
+                }
                 Ok(<$live>::apply(self, &step(entry))?)
             }
         }

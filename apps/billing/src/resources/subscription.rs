@@ -298,7 +298,7 @@ calls! {
                 quantity,
                 every: terms.every,
             };
-            plan.amount()?;
+            plan.check()?;
             Ok(plan)
         }
     }

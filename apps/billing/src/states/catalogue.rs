@@ -28,12 +28,18 @@ pub struct Product {
 }
 
 impl Product {
+    /// Refuses a new outcome that makes no sense.
+    pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
+        match step.action {
+            "create" | "update" => step.data::<NewProduct>()?.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes an outcome.
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         if matches!(step.action, "create" | "update") {
-            let new: NewProduct = step.data()?;
-            new.check()?;
-            self.name = new.name;
+            self.name = step.data::<NewProduct>()?.name;
         }
         Ok(())
     }
@@ -57,6 +63,7 @@ impl NewPrice {
         if self.unit_amount.is_negative() {
             return Err(Refusal::invalid("A price is zero or more."));
         }
+        self.unit_amount.check()?;
         Anchor::new(Time(0), self.every)?;
         Ok(())
     }
@@ -70,12 +77,18 @@ pub struct Price {
 }
 
 impl Price {
+    /// Refuses a new outcome that makes no sense.
+    pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
+        match step.action {
+            "create" => step.data::<NewPrice>()?.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes an outcome.
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         if step.action == "create" {
-            let terms: NewPrice = step.data()?;
-            terms.check()?;
-            self.terms = Some(terms);
+            self.terms = Some(step.data()?);
         }
         Ok(())
     }

@@ -147,6 +147,12 @@ impl Invoice {
         Ok(Some((outcome, attempted)))
     }
 
+    /// Refuses a new outcome that makes no sense.
+    #[allow(clippy::unused_self, reason = "as every state has it")]
+    pub fn validate(&self, _step: &Step<'_>) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// Takes an outcome.
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {

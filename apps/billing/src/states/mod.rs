@@ -1,6 +1,7 @@
 //! What a resource's chain comes to, and what is decided from it.
 //!
-//! Contract: pure. `apply` depends on nothing but the state and the outcome; decisions depend on nothing but the state and
+//! Contract: pure. `apply` depends on nothing but the state and the outcome, and refuses only what it cannot read: what was
+//! accepted once replays for ever. `validate` has the rules of today, which a new outcome has to keep. Decisions depend on nothing but the state and
 //! what they are given, change nothing, and say what to write. The objects around them do.
 
 mod catalogue;

@@ -52,13 +52,20 @@ pub struct PaymentIntent {
 }
 
 impl PaymentIntent {
+    /// Refuses a new outcome that makes no sense.
+    pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
+        match step.action {
+            "attach" => step.data::<SetPaymentMethod>()?.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes an outcome.
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {
             "create" => self.intent = Some(step.data()?),
             "attach" => {
                 let set: SetPaymentMethod = step.data()?;
-                set.check()?;
                 self.payment_method = Some(set.payment_method);
             }
             "confirm" | "settle" | "authenticate" => {

@@ -32,13 +32,19 @@ pub struct Plan {
 impl Plan {
     /// What a period costs.
     pub fn amount(&self) -> Result<Money, Refusal> {
+        Ok(self.unit_amount.times(self.quantity)?)
+    }
+
+    /// Refuses what makes no sense.
+    pub fn check(&self) -> Result<(), Refusal> {
         if !(1..=MAX_QUANTITY).contains(&self.quantity) {
             return Err(Refusal::invalid(format!(
                 "A quantity is 1 to {MAX_QUANTITY}; this one is {}.",
                 self.quantity
             )));
         }
-        Ok(self.unit_amount.times(self.quantity)?)
+        self.every.check()?;
+        Ok(self.amount()?.check()?)
     }
 }
 
@@ -237,14 +243,74 @@ impl Subscription {
         matches!(state, "incomplete" | "active" | "past_due") || broken(Variant::UnservedBilled)
     }
 
+    /// Refuses a new outcome that makes no sense.
+    pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
+        match (step.action, step.outcome) {
+            ("create", _) => {
+                let created: Created = step.data()?;
+                created.plan.check()?;
+                let begin = created.trial_end.unwrap_or(created.at);
+                Anchor::new(begin, created.plan.every)?;
+                Ok(())
+            }
+            ("change", _) => step.data::<Changed>()?.plan.check(),
+            ("bill", _) => self.may_bill(&step.data::<Invoiced>()?.draft),
+            ("advance", outcome) => self.may_advance(&step.data()?, outcome == "skipped"),
+            ("retry", _) => self.may_attempt(&step.data()?),
+            _ => Ok(()),
+        }
+    }
+
+    fn may_bill(&self, draft: &Draft) -> Result<(), Refusal> {
+        if draft.period.number != self.next && !broken(Variant::NumberUnchecked) {
+            return Err(Refusal::invalid(format!(
+                "Period {} is to be billed next, not {}.",
+                self.next, draft.period.number
+            )));
+        }
+        Ok(())
+    }
+
+    fn may_advance(&self, period: &Period, skipped: bool) -> Result<(), Refusal> {
+        let wanted = if skipped {
+            self.next
+        } else {
+            self.next.wrapping_sub(1)
+        };
+        if period.number != wanted {
+            return Err(Refusal::invalid(format!(
+                "Period {wanted} comes next, not {}: a period is billed before it is entered.",
+                period.number
+            )));
+        }
+        Ok(())
+    }
+
+    fn may_attempt(&self, attempt: &Attempt) -> Result<(), Refusal> {
+        let owed = self.owed(&attempt.invoice)?;
+        if attempt.attempt != owed.attempts + 1 || owed.is_on_its_way() {
+            return Err(Refusal::invalid(format!(
+                "Attempt {} of {} has not ended, or attempt {} is not the one after it.",
+                owed.attempts, attempt.invoice, attempt.attempt
+            )));
+        }
+        Ok(())
+    }
+
     /// Takes an outcome.
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         match (step.action, step.outcome) {
             ("create", _) => self.created(step.data()?),
             ("end_trial", _) => self.count_from(step.data::<Moment>()?.at),
             ("bill", _) => self.invoiced(step.data()?),
-            ("advance", outcome) => self.advanced(step.data()?, outcome == "skipped"),
-            ("retry", _) => self.attempted(&step.data()?),
+            ("advance", outcome) => {
+                self.advanced(step.data()?, outcome == "skipped");
+                Ok(())
+            }
+            ("retry", _) => {
+                self.attempted(&step.data()?);
+                Ok(())
+            }
             ("collect", outcome) => {
                 let collected: Collected = step.data()?;
                 self.collected(outcome, &collected, step.at);
@@ -278,7 +344,6 @@ impl Subscription {
     }
 
     fn created(&mut self, created: Created) -> Result<(), Refusal> {
-        created.plan.amount()?;
         self.customer = created.customer;
         self.created_at = created.at;
         self.trial_end = created.trial_end;
@@ -290,18 +355,12 @@ impl Subscription {
     }
 
     fn count_from(&mut self, at: Time) -> Result<(), Refusal> {
-        self.anchor = Some(Anchor::new(at, self.plan()?.every)?);
+        self.anchor = Some(Anchor::of(at, self.plan()?.every));
         Ok(())
     }
 
     fn invoiced(&mut self, invoiced: Invoiced) -> Result<(), Refusal> {
         let draft = invoiced.draft;
-        if draft.period.number != self.next && !broken(Variant::NumberUnchecked) {
-            return Err(Refusal::invalid(format!(
-                "Period {} is to be billed next, not {}.",
-                self.next, draft.period.number
-            )));
-        }
         let totals = draft.totals()?;
         self.next += 1;
         self.pending.clear();
@@ -321,37 +380,16 @@ impl Subscription {
         Ok(())
     }
 
-    fn advanced(&mut self, period: Period, skipped: bool) -> Result<(), Refusal> {
-        let wanted = if skipped {
-            self.next
-        } else {
-            self.next.wrapping_sub(1)
-        };
-        if period.number != wanted {
-            return Err(Refusal::invalid(format!(
-                "Period {wanted} comes next, not {}: a period is billed before it is entered.",
-                period.number
-            )));
-        }
+    fn advanced(&mut self, period: Period, skipped: bool) {
         self.next = period.number + 1;
         self.period = Some(period);
         self.skipped = skipped;
-        Ok(())
     }
 
-    fn attempted(&mut self, attempt: &Attempt) -> Result<(), Refusal> {
-        let owed = self
-            .owed
-            .get_mut(&attempt.invoice)
-            .ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {}.", attempt.invoice)))?;
-        if attempt.attempt != owed.attempts + 1 || owed.is_on_its_way() {
-            return Err(Refusal::invalid(format!(
-                "Attempt {} of {} has not ended, or attempt {} is not the one after it.",
-                owed.attempts, attempt.invoice, attempt.attempt
-            )));
+    fn attempted(&mut self, attempt: &Attempt) {
+        if let Some(owed) = self.owed.get_mut(&attempt.invoice) {
+            owed.attempts = attempt.attempt;
         }
-        owed.attempts = attempt.attempt;
-        Ok(())
     }
 
     fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
@@ -436,6 +474,7 @@ impl Subscription {
     /// A change of plan at a moment: the rest of the period is given back for the old plan and owed for the new one. On
     /// trial, and where nothing of a period is billed, nothing is.
     pub fn change(&self, state: &str, plan: Plan, at: Time) -> Result<Changed, Refusal> {
+        plan.check()?;
         let old = self.plan()?;
         let (before, after) = (old.amount()?, plan.amount()?);
         if before.currency() != after.currency() {

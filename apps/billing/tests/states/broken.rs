@@ -16,6 +16,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::LateMoneyIgnored => {
             "a_failed_payment_is_tried_again_on_days_1_3_5_and_7_and_no_longer"
         }
+        Variant::RulesReplayed => "chains::what_was_accepted_once_replays_for_ever",
         Variant::SettledEarly => "of_two_invoices_that_are_owed_the_last_one_paid_ends_dunning",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -3,6 +3,8 @@
 use abide::{Error, ErrorKind, Result};
 use serde::{Deserialize, Serialize};
 
+use super::{Machine, Reached, Schema};
+
 /// One outcome of a chain, brought forward to the present version of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -56,6 +58,28 @@ impl Entry {
     pub fn json(&self) -> &str {
         &self.data
     }
+}
+
+/// What a chain comes to that is not an object's, with its outcomes as they were written: for a test that old chains, kept as
+/// fixtures, still replay.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`] with the outcome at which the chain does not replay.
+pub fn replay<M: Machine>(chain: impl IntoIterator<Item = Entry>) -> Result<Reached<M>> {
+    let schema = Schema::of::<M>()?;
+    let mut reached = Reached::start(&schema);
+    for entry in chain {
+        let Entry {
+            seq,
+            action,
+            outcome,
+            version,
+            ts,
+            data,
+        } = entry;
+        reached.step(&schema, (seq, action, outcome, version, data, ts))?;
+    }
+    Ok(reached)
 }
 
 /// JSON text that is serialized as what it says, in whatever format.

@@ -32,7 +32,8 @@ pub trait Machine: Default + Serialize + DeserializeOwned + 'static {
     /// Changes the state by an outcome whose transition the schema allows.
     ///
     /// It depends on nothing but the state and the entry: not on the clock, on chance, or on storage, so that a replay
-    /// comes to the same. When the outcome is new, an error rejects it and nothing has changed, at the price of a replay; in
+    /// comes to the same. Nor on today's rules: a limit or a list of what is known belongs into
+    /// [`validate`](Self::validate), or tightening it damages every chain that has gone beyond. When the outcome is new, an error rejects it and nothing has changed, at the price of a replay; in
     /// a replay it means that the chain is damaged.
     fn apply(&mut self, entry: &Entry) -> Result<()>;
 

@@ -100,7 +100,7 @@ use chain::Chain;
 use crate::broken::{Variant, broken};
 
 pub use check::Checked;
-pub use entry::Entry;
+pub use entry::{Entry, replay};
 pub use error::{Allowed, OutcomesError};
 pub use machine::{Machine, OldOutcome};
 pub use options::Options;
