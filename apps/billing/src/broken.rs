@@ -57,6 +57,26 @@ abide::broken_variants! {
         DebtForgotten,
         /// What has expired is charged. A subscription that is not paid in time costs nothing.
         ExpiredCharged,
+        /// What somebody asks for overtakes what was to happen before. What a node that was away makes good comes first.
+        Overtaken,
+        /// Changes of plan are left out where no period is billed. What somebody is served is billed.
+        ChangeLeftOut,
+        /// A pause gives nothing back. What nobody is served is not billed.
+        PauseBilled,
+        /// A change of plan may come to any amount. Each period can be billed.
+        ChangeUnbounded,
+        /// An invoice that was written off is tried again. What was given up is not charged.
+        GivenUpCharged,
+        /// What was given back of a period stays when its invoice is voided. Nobody gets money for nothing.
+        VoidMints,
+        /// What was owed before a pause is due at once. Who comes back has the days of dunning.
+        OldDebtDue,
+        /// Retries that were missed follow at once. Two attempts are a day apart.
+        DunningBurst,
+        /// Service is promised beyond the grace. What is said of service is right.
+        GraceUntold,
+        /// A change of plan without a quantity sets it to one. What nobody has asked for stays.
+        QuantityForgotten,
         /// What costs nothing waits for its payment. What costs nothing needs none.
         FreeUnsettled,
     }

@@ -33,6 +33,7 @@ pub enum Unit {
 
 /// How often a period begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Every {
     /// How many units a period has: 3 of [`Unit::Month`] is a quarter. At least 1.
     pub count: u16,

@@ -37,6 +37,23 @@ impl Write {
     }
 }
 
+/// The timer that is due first of those that are.
+pub(super) fn overdue(
+    state: &str,
+    subscription: &Subscription,
+    now: Time,
+) -> Result<Option<Timer>, Refusal> {
+    let mut first: Option<(Time, Timer)> = None;
+    for timer in Timer::ALL {
+        if let Some(at) = timer.at(state, subscription)?.filter(|at| *at <= now)
+            && first.is_none_or(|(earliest, _)| at < earliest)
+        {
+            first = Some((at, timer));
+        }
+    }
+    Ok(first.map(|(_, timer)| timer))
+}
+
 /// What a timer that goes off writes to the chain of a subscription. Nothing if it is not due any more, or not yet.
 pub fn due(
     timer: Timer,
@@ -51,12 +68,29 @@ pub fn due(
     let moment = Moment { at };
     match timer {
         Timer::Expire => Ok(vec![Write::new("expire", "expired", &moment)?]),
-        Timer::Cancel => Ok(vec![Write::new("cancel", "canceled", &moment)?]),
-        Timer::Trial => Ok(vec![Write::new("end_trial", "ended", &moment)?]),
+        Timer::Cancel => cancel(id, state, subscription, at),
+        Timer::Trial => Ok(vec![Write::new("end_trial", "incomplete", &moment)?]),
         Timer::Grace => Ok(vec![Write::new("end_grace", "ended", &moment)?]),
         Timer::Dunning => dunning(subscription, now),
         Timer::Period => period(id, state, subscription, now),
     }
+}
+
+/// The end of a subscription at a moment, with the invoice of what waits for one.
+pub fn cancel(
+    id: &str,
+    state: &str,
+    subscription: &Subscription,
+    at: Time,
+) -> Result<Vec<Write>, Refusal> {
+    let mut writes = Vec::new();
+    if matches!(state, "active" | "past_due" | "unpaid" | "paused")
+        && let Some(draft) = subscription.last_invoice(id)?
+    {
+        writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
+    }
+    writes.push(Write::new("cancel", "canceled", &Moment { at })?);
+    Ok(writes)
 }
 
 /// An attempt at each invoice whose day has come.
@@ -80,7 +114,13 @@ fn period(
     };
     let is_forgotten = broken(Variant::LatePeriodsSkipped) && period.end <= now;
     if !Subscription::is_billed(state) || is_forgotten {
-        return Ok(vec![Write::new("advance", "skipped", &period)?]);
+        // What waits is billed at each boundary, so that nobody puts it off by pauses.
+        let mut writes = Vec::new();
+        if let Some(draft) = subscription.last_invoice(id)? {
+            writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
+        }
+        writes.push(Write::new("advance", "skipped", &period)?);
+        return Ok(writes);
     }
     let draft = subscription.next_invoice(id)?;
     let due = draft.totals()?.due;

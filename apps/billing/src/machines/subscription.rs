@@ -37,6 +37,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "pause",
         "end_grace",
         "resume",
+        "give_up",
     ],
     outcomes: &[
         "incomplete",
@@ -60,6 +61,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "skipped",
         "resumed",
         "owing",
+        "marked",
     ],
     transitions: &[
         (ABSENT, "create", "incomplete", "incomplete"),
@@ -72,6 +74,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("incomplete", "collect", "paid", "incomplete"),
         ("incomplete", "collect", "failed", "incomplete"),
         ("incomplete", "collect", "requires_action", "incomplete"),
+        ("incomplete", "give_up", "marked", "incomplete"),
         ("incomplete", "expire", "expired", "incomplete_expired"),
         ("incomplete", "cancel", "canceled", "canceled"),
         (
@@ -112,6 +115,9 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ),
         // A trial costs nothing; periods are counted from its end.
         ("trialing", "change", "changed", "trialing"),
+        // What the trial leads to is to be paid before more is given.
+        ("trialing", "end_trial", "incomplete", "incomplete"),
+        // As it was once: service went on while the first payment was tried.
         ("trialing", "end_trial", "ended", "active"),
         ("trialing", "collect", "settled", "trialing"),
         ("trialing", "cancel", "scheduled", "trialing"),
@@ -124,6 +130,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("active", "collect", "requires_action", "active"),
         ("active", "collect", "failed", "past_due"),
         ("active", "change", "changed", "active"),
+        ("active", "give_up", "marked", "active"),
         ("active", "pause", "paused", "paused"),
         ("active", "cancel", "scheduled", "active"),
         ("active", "cancel", "unscheduled", "active"),
@@ -139,12 +146,15 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("past_due", "collect", "requires_action", "past_due"),
         ("past_due", "collect", "failed", "past_due"),
         ("past_due", "change", "changed", "past_due"),
+        ("past_due", "give_up", "marked", "past_due"),
         ("past_due", "end_grace", "ended", "unpaid"),
         ("past_due", "cancel", "scheduled", "past_due"),
         ("past_due", "cancel", "unscheduled", "past_due"),
         ("past_due", "cancel", "canceled", "canceled"),
         // No service, nothing billed, and no attempt of our own; what is owed can still be paid.
         ("unpaid", "advance", "skipped", "unpaid"),
+        ("unpaid", "bill", "invoiced", "unpaid"),
+        ("unpaid", "give_up", "marked", "unpaid"),
         ("unpaid", "retry", "attempted", "unpaid"),
         ("unpaid", "collect", "settled", "active"),
         ("unpaid", "collect", "paid", "unpaid"),
@@ -155,7 +165,11 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("unpaid", "cancel", "scheduled", "unpaid"),
         ("unpaid", "cancel", "unscheduled", "unpaid"),
         ("unpaid", "cancel", "canceled", "canceled"),
-        // Nothing is billed; what was billed before may still be paid, and is dunned for once service goes on.
+        // No period is billed, but changes of before are; what was billed before may still be paid, and is dunned for once service goes on.
+        ("paused", "bill", "invoiced", "paused"),
+        ("paused", "give_up", "marked", "paused"),
+        ("paused", "cancel", "scheduled", "paused"),
+        ("paused", "cancel", "unscheduled", "paused"),
         ("paused", "retry", "attempted", "paused"),
         ("paused", "collect", "voided", "paused"),
         ("paused", "collect", "cleared", "paused"),
@@ -168,6 +182,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("paused", "resume", "owing", "past_due"),
         ("paused", "cancel", "canceled", "canceled"),
         // A payment that was on its way when the subscription ended, and what is owed still.
+        ("canceled", "give_up", "marked", "canceled"),
         ("canceled", "retry", "attempted", "canceled"),
         ("canceled", "collect", "voided", "canceled"),
         ("canceled", "collect", "cleared", "canceled"),

@@ -20,6 +20,7 @@ pub use rounding::Rounding;
 /// What is read from JSON may be more than [`MAX_AMOUNT`](Self::MAX_AMOUNT), or of a currency that is not in use any more: it was
 /// accepted once. [`check`](Self::check) refuses that in what is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Money {
     amount: i64,
     currency: Currency,

@@ -99,6 +99,22 @@ calls! {
             self.voided()
         }
 
+        /// Writes it off: nobody is asked for it any more, if its subscription agrees. Once more it changes nothing.
+        pub async fn give_up(&self) -> Result<View, BillingError> {
+            let view = self.resource.view()?;
+            if view.state == "uncollectible" {
+                return Ok(view);
+            }
+            self.resource.must_take("give_up", "marked")?;
+            let subscription = self.subscription()?;
+            subscription.give_up(self.resource.id().to_owned()).await??;
+            let view = self.resource.view()?;
+            if view.state == "uncollectible" {
+                return Ok(view);
+            }
+            self.resource.transition("give_up", "marked", &Value::Null)
+        }
+
         /// Is void, as its subscription has decided. Once more it changes nothing.
         pub async fn be_voided(&self) -> Result<View, BillingError> {
             self.voided()

@@ -12,9 +12,9 @@ use super::{Customer, Invoice, Price, Product, calls::calls};
 use crate::{
     BillingError, Time,
     broken::{Variant, broken},
-    clock::{AnyPayments, Clock, Collection, Subject},
+    clock::{self, AnyPayments, Clock, Collection, Subject},
     resource::{Resource, View},
-    states::{self, Created, MAX_TRIAL_DAYS, Moment, PaymentResult, Plan, Report},
+    states::{self, Created, GivenUp, MAX_TRIAL_DAYS, Moment, PaymentResult, Plan, Report},
 };
 
 /// What a subscription is created with.
@@ -109,6 +109,17 @@ impl Subject for Resource<states::Subscription> {
 }
 
 impl Resource<states::Subscription> {
+    /// The time, when everything is written that was to happen by then: nothing that somebody asks for overtakes what a node
+    /// that was away has to make good.
+    fn caught_up(&self) -> Result<Time, BillingError> {
+        let now = self.now();
+        if !broken(Variant::Overtaken) && !clock::catch_up(self, now)? {
+            let text = "the subscription has much to make good: ask again in a moment";
+            return Err(Error::with_kind(ErrorKind::Unavailable, text).into());
+        }
+        Ok(now)
+    }
+
     /// Whether it was too late for the first payment when it was to begin: then nobody is to pay that invoice.
     fn has_expired(&self, invoice: &str) -> Result<bool, BillingError> {
         let now = self.now();
@@ -173,11 +184,19 @@ calls! {
             self.resource.transition("create", outcome, &created)
         }
 
-        /// Changes the plan from now on. What that gives back and costs for the rest of the period is on the next invoice.
-        pub async fn change(&self, price: String, quantity: u32) -> Result<View, BillingError> {
+        /// Changes the plan from now on. What that gives back and costs for the rest of the period is on the next invoice. Without a quantity it stays
+        /// as it is.
+        pub async fn change(
+            &self,
+            price: String,
+            quantity: Option<u32>,
+        ) -> Result<View, BillingError> {
             self.resource.view()?;
+            let known = self.resource.read(|live| live.machine.plan().map(|plan| plan.quantity))??;
+            let forgotten = broken(Variant::QuantityForgotten).then_some(1);
+            let quantity = quantity.or(forgotten).unwrap_or(known);
             let plan = self.plan(&price, quantity).await?;
-            let at = self.resource.now();
+            let at = self.resource.caught_up()?;
             let changed = self
                 .resource
                 .read(|live| live.machine.change(live.state, plan, at))??;
@@ -186,11 +205,18 @@ calls! {
 
         /// Ends it, now or when what is paid for ends.
         pub async fn cancel(&self, at_period_end: bool) -> Result<View, BillingError> {
+            self.resource.view()?;
+            let at = self.resource.caught_up()?;
             if !at_period_end {
-                let at = self.resource.now();
-                return self
+                self.resource.must_take("cancel", "canceled")?;
+                let id = self.resource.id();
+                let writes = self
                     .resource
-                    .transition("cancel", "canceled", &Moment { at });
+                    .read(|live| clock::cancel(id, live.state, &live.machine, at))??;
+                for write in writes {
+                    self.resource.write(write.action, write.outcome, &write.data)?;
+                }
+                return self.resource.view();
             }
             let until = self.resource.read(|live| live.machine.paid_until())?;
             let at = until.ok_or_else(|| {
@@ -203,6 +229,7 @@ calls! {
         /// Takes a scheduled end back.
         pub async fn keep(&self) -> Result<View, BillingError> {
             self.resource.view()?;
+            self.resource.caught_up()?;
             if self.resource.read(|live| live.machine.cancel_at.is_none())? {
                 return Err(BillingError::invalid("No end of the subscription is scheduled."));
             }
@@ -212,13 +239,17 @@ calls! {
 
         /// Stops service and billing.
         pub async fn pause(&self) -> Result<View, BillingError> {
-            let at = self.resource.now();
-            self.resource.transition("pause", "paused", &Moment { at })
+            self.resource.view()?;
+            let at = self.resource.caught_up()?;
+            self.resource.must_take("pause", "paused")?;
+            let paused = self.resource.read(|live| live.machine.pause(at))??;
+            self.resource.transition("pause", "paused", &paused)
         }
 
         /// Goes on after a pause.
         pub async fn resume(&self) -> Result<View, BillingError> {
-            let at = self.resource.now();
+            self.resource.view()?;
+            let at = self.resource.caught_up()?;
             let (outcome, resumed) = self.resource.read(|live| live.machine.resumed(at))??;
             self.resource.transition("resume", outcome, &resumed)
         }
@@ -231,7 +262,7 @@ calls! {
                 Entitlement {
                     entitled,
                     state: live.state.to_owned(),
-                    until: live.machine.paid_until().filter(|_| entitled),
+                    until: live.machine.entitled_until(live.state).filter(|_| entitled),
                 }
             })
         }
@@ -240,16 +271,26 @@ calls! {
         /// its way nothing else begins. The attempt takes the place of the next one of dunning.
         pub async fn pay(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
+            self.resource.caught_up()?;
             match self.resource.read(|live| live.machine.attempt_now(&invoice))?? {
                 Some(attempt) => self.resource.transition("retry", "attempted", &attempt),
                 None => self.resource.view(),
             }
         }
 
+        /// Nobody is asked any more to pay an invoice that it owes. It is owed all the same: who wants to can pay, and service
+        /// ends after the days of grace.
+        pub async fn give_up(&self, invoice: String) -> Result<View, BillingError> {
+            self.resource.view()?;
+            self.resource.caught_up()?;
+            self.resource
+                .transition("give_up", "marked", &GivenUp { invoice })
+        }
+
         /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way.
         pub async fn void(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
-            let at = self.resource.now();
+            let at = self.resource.caught_up()?;
             let (outcome, voided) = self
                 .resource
                 .read(|live| live.machine.void(live.state, &invoice, at))??;

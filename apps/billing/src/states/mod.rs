@@ -20,12 +20,15 @@ pub use customer::{Customer, NewCustomer, SetPaymentMethod};
 pub use invoice::{Attempted, Draft, Invoice};
 pub use payment_intent::{NewIntent, PaymentIntent, Settled};
 pub use subscription::{
-    Attempt, Changed, Collected, Created, Invoiced, Moment, Owed, PaymentResult, Plan, Report,
-    Resumed, Subscription, Verdict,
+    Attempt, Changed, Collected, Created, GivenUp, Invoiced, Moment, Owed, Paused, PaymentResult,
+    Plan, Report, Resumed, Subscription, Verdict,
 };
 
 /// Days after the first failure on which a payment is tried again.
 pub const DUNNING_DAYS: [u32; 4] = [1, 3, 5, 7];
+
+/// Days between two attempts, at least: after a week without the node they do not all follow at once.
+pub const MIN_DUNNING_DAYS: u32 = 1;
 
 /// Days after the first failure until service ends.
 pub const GRACE_DAYS: u32 = 14;

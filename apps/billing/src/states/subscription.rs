@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DUNNING_DAYS, Draft, GRACE_DAYS, INCOMPLETE_HOURS, MAX_PENDING, MAX_QUANTITY, Refusal, Step,
+    DUNNING_DAYS, Draft, GRACE_DAYS, INCOMPLETE_HOURS, MAX_PENDING, MAX_QUANTITY, MIN_DUNNING_DAYS,
+    Refusal, Step,
 };
 use crate::{
     Anchor, Every, Line, LineKind, Lines, Money, Period, Time,
@@ -90,6 +91,9 @@ pub struct Resumed {
     /// What the next invoice has for the rest of a period that was skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+    /// Whether dunning of what is owed begins anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub anew: bool,
 }
 
 /// What `collect` says.
@@ -130,6 +134,25 @@ pub struct Moment {
     pub at: Time,
 }
 
+/// What `pause` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paused {
+    /// When it takes effect.
+    pub at: Time,
+    /// What the next invoice gives back for the rest of the period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Vec<Line>>,
+}
+
+/// What `give_up` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenUp {
+    /// The invoice's id.
+    pub invoice: String,
+}
+
 /// What is owed of one invoice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
@@ -141,8 +164,22 @@ pub struct Owed {
     pub failed: u32,
     /// The last attempt for which the customer was asked to prove who they are; 0 for none.
     pub asked: u32,
-    /// When the first attempt failed.
+    /// When the first attempt failed, or service went on after a pause for which that was waited.
     pub since: Option<Time>,
+    /// When the last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Time>,
+    /// Attempts that had failed when dunning began anew.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub before: u32,
+    /// Whether it was written off: nobody is asked for it any more, and who wants to can still pay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub given_up: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Owed {
@@ -210,6 +247,9 @@ pub struct Subscription {
     pub created_at: Time,
     /// When the trial ends, if there is one.
     pub trial_end: Option<Time>,
+    /// Since when what the trial led to waits for its first payment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Time>,
     /// What its periods are counted from.
     pub anchor: Option<Anchor>,
     /// The period it is in; none before the first.
@@ -217,6 +257,9 @@ pub struct Subscription {
     /// Whether that was skipped: nothing of it was billed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
+    /// Whether its invoice was voided, or never was: a change of plan gives nothing back and costs nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waived: bool,
     /// The number of the next period to be billed.
     pub next: u32,
     /// Lines that wait for the next invoice.
@@ -257,6 +300,7 @@ impl Subscription {
             ("bill", _) => self.may_bill(&step.data::<Invoiced>()?.draft),
             ("advance", outcome) => self.may_advance(&step.data()?, outcome == "skipped"),
             ("retry", _) => self.may_attempt(&step.data()?),
+            ("give_up", _) => self.may_give_up(&step.data::<GivenUp>()?.invoice),
             _ => Ok(()),
         }
     }
@@ -272,16 +316,24 @@ impl Subscription {
     }
 
     fn may_advance(&self, period: &Period, skipped: bool) -> Result<(), Refusal> {
-        let wanted = if skipped {
-            self.next
-        } else {
-            self.next.wrapping_sub(1)
-        };
-        if period.number != wanted {
+        let billed = period.number.checked_add(1) == Some(self.next);
+        let is_next = period.number == self.next;
+        let was_entered = self
+            .period
+            .is_some_and(|known| period.number <= known.number);
+        if was_entered || !(billed || (skipped && is_next)) {
             return Err(Refusal::invalid(format!(
-                "Period {wanted} comes next, not {}: a period is billed before it is entered.",
+                "Period {} does not come next: a period is billed before it is entered, and entered once.",
                 period.number
             )));
+        }
+        Ok(())
+    }
+
+    /// Nobody gives up what is being paid.
+    pub fn may_give_up(&self, invoice: &str) -> Result<(), Refusal> {
+        if self.owed(invoice)?.is_on_its_way() {
+            return Err(on_its_way(invoice));
         }
         Ok(())
     }
@@ -301,7 +353,10 @@ impl Subscription {
     pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
         match (step.action, step.outcome) {
             ("create", _) => self.created(step.data()?),
-            ("end_trial", _) => self.count_from(step.data::<Moment>()?.at),
+            ("end_trial", outcome) => {
+                self.waits_since = Some(step.at).filter(|_| outcome == "incomplete");
+                self.count_from(step.data::<Moment>()?.at)
+            }
             ("bill", _) => self.invoiced(step.data()?),
             ("advance", outcome) => {
                 self.advanced(step.data()?, outcome == "skipped");
@@ -317,8 +372,23 @@ impl Subscription {
                 self.serve_again(collected.lines);
                 Ok(())
             }
+            ("pause", _) => {
+                self.paused(step.data::<Paused>()?.lines);
+                Ok(())
+            }
             ("resume", _) => {
-                self.serve_again(step.data::<Resumed>()?.lines);
+                let resumed: Resumed = step.data()?;
+                if resumed.anew && !broken(Variant::OldDebtDue) {
+                    self.dun_anew(resumed.at);
+                }
+                self.serve_again(resumed.lines);
+                Ok(())
+            }
+            ("give_up", _) => {
+                let GivenUp { invoice } = step.data()?;
+                if let Some(owed) = self.owed.get_mut(&invoice) {
+                    owed.given_up = true;
+                }
                 Ok(())
             }
             ("change", _) => {
@@ -374,6 +444,9 @@ impl Subscription {
                 failed: 0,
                 asked: 0,
                 since: None,
+                failed_at: None,
+                before: 0,
+                given_up: false,
             };
             self.owed.insert(draft.id(), owed);
         }
@@ -384,6 +457,25 @@ impl Subscription {
         self.next = period.number + 1;
         self.period = Some(period);
         self.skipped = skipped;
+        self.waived = false;
+    }
+
+    /// Nobody is served the rest of the period, and nobody pays for it.
+    fn paused(&mut self, lines: Option<Vec<Line>>) {
+        let Some(lines) = lines else {
+            // As it was once: the whole period was paid for.
+            return;
+        };
+        self.skipped |= self.period.is_some() && !self.waived;
+        self.pending.extend(lines);
+    }
+
+    /// What was owed before a pause is asked for as if it had failed now.
+    fn dun_anew(&mut self, at: Time) {
+        for owed in self.owed.values_mut().filter(|owed| owed.since.is_some()) {
+            owed.since = Some(at);
+            owed.before = owed.failed;
+        }
     }
 
     fn attempted(&mut self, attempt: &Attempt) {
@@ -393,6 +485,9 @@ impl Subscription {
     }
 
     fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
+        if matches!(outcome, "voided" | "cleared") && !broken(Variant::VoidMints) {
+            self.waive(&collected.invoice);
+        }
         if matches!(outcome, "paid" | "settled" | "voided" | "cleared") {
             self.owed.remove(&collected.invoice);
         } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
@@ -402,10 +497,24 @@ impl Subscription {
                     owed.since = None;
                 }
                 owed.since.get_or_insert(at);
+                owed.failed_at = Some(at);
             } else {
                 owed.asked = owed.asked.max(collected.attempt);
             }
         }
+    }
+
+    /// Nobody pays for the period of an invoice. So nothing is given back of it either, and nothing is owed for its rest.
+    fn waive(&mut self, invoice: &str) {
+        let number = invoice
+            .rsplit('_')
+            .next()
+            .and_then(|number| number.parse().ok());
+        let is_of = |period: &Period| Some(period.number) == number;
+        self.waived |= self.period.as_ref().is_some_and(is_of);
+        let is_change = |line: &Line| line.kind != LineKind::Carried;
+        self.pending
+            .retain(|line| !(is_change(line) && line.period.as_ref().is_some_and(is_of)));
     }
 
     /// Service begins again in the middle of a period that was skipped, whose rest is billed.
@@ -441,15 +550,33 @@ impl Subscription {
     pub fn next_invoice(&self, id: &str) -> Result<Draft, Refusal> {
         let plan = self.plan()?;
         let period = self.anchor()?.period(self.next)?;
-        let amount = plan.amount()?;
-        let mut lines = Lines::new(amount.currency());
-        lines.add(Line {
+        let line = Line {
             kind: LineKind::Period,
             description: format!("{} × {}", plan.quantity, plan.product),
             price: Some(plan.price.clone()),
             period: Some(period),
-            amount,
-        })?;
+            amount: plan.amount()?,
+        };
+        self.draft(id, Some(line))
+    }
+
+    /// The invoice of what waits for one, where the next period is not billed: it is skipped, or there is none. None if
+    /// nothing is due.
+    pub fn last_invoice(&self, id: &str) -> Result<Option<Draft>, Refusal> {
+        if self.anchor.is_none() || self.pending.is_empty() || broken(Variant::ChangeLeftOut) {
+            return Ok(None);
+        }
+        let draft = self.draft(id, None)?;
+        let is_due = !draft.totals()?.due.is_zero();
+        Ok(Some(draft).filter(|_| is_due))
+    }
+
+    fn draft(&self, id: &str, line: Option<Line>) -> Result<Draft, Refusal> {
+        let period = self.anchor()?.period(self.next)?;
+        let mut lines = Lines::new(self.plan()?.unit_amount.currency());
+        if let Some(line) = line {
+            lines.add(line)?;
+        }
         let pending = self.pending.iter();
         for line in pending.filter(|_| !broken(Variant::ChangeUnbilled)) {
             lines.add(line.clone())?;
@@ -489,9 +616,9 @@ impl Subscription {
                 "A plan with periods of another length is another subscription.",
             ));
         }
-        let is_billed = Self::is_billed(state) && !self.skipped;
+        let is_billed = Self::is_billed(state) && !self.skipped && !self.waived;
         let Some(period) = self.period.filter(|_| is_billed) else {
-            return Ok(Changed {
+            return self.can_be_billed(Changed {
                 plan,
                 lines: Vec::new(),
             });
@@ -524,12 +651,48 @@ impl Subscription {
             .filter(|line| !line.amount.is_zero())
             .collect();
         if self.pending.len() + lines.len() > MAX_PENDING {
-            return Err(Refusal::invalid(format!(
-                "{} lines wait for the next invoice, and {MAX_PENDING} fit: change the plan when the next period has begun.",
-                self.pending.len()
-            )));
+            return Err(too_many(self.pending.len()));
         }
-        Ok(Changed { plan, lines })
+        self.can_be_billed(Changed { plan, lines })
+    }
+
+    /// Refuses a change whose next invoice would be over more than an amount can be.
+    fn can_be_billed(&self, changed: Changed) -> Result<Changed, Refusal> {
+        if self.anchor.is_some() && !broken(Variant::ChangeUnbounded) {
+            let mut after = self.clone();
+            after.plan = Some(changed.plan.clone());
+            after.pending.extend(changed.lines.iter().cloned());
+            after.next_invoice("")?.lines.check()?;
+        }
+        Ok(changed)
+    }
+
+    /// What a pause says: the rest of a period that was billed is given back.
+    pub fn pause(&self, at: Time) -> Result<Paused, Refusal> {
+        // One line now, and one when service goes on.
+        if self.pending.len() + 2 > MAX_PENDING {
+            return Err(too_many(self.pending.len()));
+        }
+        let lines = match self.period {
+            Some(period) if !self.skipped && !self.waived && !broken(Variant::PauseBilled) => {
+                let plan = self.plan()?;
+                let amount = proration::rest(plan.amount()?, &period, at)?.negated();
+                let line = Line {
+                    kind: LineKind::ProrationCredit,
+                    description: format!("Unused time of {} × {}", plan.quantity, plan.product),
+                    price: Some(plan.price.clone()),
+                    period: Some(rest_of(&period, at)),
+                    amount,
+                };
+                vec![line]
+            }
+            _ => Vec::new(),
+        };
+        let lines = lines.into_iter().filter(|line| !line.amount.is_zero());
+        Ok(Paused {
+            at,
+            lines: Some(lines.collect()),
+        })
     }
 
     /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped.
@@ -569,7 +732,8 @@ impl Subscription {
             "resumed"
         };
         let lines = self.rest_of_skipped(at)?;
-        Ok((outcome, Resumed { at, lines }))
+        let anew = outcome == "owing";
+        Ok((outcome, Resumed { at, lines, anew }))
     }
 
     /// What it comes to that nobody is to pay an invoice: an outcome of `collect`.
@@ -602,9 +766,7 @@ impl Subscription {
     ) -> Result<(&'static str, Collected), Refusal> {
         let owed = self.owed(invoice)?;
         if owed.is_on_its_way() && !broken(Variant::VoidBesideAttempt) {
-            return Err(Refusal::invalid(format!(
-                "A payment of {invoice} is on its way: wait until it has ended."
-            )));
+            return Err(on_its_way(invoice));
         }
         if state == "incomplete" {
             return Err(Refusal::invalid(
@@ -682,11 +844,24 @@ impl Subscription {
     /// The next attempt to collect an invoice whose last one has failed, and when; none if the days are used up.
     pub fn next_attempt(&self, invoice: &str) -> Option<(Time, Attempt)> {
         let owed = self.owed.get(invoice)?;
-        if owed.failed == 0 || owed.is_on_its_way() {
+        let is_given_up = owed.given_up && !broken(Variant::GivenUpCharged);
+        if owed.failed == 0 || owed.is_on_its_way() || is_given_up {
             return None;
         }
-        let retry = usize::try_from(owed.failed).ok()?.checked_sub(1)?;
-        let at = owed.since?.plus_days(*DUNNING_DAYS.get(retry)?);
+        let since = owed.since?;
+        let failures = usize::try_from(owed.failed.checked_sub(owed.before)?).ok()?;
+        let at = match failures.checked_sub(1) {
+            // Service went on after a pause.
+            None => return Some((since, owed.next(invoice))),
+            Some(retry) => since.plus_days(*DUNNING_DAYS.get(retry)?),
+        };
+        // Days that passed while nobody was there are no days on which somebody was asked.
+        let after = owed
+            .failed_at
+            .map(|failed| failed.plus_days(MIN_DUNNING_DAYS));
+        let at = after
+            .filter(|_| !broken(Variant::DunningBurst))
+            .map_or(at, |after| at.max(after));
         Some((at, owed.next(invoice)))
     }
 
@@ -704,14 +879,36 @@ impl Subscription {
 
     /// When a subscription whose first invoice is not paid expires.
     pub fn expires_at(&self) -> Time {
-        self.created_at
+        self.waits_since
+            .unwrap_or(self.created_at)
             .plus(i64::from(INCOMPLETE_HOURS) * 60 * 60 * 1_000)
+    }
+
+    /// Until when a state's service is certain: until what is paid for ends, or the days of grace, or somebody has said so.
+    pub fn entitled_until(&self, state: &str) -> Option<Time> {
+        let grace = self
+            .grace_end()
+            .filter(|_| state == "past_due" && !broken(Variant::GraceUntold));
+        let ends = [self.paid_until(), grace, self.cancel_at];
+        ends.into_iter().flatten().min()
     }
 
     /// When what is paid for ends: of the trial, or of the present period.
     pub fn paid_until(&self) -> Option<Time> {
         self.period.map(|period| period.end).or(self.trial_end)
     }
+}
+
+fn too_many(pending: usize) -> Refusal {
+    Refusal::invalid(format!(
+        "{pending} lines wait for the next invoice, and {MAX_PENDING} fit: ask again when the next period has begun."
+    ))
+}
+
+fn on_its_way(invoice: &str) -> Refusal {
+    Refusal::invalid(format!(
+        "A payment of {invoice} is on its way: wait until it has ended."
+    ))
 }
 
 /// A period from a moment of it on.

@@ -171,12 +171,7 @@ struct History {
 #[serde(deny_unknown_fields)]
 struct Change {
     price: String,
-    #[serde(default = "one")]
-    quantity: u32,
-}
-
-fn one() -> u32 {
-    1
+    quantity: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -513,7 +508,7 @@ async fn give_up(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let invoice = object!(env, Invoice, "in", &id, key);
-    let view = invoice.transition("give_up".into(), "marked".into(), Value::Null);
+    let view = invoice.give_up();
     Ok(Json(view.await?.map_err(told)?))
 }
 

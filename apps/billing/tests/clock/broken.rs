@@ -27,6 +27,22 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::SetBackTaken => {
             "crashes::a_clock_that_is_set_back_after_a_death_in_the_middle_of_a_periods_start_leaves_no_period_out"
         }
+        Variant::Overtaken => {
+            "money::nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good"
+        }
+        Variant::ChangeLeftOut => {
+            "money::what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_period"
+        }
+        Variant::PauseBilled => "money::a_pause_inside_a_period_is_not_billed",
+        Variant::ChangeUnbounded => "money::a_change_that_could_not_be_billed_is_refused",
+        Variant::GivenUpCharged => {
+            "money::an_invoice_that_was_written_off_is_not_charged_again_and_can_be_paid"
+        }
+        Variant::VoidMints => "money::an_invoice_that_is_voided_after_a_downgrade_leaves_no_credit",
+        Variant::OldDebtDue => "money::who_comes_back_with_an_old_debt_has_the_days_of_dunning",
+        Variant::DunningBurst => "money::retries_that_were_missed_are_a_day_apart",
+        Variant::GraceUntold => "money::what_is_said_of_service_does_not_go_beyond_the_grace",
+        Variant::QuantityForgotten => "money::a_change_without_a_quantity_keeps_it",
         _ => panic!("{variant:?} is of another part"),
     }
 }

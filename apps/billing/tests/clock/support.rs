@@ -226,6 +226,25 @@ impl World {
         Time::now(&self.clock)
     }
 
+    /// Somebody writes the invoice of a period off.
+    pub(crate) async fn give_up(&self, number: u32) {
+        let invoices = self.node.env().object::<Invoice>();
+        let invoice = invoices.get_by_name(&Draft::id_of("sub_1", number));
+        invoice.give_up().await.unwrap().unwrap();
+    }
+
+    /// There is another price.
+    pub(crate) async fn price(&self, id: &str, amount: i64, unit: &str) {
+        let price = self.node.env().object::<Price>().get_by_name(id);
+        let terms = json!({
+            "product": "prod_tea",
+            "unit_amount": {"amount": amount, "currency": "EUR"},
+            "every": {"count": 1, "unit": unit}
+        });
+        let made = price.transition("create".into(), "created".into(), terms);
+        made.await.unwrap().unwrap();
+    }
+
     pub(crate) fn subscription(&self) -> Stub<Subscription> {
         self.node
             .env()

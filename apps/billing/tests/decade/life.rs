@@ -319,7 +319,7 @@ impl Life {
         match random.below(100) {
             0..50 => {
                 let price = price_of(self.places[place].length, random.below(PRICES));
-                done(subscription.change(price, 1 + random.below(4)).await);
+                done(subscription.change(price, Some(1 + random.below(4))).await);
             }
             50..84 => give_card(world, id, random).await,
             84..88 => done(subscription.pause().await),

@@ -66,7 +66,7 @@ async fn changes(world: &World, life: &Life) -> Duration {
             };
             let object = world.env().object::<Subscription>().get_by_name(&id);
             let begun = Instant::now();
-            let change = tokio::time::timeout(PATIENCE, object.change(plan.price, quantity));
+            let change = tokio::time::timeout(PATIENCE, object.change(plan.price, Some(quantity)));
             // Some states take no change, and say so at once.
             let _ = change.await.expect("nobody waits").unwrap();
             took.push(begun.elapsed());

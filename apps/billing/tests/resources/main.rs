@@ -289,7 +289,10 @@ async fn a_change_of_plan_waits_for_the_next_invoice_and_a_pause_ends_service() 
     world
         .clock
         .advance(Duration::from_millis((end.0 - start.0).unsigned_abs() / 2));
-    let changed = world.subscription().change("price_3000".into(), 1).await;
+    let changed = world
+        .subscription()
+        .change("price_3000".into(), Some(1))
+        .await;
     let lines = &changed.unwrap().unwrap().data["pending"];
     assert_eq!(
         (&lines[0]["amount"], &lines[1]["amount"]),
@@ -298,7 +301,8 @@ async fn a_change_of_plan_waits_for_the_next_invoice_and_a_pause_ends_service() 
     world.subscription().pause().await.unwrap().unwrap();
     let entitlement = world.subscription().entitlement().await.unwrap().unwrap();
     assert!(!entitlement.entitled);
-    assert!(world.subscription().cancel(true).await.unwrap().is_err());
+    world.subscription().cancel(true).await.unwrap().unwrap();
+    world.subscription().keep().await.unwrap().unwrap();
     let resumed = world.subscription().resume().await.unwrap().unwrap();
     assert_eq!(resumed.state, "active");
 

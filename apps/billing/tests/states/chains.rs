@@ -23,6 +23,16 @@ struct Fixture {
     live: Option<Value>,
 }
 
+/// Whether a value has everything of another. It may have fields that the program of then did not know.
+fn is_in(wanted: &Value, found: &Value) -> bool {
+    match (wanted, found) {
+        (Value::Object(wanted), Value::Object(found)) => wanted
+            .iter()
+            .all(|(key, wanted)| found.get(key).is_some_and(|found| is_in(wanted, found))),
+        _ => wanted == found,
+    }
+}
+
 fn path<M: Machine>(version: u32) -> PathBuf {
     let name = format!("tests/states/chains/{}-{version}.json", M::SCHEMA.name);
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -53,7 +63,8 @@ fn replays<M: Live>() {
                 fixture.live.get_or_insert_with(|| live.clone());
             }
             assert_eq!(fixture.state.as_deref(), Some(reached.state), "{name}");
-            assert_eq!(fixture.live.as_ref(), Some(&live), "{name}");
+            let wanted = fixture.live.as_ref().unwrap();
+            assert!(is_in(wanted, &live), "{name}: {wanted} is not in {live}");
             let mut state = schema.declaration().initial;
             for entry in &fixture.chain {
                 let next = schema.next(state, &entry.action, &entry.outcome);

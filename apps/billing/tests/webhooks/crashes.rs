@@ -80,7 +80,9 @@ async fn act(world: &World, random: &mut Random) {
     let done = match random.below(12) {
         0..3 => {
             let quantity = 1 + random.below(3);
-            subscription.change("price_day".into(), quantity).await
+            subscription
+                .change("price_day".into(), Some(quantity))
+                .await
         }
         3 => subscription.pause().await,
         4..8 => subscription.resume().await,

@@ -1,0 +1,322 @@
+//! Nobody is served for nothing, and nobody pays for nothing.
+
+use abide_harness::run;
+use abide_patterns::schedule::Phase;
+use billing::{Money, resources::NewSubscription, states::Verdict};
+
+use crate::support::{DAY, HOUR, World, date, monthly};
+
+/// What was paid of all invoices, and how much their lines add up to.
+async fn paid(world: &World) -> i64 {
+    let mut paid = 0;
+    for number in world.billed().await {
+        let invoice = world.invoice(number).await.unwrap();
+        assert_eq!(invoice.state, "paid", "{number}");
+        paid += world.due(number).await;
+    }
+    paid
+}
+
+#[test]
+fn pauses_over_each_boundary_put_no_payment_off() {
+    run(async {
+        let world = World::starting("2026-01-15T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-15T01:00:00Z")).await;
+        for month in 2..=12 {
+            world
+                .until(date(&format!("2026-{month:02}-14T23:59:00Z")))
+                .await;
+            world.subscription().pause().await.unwrap().unwrap();
+            world
+                .until(date(&format!("2026-{month:02}-15T00:01:00Z")))
+                .await;
+            world.subscription().resume().await.unwrap().unwrap();
+        }
+        world.until(date("2027-01-14T00:00:00Z")).await;
+        world.subscription().cancel(true).await.unwrap().unwrap();
+        world.until(date("2027-03-01T00:00:00Z")).await;
+        // Twelve months, less two minutes at each of eleven boundaries.
+        let paid = paid(&world).await;
+        assert!((11_990..=12_000).contains(&paid), "{paid}");
+        world.check().await;
+    });
+}
+
+#[test]
+fn what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_period() {
+    run(async {
+        for at_period_end in [true, false] {
+            let world = World::starting("2026-01-01T00:00:00Z").await;
+            world.subscribe(monthly(1_000)).await;
+            world.until(date("2026-01-01T01:00:00Z")).await;
+            let change = world.subscription().change("price_3000".into(), Some(10));
+            change.await.unwrap().unwrap();
+            world.until(date("2026-01-31T23:00:00Z")).await;
+            let cancel = world.subscription().cancel(at_period_end);
+            cancel.await.unwrap().unwrap();
+            world.until(date("2026-03-15T00:00:00Z")).await;
+            assert_eq!(world.state().await, "canceled");
+            let paid = paid(&world).await;
+            assert!((29_950..=30_000).contains(&paid), "{paid}");
+            world.check().await;
+        }
+    });
+}
+
+#[test]
+fn what_a_change_costs_is_billed_though_the_next_period_is_not() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-01T01:00:00Z")).await;
+        let change = world.subscription().change("price_3000".into(), Some(10));
+        change.await.unwrap().unwrap();
+        world.until(date("2026-01-31T23:00:00Z")).await;
+        world.subscription().pause().await.unwrap().unwrap();
+        world.until(date("2026-03-15T00:00:00Z")).await;
+        let paid = paid(&world).await;
+        assert!((29_900..=30_000).contains(&paid), "{paid}");
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_pause_inside_a_period_is_not_billed() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(3_000)).await;
+        world.until(date("2026-01-11T00:00:00Z")).await;
+        world.subscription().pause().await.unwrap().unwrap();
+        world.until(date("2026-01-21T00:00:00Z")).await;
+        world.subscription().resume().await.unwrap().unwrap();
+        world.until(date("2026-02-02T00:00:00Z")).await;
+        // 21 of January's 31 days, and February.
+        assert_eq!(paid(&world).await, 2_033 + 3_000);
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_change_that_could_not_be_billed_is_refused() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.price("price_huge", Money::MAX_AMOUNT, "month").await;
+        world.subscribe(monthly(0)).await;
+        world.until(date("2026-01-01T01:00:00Z")).await;
+        let change = world.subscription().change("price_huge".into(), Some(1));
+        assert!(change.await.unwrap().is_err());
+        world.until(date("2026-06-01T01:00:00Z")).await;
+        assert_eq!(world.billed().await, [0, 1, 2, 3, 4, 5]);
+        world.check().await;
+    });
+}
+
+#[test]
+fn an_invoice_that_was_written_off_is_not_charged_again_and_can_be_paid() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T01:00:00Z")).await;
+        world.give_up(1).await;
+        let before = world.bank.begun().len();
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-02-14T00:00:00Z")).await;
+        assert_eq!(world.bank.begun().len(), before);
+        assert_eq!(world.invoice(1).await.unwrap().state, "uncollectible");
+        // Service ends with the grace, and goes on when somebody pays after all.
+        world.until(date("2026-02-16T00:00:00Z")).await;
+        assert!(!world.is_entitled().await);
+        world.pays(1, 2).await;
+        world.until(date("2026-02-16T01:00:00Z")).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "paid");
+        assert!(world.is_entitled().await);
+        world.check().await;
+    });
+}
+
+#[test]
+fn an_invoice_that_is_voided_after_a_downgrade_leaves_no_credit() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(3_000)).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        let subscription = world.subscription();
+        let change = |price: &str| subscription.change(price.to_owned(), Some(1));
+        change("price_1000").await.unwrap().unwrap();
+        let voided = subscription.void("in_sub_1_1".into()).await.unwrap();
+        voided.unwrap();
+        // Nor does a change after it.
+        change("price_3000").await.unwrap().unwrap();
+        change("price_1000").await.unwrap().unwrap();
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-05-01T01:00:00Z")).await;
+        for number in 2..=4 {
+            assert_eq!(world.due(number).await, 1_000, "{number}");
+        }
+        world.check().await;
+    });
+}
+
+#[test]
+fn who_comes_back_with_an_old_debt_has_the_days_of_dunning() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::RequiresAction);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        world.subscription().pause().await.unwrap().unwrap();
+        world.until(date("2026-02-01T22:10:00Z")).await;
+        world.reports(1, 1, Verdict::Failed).await;
+        world.until(date("2026-04-10T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        let begun = world.bank.begun().len();
+        world.subscription().resume().await.unwrap().unwrap();
+        world.until(date("2026-04-23T23:00:00Z")).await;
+        assert!(world.is_entitled().await, "for the days of grace");
+        let days: Vec<i64> = world.bank.begun()[begun..]
+            .iter()
+            .map(|payment| (payment.at.0 - date("2026-04-10T00:00:00Z").0) / DAY)
+            .collect();
+        assert_eq!(days, [0, 1, 3, 5, 7]);
+        world.until(date("2026-04-24T00:10:00Z")).await;
+        assert!(!world.is_entitled().await);
+    });
+}
+
+#[test]
+fn retries_that_were_missed_are_a_day_apart() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        world.jump(date("2026-02-10T00:00:00Z"));
+        let world = world.killed().await;
+        world.until(date("2026-02-14T00:10:00Z")).await;
+        let begun = world.bank.begun();
+        let times: Vec<i64> = begun.iter().skip(2).map(|payment| payment.at.0).collect();
+        assert_eq!(times.len(), 4, "{times:?}");
+        assert!(
+            times.windows(2).all(|two| two[1] - two[0] >= DAY),
+            "{times:?}"
+        );
+    });
+}
+
+#[test]
+fn what_is_said_of_service_does_not_go_beyond_the_grace() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        let entitlement = world.subscription().entitlement().await.unwrap().unwrap();
+        let until = entitlement.until.unwrap();
+        assert!(until < date("2026-02-15T00:10:00Z"), "{until}");
+    });
+}
+
+#[test]
+fn nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good() {
+    run(async {
+        // Half of it is used when the node comes back.
+        for what in ["pause", "change"] {
+            let world = World::starting("2026-01-01T00:00:00Z").await;
+            world.subscribe(monthly(1_000)).await;
+            world.until(date("2026-01-31T00:00:00Z")).await;
+            world.jump(date("2026-02-15T00:00:00Z"));
+            let subscription = world.subscription();
+            let done = match what {
+                "pause" => subscription.pause().await,
+                _ => subscription.change("price_3000".into(), Some(1)).await,
+            };
+            done.unwrap().unwrap();
+            world.until(date("2026-02-15T01:00:00Z")).await;
+            assert_eq!(world.billed().await, [0, 1], "{what}");
+            assert_eq!(world.due(1).await, 1_000, "at the price of before");
+            world.check().await;
+        }
+    });
+}
+
+#[test]
+fn a_paused_subscription_can_take_its_end_back() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-10T00:00:00Z")).await;
+        world.subscription().cancel(true).await.unwrap().unwrap();
+        world.subscription().pause().await.unwrap().unwrap();
+        world.subscription().keep().await.unwrap().unwrap();
+        world.until(date("2026-02-02T00:00:00Z")).await;
+        assert_eq!(world.state().await, "paused");
+        world.subscription().cancel(true).await.unwrap().unwrap();
+        world.until(date("2026-03-02T00:00:00Z")).await;
+        assert_eq!(world.state().await, "canceled");
+    });
+}
+
+#[test]
+fn a_change_without_a_quantity_keeps_it() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        let seats = NewSubscription {
+            quantity: 50,
+            ..monthly(1_000)
+        };
+        world.subscribe(seats).await;
+        world.until(date("2026-01-01T01:00:00Z")).await;
+        let change = world.subscription().change("price_3000".into(), None);
+        let view = change.await.unwrap().unwrap();
+        assert_eq!(view.data["plan"]["quantity"], 50);
+    });
+}
+
+#[test]
+fn what_a_trial_leads_to_is_paid_before_more_is_given() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.bank.answer(|_| Verdict::Failed);
+        let trial = NewSubscription {
+            trial_days: 7,
+            ..monthly(1_000)
+        };
+        world.subscribe(trial).await;
+        world.until(date("2026-01-08T01:00:00Z")).await;
+        assert_eq!(world.state().await, "incomplete");
+        assert!(!world.is_entitled().await);
+        world.until(date("2026-01-08T23:30:00Z")).await;
+        assert_eq!(world.state().await, "incomplete_expired");
+        let after = world.bank.begun().len();
+        world.until(date("2026-02-21T00:00:00Z")).await;
+        assert_eq!(world.bank.begun().len(), after);
+    });
+}
+
+#[test]
+fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        let trial = NewSubscription {
+            trial_days: 7,
+            ..monthly(1_000)
+        };
+        world.subscribe(trial).await;
+        world.until(date("2026-01-07T00:00:00Z")).await;
+        world.jump(date("2026-01-12T00:00:00Z"));
+        let world = world.killed().await;
+        world.until(date("2026-01-12T00:00:00Z").plus(HOUR)).await;
+        assert_eq!(world.state().await, "active");
+        let failed = |timer: &abide_patterns::schedule::Timer| timer.phase == Phase::Failed;
+        assert!(!world.timers().await.iter().any(failed));
+        world.check().await;
+    });
+}
