@@ -35,6 +35,10 @@ abide::broken_variants! {
         FanOutRepeats,
     }
     outbox_turns {
+        /// What was in flight at a crash is given up when its attempts run out. A crash makes no dead letters of innocents.
+        SuspectsBuried,
+        /// What was in flight at a crash is tried with others until the end. A message that ends the process is found.
+        SuspectsTogether,
         /// Being throttled counts as an attempt. A receiver that is only busy makes no dead letters.
         ThrottledCounts,
         /// What was tried before waits until nothing else is due. Nobody waits longer than for its turn.

@@ -63,6 +63,11 @@ impl RetryPolicy {
         }
     }
 
+    /// The last of the waits, and by which share of it chance may make it longer. None if there is one attempt.
+    pub(crate) fn last_wait(&self) -> Option<(Duration, f64)> {
+        self.wait(self.max_attempts().saturating_sub(1).max(1))
+    }
+
     /// The wait after so many attempts, and by which share of it chance may make it longer. None if that was the last.
     pub(crate) fn wait(&self, attempts: u32) -> Option<(Duration, f64)> {
         let done = attempts.max(1);

@@ -11,6 +11,8 @@ pub(super) struct Agenda {
     pub(super) send: Option<i64>,
     /// When an operation is to be asked about.
     pub(super) poll: Option<i64>,
+    /// When something is to be tried, or asked about, alone.
+    pub(super) alone: Option<i64>,
     /// The deadline of a message that waits.
     pub(super) deadline: Option<i64>,
     /// When a message ended that is still kept.
@@ -30,19 +32,22 @@ impl Rows {
             Option<i64>,
             Option<i64>,
             Option<i64>,
+            Option<i64>,
             bool,
         );
         const AGENDA: &str = "SELECT full_at, next_tick, last_seen,
                  (SELECT min(due_at) FROM outbox_destinations WHERE due_at IS NOT NULL),
                  (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_sending
-                  WHERE status = 'sending' AND next_at IS NOT NULL),
+                  WHERE status = 'sending' AND next_at IS NOT NULL AND alone = 0),
+                 (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_alone
+                  WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL),
                  (SELECT min(deadline) FROM outbox_messages INDEXED BY outbox_deadline
                   WHERE deadline IS NOT NULL AND status = 'queued'),
                  (SELECT min(finished_at) FROM outbox_messages WHERE finished_at IS NOT NULL),
                  EXISTS (SELECT 1 FROM outbox_fan_outs WHERE status = 'running')
              FROM outbox_meta";
         let row: Row = self.sql.exec(AGENDA, ())?.one()?;
-        let (full_at, next_tick, last_seen, send, poll, deadline, finished, fan_out) = row;
+        let (full_at, next_tick, last_seen, send, poll, alone, deadline, finished, fan_out) = row;
         let meta = Meta {
             full_at,
             next_tick,
@@ -51,6 +56,7 @@ impl Rows {
         let agenda = Agenda {
             send,
             poll,
+            alone,
             deadline,
             finished,
             fan_out,

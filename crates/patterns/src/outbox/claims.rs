@@ -16,7 +16,7 @@ use crate::numbers::rows;
 macro_rules! claim {
     () => {
         "id, kind, destination, origin, idempotency_key, ordering_key, schedule, attempts, first_attempt_at, unknown, operation, \
-         operation_since, poll_errors, last_error, created_at, changes, since"
+         operation_since, poll_errors, last_error, created_at, changes, since, alone, failing_since"
     };
 }
 
@@ -52,7 +52,7 @@ macro_rules! of_lines {
             $select,
             " AS found FROM outbox_messages INDEXED BY ",
             $index,
-            " WHERE status = 'queued' AND blocked = 0 AND ",
+            " WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND ",
             $attempts,
             " AND destination = ?1 AND priority = ",
             $priority,
@@ -83,8 +83,20 @@ pub(super) struct Claim {
     pub(super) changes: i64,
     /// Since when it could be tried: its age, which decides when it is due again after an attempt that does not count.
     pub(super) since: i64,
+    /// Whether nothing else is in flight beside it.
+    pub(super) alone: bool,
+    /// Since when it would have been given up.
+    pub(super) failing_since: Option<i64>,
     /// What it says, if that is small.
     pub(super) payload: Option<String>,
+}
+
+/// What is to be tried, or asked about, alone.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Alone {
+    pub(super) id: i64,
+    pub(super) destination: String,
+    pub(super) is_operation: bool,
 }
 
 impl Claim {
@@ -105,15 +117,6 @@ impl Rows {
         served: i64,
     ) -> Result<Vec<Claim>> {
         const DUE: &str = of_lines!("id", " AND next_at <= ?2 ORDER BY next_at, id LIMIT ?3");
-        const TAKE: &str = concat!(
-            "UPDATE outbox_messages
-             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
-                 first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
-             WHERE id IN (SELECT value FROM json_each(?1)) RETURNING ",
-            claim!(),
-            ", ",
-            payload!()
-        );
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -127,14 +130,37 @@ impl Rows {
             return Ok(Vec::new());
         }
         let place: HashMap<i64, usize> = taken.iter().copied().zip(0..).collect();
-        let mut claims: Vec<Claim> = self
-            .sql
-            .exec(TAKE, (ids(taken.into_iter()), now))?
-            .to_array()?;
+        let mut claims = self.claim(taken.into_iter(), now)?;
         claims.sort_by_key(|claim| place.get(&claim.id).copied());
+        Ok(claims)
+    }
+
+    /// Takes messages: they are `sending`, with one attempt more.
+    pub(super) fn claim(&self, taken: impl Iterator<Item = i64>, now: i64) -> Result<Vec<Claim>> {
+        const TAKE: &str = concat!(
+            "UPDATE outbox_messages
+             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
+                 first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
+             WHERE id IN (SELECT value FROM json_each(?1)) RETURNING ",
+            claim!(),
+            ", ",
+            payload!()
+        );
+        let claims: Vec<Claim> = self.sql.exec(TAKE, (ids(taken), now))?.to_array()?;
         self.note_all(&claims, now, "sending")?;
         self.count(Status::Queued, Some(Status::Sending), rows(claims.len()))?;
         Ok(claims)
+    }
+
+    /// The first that is due and to be tried, or asked about, alone.
+    pub(super) fn first_alone(&self, now: i64) -> Result<Option<Alone>> {
+        self.sql
+            .exec(
+                "SELECT id, destination, operation IS NOT NULL AS is_operation FROM outbox_messages INDEXED BY outbox_alone
+                 WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL AND next_at <= ?1 ORDER BY next_at, id LIMIT 1",
+                (now,),
+            )?
+            .optional()
     }
 
     /// Operations whose next poll is due, longest due first, at most so many: their ids, destinations and origins.
@@ -142,7 +168,7 @@ impl Rows {
         self.sql
             .exec(
                 "SELECT id, destination, coalesce(origin, destination) FROM outbox_messages INDEXED BY outbox_sending
-                 WHERE status = 'sending' AND next_at <= ?1 ORDER BY next_at LIMIT ?2",
+                 WHERE status = 'sending' AND next_at <= ?1 AND alone = 0 ORDER BY next_at LIMIT ?2",
                 (now, limit),
             )?
             .to_array()
@@ -163,8 +189,8 @@ impl Rows {
             .one()
     }
 
-    /// Asks about an operation later: this time it could not be.
-    pub(super) fn put_off_poll(&self, id: i64, at: i64) -> Result<()> {
+    /// Asks about an operation, or tries a message that is to be tried alone, later: this time it could not be.
+    pub(super) fn put_off(&self, id: i64, at: i64) -> Result<()> {
         self.sql.exec(
             "UPDATE outbox_messages SET next_at = ?2 WHERE id = ?1",
             (id, at),

@@ -22,6 +22,7 @@ use super::{
     rows::{New, Rows},
     settle::Outcome,
     sql::Sql,
+    suspects::Suspects,
 };
 use crate::numbers::millis;
 
@@ -38,6 +39,8 @@ pub(super) struct Inner {
     pub(super) orphaned: Cell<bool>,
     /// Whether this node has too much to do.
     pub(super) overload: Cell<Overload>,
+    /// Whether others are stopped, so that one is tried alone.
+    pub(super) suspects: Cell<Suspects>,
     /// Outcomes that could not be written yet. Their messages are still on their way.
     pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
     /// Wakes the task.
@@ -62,6 +65,7 @@ impl Inner {
             running: Cell::new(false),
             orphaned: Cell::new(false),
             overload: Cell::default(),
+            suspects: Cell::default(),
             unwritten: RefCell::default(),
             news: Notify::new(),
             turns: Cell::new(0),

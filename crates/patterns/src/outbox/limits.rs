@@ -88,6 +88,10 @@ pub const JITTER: f64 = 0.25;
 /// The same for a wait of a schedule, which says more exactly when.
 pub const SCHEDULE_JITTER: f64 = 0.1;
 
+/// The shortest wait before an attempt beyond the last: of a message that nobody gives up, or that was in flight when the process
+/// ended. Nothing spins, also if its schedule has no waits.
+pub const NO_SCHEDULE_WAIT: Duration = Duration::from_secs(5);
+
 /// The pause of an outbox after this node was too busy to send a message; it doubles with each probe that fails.
 pub const NOT_SENT_PAUSE: Duration = Duration::from_secs(1);
 

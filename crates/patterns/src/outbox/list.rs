@@ -90,6 +90,21 @@ impl Outbox {
         Ok(page(found.to_array()?, limit))
     }
 
+    /// A page of messages that would have been given up, if the outbox gave messages up ([`GiveUp::Never`](super::GiveUp::Never)):
+    /// with their attempts and their last error. `before` is the `next` of the page before; a limit of 0, or of more than
+    /// 1,000, counts as 1,000.
+    pub fn failing(&self, before: Option<i64>, limit: usize) -> Result<Page> {
+        let limit = self::limit(limit);
+        let found = self.0.rows.sql.exec(
+            &format!(
+                "SELECT {RECORD} FROM outbox_messages INDEXED BY outbox_failing
+                 WHERE failing_since IS NOT NULL AND id < ?1 ORDER BY id DESC LIMIT ?2"
+            ),
+            (before.unwrap_or(i64::MAX), rows(limit + 1)),
+        )?;
+        Ok(page(found.to_array()?, limit))
+    }
+
     /// A page of dead letters.
     pub fn dead_letters(&self, filter: &DeadLetterFilter) -> Result<Page> {
         let limit = limit(filter.limit);

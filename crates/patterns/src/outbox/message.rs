@@ -225,6 +225,9 @@ pub struct Record {
     pub finished_at: Option<i64>,
     /// The fan-out that made it.
     pub fan_out: Option<i64>,
+    /// Since when it would have been given up, if the outbox gave messages up: see [`GiveUp::Never`](super::GiveUp::Never).
+    #[serde(default)]
+    pub failing_since: Option<i64>,
 }
 
 /// A change of a message, as its history tells it.
@@ -253,4 +256,7 @@ pub struct Counts {
     pub canceled: i64,
     /// See [`Status::Discarded`]: those that are still kept.
     pub discarded: i64,
+    /// Those of the queued and sending that would have been given up, if the outbox gave messages up.
+    #[serde(default)]
+    pub failing: i64,
 }

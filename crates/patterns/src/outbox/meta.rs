@@ -44,7 +44,7 @@ impl Rows {
     pub(super) fn counts(&self) -> Result<Counts> {
         self.sql
             .exec(
-                "SELECT queued, sending, sent, failed, canceled, discarded FROM outbox_meta",
+                "SELECT queued, sending, sent, failed, canceled, discarded, failing FROM outbox_meta",
                 (),
             )?
             .one()
@@ -58,6 +58,16 @@ impl Rows {
                 (),
             )?
             .one()
+    }
+
+    /// Counts a message that is failing now, or was before.
+    pub(super) fn count_failing(&self, before: Option<i64>, after: Option<i64>) -> Result<()> {
+        let more = i64::from(after.is_some()) - i64::from(before.is_some());
+        if more != 0 {
+            self.sql
+                .exec("UPDATE outbox_meta SET failing = failing + ?1", (more,))?;
+        }
+        Ok(())
     }
 
     /// Counts so many messages that have gone from one status to another; to none if they are removed.

@@ -106,6 +106,7 @@ mod rows;
 mod schema;
 mod settle;
 mod sql;
+mod suspects;
 mod throttle;
 mod turns;
 
@@ -122,7 +123,7 @@ pub use error::OutboxError;
 pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};
 pub use list::{DeadLetterFilter, Filter, Page};
 pub use message::{Change, Counts, Enqueued, Message, Priority, Record, Status};
-pub use options::{BehindDeadLetter, Breaker, Limit, Options, Pace, Polling, Rate};
+pub use options::{BehindDeadLetter, Breaker, GiveUp, Limit, Options, Pace, Polling, Rate};
 pub use registry::Registry;
 
 pub use crate::retry::RetryPolicy;

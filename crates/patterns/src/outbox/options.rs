@@ -25,6 +25,8 @@ pub struct Options {
     /// How long a message is tried that its destination only throttles, since it was enqueued, due or redriven: being
     /// throttled uses no attempt up. Default 7 days.
     pub patience: Duration,
+    /// What becomes of a message whose attempts have run out, or that will never be taken.
+    pub give_up: GiveUp,
     /// What happens to the messages behind a dead letter with the same ordering key.
     pub behind_dead_letter: BehindDeadLetter,
     /// How long messages are kept, and with them their dedup keys, after they were sent, canceled or discarded. Default 7
@@ -48,6 +50,7 @@ impl Default for Options {
             timeout: Duration::from_secs(30),
             breaker: Breaker::default(),
             patience: Duration::from_hours(7 * 24),
+            give_up: GiveUp::DeadLetter,
             behind_dead_letter: BehindDeadLetter::Wait,
             keep_finished: Duration::from_hours(7 * 24),
             max_queued: 1_000_000,
@@ -216,6 +219,18 @@ impl Default for Breaker {
             max_pause: Duration::from_mins(10),
         }
     }
+}
+
+/// What becomes of a message whose attempts have run out, or that will never be taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GiveUp {
+    /// It becomes a dead letter, and waits for somebody to decide.
+    #[default]
+    DeadLetter,
+    /// It stays queued, listed as failing ([`Outbox::failing`](super::Outbox::failing)), and is tried again and again: with the last
+    /// of the waits between its attempts. An operation is asked about for as long. Only a message's own deadline ends it, or
+    /// whoever cancels it.
+    Never,
 }
 
 /// What happens to the messages behind a dead letter with the same ordering key.

@@ -97,6 +97,14 @@ impl Inner {
         let mut taken = Taken::default();
         let mut budget = self.budget(meta, now);
         let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
+        if is_due(agenda.alone) && !is_due(agenda.deadline) {
+            self.take_alone(&mut budget, &mut taken, now)?;
+        } else if !self.suspects.get().is_tried() && self.suspects.get().stop_others() {
+            self.suspects.set(self.suspects.get().end(now));
+        }
+        if self.suspects.get().stop_others() {
+            (budget.sends, budget.polls) = (0, 0);
+        }
         if is_due(agenda.poll) {
             self.take_polls(&mut budget, &mut taken.polls, now)?;
         }
@@ -111,7 +119,7 @@ impl Inner {
         if !(taken.sends.is_empty() && taken.polls.is_empty()) {
             self.pay(meta, &mut budget, now)?;
         }
-        if is_due(agenda.poll) || is_due(agenda.send) {
+        if is_due(agenda.poll) || is_due(agenda.send) || is_due(agenda.alone) {
             agenda = self.rows.agenda()?.1;
         }
         taken.wake = if more {
@@ -229,18 +237,76 @@ impl Inner {
             let mut flights = self.flights.borrow_mut();
             if let Some(until) = pause {
                 let at = flights.poll_turns.next(&to, most, until);
-                self.rows.put_off_poll(id, at)?;
+                self.rows.put_off(id, at)?;
                 continue;
             }
             if flights.polls.to(&to) >= most {
                 let at = flights.poll_turns.next(&to, most, now);
-                self.rows.put_off_poll(id, at)?;
+                self.rows.put_off(id, at)?;
                 continue;
             }
             polls.push(self.rows.claim_poll(id, now)?);
             flights.polls.begin(&to);
             budget.polls -= 1;
         }
+        Ok(())
+    }
+
+    /// Tries one alone that is due, or asks about it, when nothing else is in flight; until then nothing else begins. One whose
+    /// destination is left alone is put off.
+    fn take_alone(&self, budget: &mut Budget, taken: &mut Taken, now: i64) -> Result<()> {
+        let suspects = self.suspects.get();
+        if suspects.is_tried() || suspects.after() > now {
+            return Ok(());
+        }
+        while let Some(alone) = self.rows.first_alone(now)? {
+            let room = if alone.is_operation {
+                budget.polls
+            } else {
+                budget.sends
+            };
+            let mut to = destination::Row::load(&self.rows.sql, &alone.destination)?;
+            let bucket = to.bucket(self.destination_limit().rate, now);
+            let put_off = match to.rests_until(now) {
+                Some(until) => Some(until),
+                None if alone.is_operation || bucket.tokens(now) > 0 => None,
+                None => Some(bucket.next_token().max(now + 1)),
+            };
+            if let Some(until) = put_off {
+                self.rows.put_off(alone.id, until)?;
+                continue;
+            }
+            let is_idle = {
+                let flights = self.flights.borrow();
+                flights.sends.total() + flights.polls.total() == 0
+            };
+            if !is_idle {
+                self.suspects.set(suspects.wait(now));
+                return Ok(());
+            }
+            if room == 0 {
+                // There is no token, or the node has too much to do.
+                return Ok(());
+            }
+            self.suspects.set(suspects.begin(now));
+            if alone.is_operation {
+                let claim = self.rows.claim_poll(alone.id, now)?;
+                self.flights.borrow_mut().polls.begin(claim.origin());
+                taken.polls.push(claim);
+                return Ok(());
+            }
+            to.served = to.served.wrapping_add(1);
+            to.set_bucket(bucket.take(1));
+            to.save(&self.rows.sql)?;
+            budget.bucket = budget.bucket.take(1);
+            let claims = self.rows.claim(std::iter::once(alone.id), now)?;
+            for claim in &claims {
+                self.flights.borrow_mut().begin(claim);
+            }
+            taken.sends.extend(claims);
+            return Ok(());
+        }
+        self.suspects.set(suspects.end(now));
         Ok(())
     }
 
@@ -348,7 +414,7 @@ impl Inner {
             .rows
             .sql
             .exec(
-                "SELECT id, ordering_key, unknown, attempts, last_error
+                "SELECT id, ordering_key, unknown, attempts, last_error, failing_since
                  FROM outbox_messages INDEXED BY outbox_deadline
                  WHERE deadline IS NOT NULL AND status = 'queued' AND deadline <= ?1 ORDER BY deadline LIMIT ?2",
                 (now, rows(limits::MAX_SWEPT)),
@@ -368,6 +434,7 @@ impl Inner {
                 ordering_key: message.ordering_key.as_deref(),
                 error: &error,
                 unknown: message.unknown,
+                failing_since: message.failing_since,
             };
             self.rows.bury(&letter, now)?;
         }
@@ -469,14 +536,18 @@ impl Inner {
         let most = self.most();
         let probed =
             self.overload.get().is_probed() && flights.sends.total() + flights.polls.total() > 0;
-        if flights.sends.total() < most && !probed {
+        let suspects = self.suspects.get();
+        // Whatever ends next goes on.
+        let stopped = suspects.stop_others() && flights.sends.total() + flights.polls.total() > 0;
+        if flights.sends.total() < most && !probed && !stopped {
             let token = match budget.bucket.tokens(now) {
                 0 => budget.bucket.next_token(),
                 _ => now,
             };
             wake.not_before(agenda.send, token.max(budget.tick));
+            wake.not_before(agenda.alone, token.max(budget.tick).max(suspects.after()));
         }
-        if flights.polls.total() < most && !probed {
+        if flights.polls.total() < most && !probed && !stopped {
             wake.not_before(agenda.poll, budget.tick);
         }
         wake.not_before(agenda.deadline, now);
@@ -494,6 +565,7 @@ impl Inner {
         );
         self.flights.borrow_mut().poll_turns = Turns::default();
         self.overload.set(Overload::default());
+        self.suspects.set(self.suspects.get().clock_went_back(now));
         let sql = &self.rows.sql;
         sql.exec_on_all(
             "UPDATE outbox_messages
@@ -520,6 +592,7 @@ struct Late {
     unknown: bool,
     attempts: u32,
     last_error: Option<String>,
+    failing_since: Option<i64>,
 }
 
 fn concurrency(limit: Limit) -> u32 {

@@ -19,7 +19,7 @@ use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::Futures
 
 use super::{
     Delivery, Failure, Record, claims::Claim, destination, flights::Flights, inner::Inner, limits,
-    overload::Overload, passes::Taken, registry::Attempt, settle::Outcome,
+    overload::Overload, passes::Taken, registry::Attempt, settle::Outcome, suspects::Suspects,
 };
 use crate::numbers::millis;
 use crate::waits;
@@ -77,6 +77,9 @@ impl Inner {
         let (mut delivered, mut others) = (Vec::new(), Vec::new());
         for (claim, outcome) in landed {
             let freed = self.flights.borrow_mut().end(&claim);
+            if claim.alone {
+                self.suspects.set(self.suspects.get().end(now));
+            }
             destination::unpark(&self.rows.sql, &freed, now)?;
             if outcome.could_not_leave() {
                 self.overload.set(self.overload.get().refused(now));
@@ -135,6 +138,7 @@ impl Inner {
         self.orphaned.set(false);
         *self.flights.borrow_mut() = Flights::default();
         self.unwritten.borrow_mut().clear();
+        self.suspects.set(Suspects::default());
         let claims = self.rows.on_their_way()?;
         let cut_off = claims
             .into_iter()

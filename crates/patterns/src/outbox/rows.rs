@@ -24,7 +24,7 @@ use crate::texts::cut;
 /// The columns of a [`Record`].
 pub(super) const RECORD: &str = "id, kind, status, destination, summary, idempotency_key, dedup_key, ordering_key, \
      CASE priority WHEN 0 THEN 'high' WHEN 1 THEN 'normal' ELSE 'low' END AS priority, not_before, deadline, blocked, \
-     next_at, attempts, operation, polls, unknown, last_error, created_at, updated_at, finished_at, fan_out";
+     next_at, attempts, operation, polls, unknown, last_error, created_at, updated_at, finished_at, fan_out, failing_since";
 
 /// The hash of what a message said when it was enqueued, whatever it was changed to.
 pub(super) type Blob = serde_bytes::ByteBuf;
@@ -216,31 +216,29 @@ impl Rows {
     }
 
     /// Back among those that wait.
-    pub(super) fn requeue(
-        &self,
-        claim: &Claim,
-        at: i64,
-        error: &str,
-        unknown: bool,
-        attempts: u32,
-        now: i64,
-    ) -> Result<()> {
+    pub(super) fn requeue(&self, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
+        let &Retry { error, unknown, .. } = retry;
+        let failing_since = claim.failing_since.or(retry.failing.then_some(now));
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'queued', next_at = ?2, last_error = ?3, unknown = ?4, attempts = ?5, operation = NULL,
-                 operation_since = NULL, poll_errors = 0, updated_at = ?6, changes = ?7 WHERE id = ?1",
+                 operation_since = NULL, poll_errors = 0, updated_at = ?6, changes = ?7, alone = ?8, failing_since = ?9
+             WHERE id = ?1",
             (
                 claim.id,
-                at,
+                retry.at,
                 cut(error.to_owned(), limits::MAX_ERROR_BYTES),
                 unknown,
-                attempts,
+                retry.attempts,
                 now,
                 claim.changes + 1,
+                retry.alone,
+                failing_since,
             ),
         )?;
         let event = if unknown { "unknown" } else { "queued" };
         self.note(claim.id, claim.changes + 1, now, event, Some(error))?;
+        self.count_failing(claim.failing_since, failing_since)?;
         self.count(Status::Sending, Some(Status::Queued), 1)
     }
 
@@ -255,7 +253,7 @@ impl Rows {
         self.sql.exec(
             "UPDATE outbox_messages
              SET operation = ?2, operation_since = ?3, next_at = ?4, poll_errors = 0, last_error = NULL, updated_at = ?3,
-                 changes = ?5 WHERE id = ?1",
+                 changes = ?5, alone = 0 WHERE id = ?1",
             (claim.id, operation, now, ask_at, claim.changes + 1),
         )?;
         self.note(
@@ -268,26 +266,36 @@ impl Rows {
     }
 
     /// The operation is to be asked about again. A new error is noted.
-    pub(super) fn ask_again(
-        &self,
-        claim: &Claim,
-        at: i64,
-        error: Option<&str>,
-        counts: bool,
-        now: i64,
-    ) -> Result<()> {
-        let error = error.map(|error| cut(error.to_owned(), limits::MAX_ERROR_BYTES));
+    pub(super) fn ask_again(&self, claim: &Claim, ask: &Ask<'_>, now: i64) -> Result<()> {
+        let error = ask
+            .error
+            .map(|error| cut(error.to_owned(), limits::MAX_ERROR_BYTES));
         let (errors, kept) = match &error {
-            Some(error) => (claim.poll_errors + u32::from(counts), Some(error.as_str())),
+            Some(error) => (
+                claim.poll_errors + u32::from(ask.counts),
+                Some(error.as_str()),
+            ),
             None => (0, None),
         };
         let news = kept.filter(|error| claim.last_error.as_deref() != Some(error));
         let changes = claim.changes + i64::from(news.is_some());
+        let failing_since = claim.failing_since.or(ask.failing.then_some(now));
         self.sql.exec(
-            "UPDATE outbox_messages SET next_at = ?2, poll_errors = ?3, last_error = ?4, updated_at = ?5, changes = ?6
+            "UPDATE outbox_messages SET next_at = ?2, poll_errors = ?3, last_error = ?4, updated_at = ?5, changes = ?6,
+                 alone = ?7, failing_since = ?8
              WHERE id = ?1",
-            (claim.id, at, errors, kept, now, changes),
+            (
+                claim.id,
+                ask.at,
+                errors,
+                kept,
+                now,
+                changes,
+                ask.alone,
+                failing_since,
+            ),
         )?;
+        self.count_failing(claim.failing_since, failing_since)?;
         match news {
             Some(error) => self.note(claim.id, changes, now, "poll failed", Some(error)),
             None => Ok(()),
@@ -299,13 +307,14 @@ impl Rows {
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
-                 changes = changes + 1 WHERE id IN (SELECT value FROM json_each(?1))",
+                 changes = changes + 1, failing_since = NULL WHERE id IN (SELECT value FROM json_each(?1))",
             (ids_of(claims), now),
         )?;
         metrics::count(Event::Sent, claims.len());
         self.note_all(claims, now, "sent")?;
         self.count(Status::Sending, Some(Status::Sent), rows(claims.len()))?;
         for claim in claims {
+            self.count_failing(claim.failing_since, None)?;
             self.unblock(claim.ordering_key.as_deref())?;
         }
         Ok(())
@@ -319,7 +328,7 @@ impl Rows {
             .exec(
                 "UPDATE outbox_messages
                  SET status = 'failed', next_at = NULL, blocked = 0, last_error = ?2, unknown = ?3, updated_at = ?4,
-                     finished_at = ?4, changes = changes + 1 WHERE id = ?1 RETURNING changes",
+                     finished_at = ?4, changes = changes + 1, failing_since = NULL WHERE id = ?1 RETURNING changes",
                 (
                     id,
                     cut(letter.error.to_owned(), limits::MAX_ERROR_BYTES),
@@ -340,6 +349,7 @@ impl Rows {
         );
         metrics::count(Event::Dead, 1);
         self.note(id, changes, now, "failed", Some(letter.error))?;
+        self.count_failing(letter.failing_since, None)?;
         self.count(from, Some(Status::Failed), 1)?;
         self.unblock(letter.ordering_key)
     }
@@ -354,12 +364,14 @@ impl Rows {
             .sql
             .exec(
                 "UPDATE outbox_messages
-                 SET status = ?2, next_at = NULL, blocked = 0, updated_at = ?3, finished_at = ?3, changes = changes + 1
+                 SET status = ?2, next_at = NULL, blocked = 0, updated_at = ?3, finished_at = ?3, changes = changes + 1,
+                     failing_since = NULL
                  WHERE id = ?1 RETURNING changes",
                 (id, status.as_str(), now),
             )?
             .one()?;
         self.note(id, changes, now, status.as_str(), None)?;
+        self.count_failing(record.failing_since, None)?;
         self.count(record.status, Some(status), 1)?;
         self.unblock(record.ordering_key.as_deref())
     }
@@ -374,7 +386,7 @@ impl Rows {
             .exec(
                 "UPDATE outbox_messages
                  SET status = 'queued', blocked = ?2, next_at = ?3, since = ?3, attempts = 0, operation = NULL, operation_since = NULL,
-                     polls = 0, poll_errors = 0, finished_at = NULL, updated_at = ?3, changes = changes + 1,
+                     polls = 0, poll_errors = 0, alone = 0, finished_at = NULL, updated_at = ?3, changes = changes + 1,
                      deadline = CASE WHEN deadline <= ?3 THEN NULL ELSE deadline END
                  WHERE id = ?1 RETURNING changes",
                 (id, blocked, now),
@@ -514,4 +526,33 @@ pub(super) struct Burial<'a> {
     pub(super) ordering_key: Option<&'a str>,
     pub(super) error: &'a str,
     pub(super) unknown: bool,
+    /// Since when it would have been given up before.
+    pub(super) failing_since: Option<i64>,
+}
+
+/// How a message is tried again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retry<'a> {
+    pub(super) at: i64,
+    pub(super) error: &'a str,
+    pub(super) unknown: bool,
+    /// How many it has had.
+    pub(super) attempts: u32,
+    /// Whether nothing else is to be in flight beside it.
+    pub(super) alone: bool,
+    /// Whether it would be given up, if messages were.
+    pub(super) failing: bool,
+}
+
+/// How an operation is asked about again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) at: i64,
+    /// Why nothing was learned.
+    pub(super) error: Option<&'a str>,
+    /// Whether that is one of the errors after which an operation is given up.
+    pub(super) counts: bool,
+    /// As of [`Retry`].
+    pub(super) alone: bool,
+    pub(super) failing: bool,
 }

@@ -13,7 +13,7 @@ const META: &str = "outbox_meta";
 pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
      dedup_hash, ordering_key, priority, schedule, not_before, deadline, blocked, next_at, attempts, first_attempt_at, unknown, \
      operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out, \
-     since, origin";
+     since, origin, alone, failing_since";
 
 const DEFINITIONS: &str = "
     kind             TEXT NOT NULL,
@@ -45,7 +45,9 @@ const DEFINITIONS: &str = "
     changes          INTEGER NOT NULL DEFAULT 0,
     fan_out          INTEGER,
     since            INTEGER NOT NULL DEFAULT 0,
-    origin           TEXT
+    origin           TEXT,
+    alone            INTEGER NOT NULL DEFAULT 0,
+    failing_since    INTEGER
 ";
 
 /// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
@@ -130,7 +132,8 @@ const REST: &str = "
         sent      INTEGER NOT NULL DEFAULT 0,
         failed    INTEGER NOT NULL DEFAULT 0,
         canceled  INTEGER NOT NULL DEFAULT 0,
-        discarded INTEGER NOT NULL DEFAULT 0
+        discarded INTEGER NOT NULL DEFAULT 0,
+        failing   INTEGER NOT NULL DEFAULT 0
     );
 ";
 
@@ -138,9 +141,12 @@ const REST: &str = "
 const INDEXES: &str = "
     -- Due first attempts, and due repetitions, of a destination, in their order.
     CREATE INDEX outbox_first ON outbox_messages (destination, priority, next_at, id)
-        WHERE status = 'queued' AND blocked = 0 AND attempts = 0;
+        WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND attempts = 0;
     CREATE INDEX outbox_again ON outbox_messages (destination, priority, next_at, id)
-        WHERE status = 'queued' AND blocked = 0 AND attempts > 0;
+        WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND attempts > 0;
+    -- What is to be tried, or asked about, alone.
+    CREATE INDEX outbox_alone ON outbox_messages (next_at, id) WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL;
+    CREATE INDEX outbox_failing ON outbox_messages (id) WHERE failing_since IS NOT NULL;
     CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
 ";
 
@@ -148,8 +154,12 @@ const INDEXES: &str = "
 const FROM_1: &str = "
     ALTER TABLE outbox_messages ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_messages ADD COLUMN origin TEXT;
+    ALTER TABLE outbox_messages ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_messages ADD COLUMN failing_since INTEGER;
     ALTER TABLE outbox_dead_letters ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_dead_letters ADD COLUMN origin TEXT;
+    ALTER TABLE outbox_dead_letters ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_dead_letters ADD COLUMN failing_since INTEGER;
     UPDATE outbox_messages SET since = max(created_at, coalesce(not_before, 0));
     UPDATE outbox_dead_letters SET since = max(created_at, coalesce(not_before, 0));
 
@@ -161,6 +171,8 @@ const FROM_1: &str = "
     ALTER TABLE outbox_destinations ADD COLUMN ramp_since INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_destinations ADD COLUMN ramp_unit INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE outbox_destinations ADD COLUMN origin TEXT;
+
+    ALTER TABLE outbox_meta ADD COLUMN failing INTEGER NOT NULL DEFAULT 0;
 
     DROP INDEX outbox_due;
     DROP INDEX outbox_destination_idle;

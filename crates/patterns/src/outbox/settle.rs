@@ -9,7 +9,7 @@ use crate::broken::{Variant, broken};
 use abide::Result;
 
 use super::{
-    Failure, Pace, Polled, Polling, Status, Submitted,
+    Failure, GiveUp, Pace, Polled, Polling, RetryPolicy, Status, Submitted,
     claims::Claim,
     deliver::Fate,
     destination,
@@ -17,7 +17,7 @@ use super::{
     limits,
     metrics::{self, Event},
     registry::Handler,
-    rows::Burial,
+    rows::{Ask, Burial, Retry},
 };
 use crate::numbers::{micros, millis};
 use crate::retry::jittered;
@@ -102,7 +102,12 @@ impl Inner {
                 to.answered(now);
                 match submitted {
                     Submitted::Done if broken(Variant::SentTwice) && claim.attempts == 1 => {
-                        self.rows.requeue(claim, now, "sent", true, 1, now)
+                        let retry = Retry {
+                            unknown: true,
+                            attempts: 1,
+                            ..retry(claim, now, "sent")
+                        };
+                        self.rows.requeue(claim, &retry, now)
                     }
                     Submitted::Done => self.rows.sent(from_ref(claim), now),
                     Submitted::Accepted { operation, after } => {
@@ -111,45 +116,28 @@ impl Inner {
                 }
             }
             Outcome::Submitted(Err(failure)) => {
-                let wait = self.wait(claim, handler);
                 if failure.fate == Fate::NotSent {
                     self.refund(to)?;
                 }
                 self.destination_failed(to, &failure, now);
-                self.submit_failed(claim, &failure, wait, now)
+                self.submit_failed(claim, &failure, handler, now)
             }
             Outcome::Polled(Ok(Polled::Done)) => self.rows.sent(from_ref(claim), now),
             Outcome::Polled(Ok(Polled::Running { after })) => {
                 self.ask_again(claim, after, None, handler, now)
             }
             Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
-                match self.wait(claim, handler).filter(|_| retry) {
-                    Some(wait) => {
-                        // The receiver remembers the old key as one that has failed.
-                        self.renew_key(claim.id, now)?;
-                        let at = now.saturating_add(wait);
-                        self.rows
-                            .requeue(claim, at, &error, false, claim.attempts, now)
-                    }
-                    None => self.bury(claim, &error, false, now),
-                }
+                self.operation_failed(claim, &error, retry, handler, now)
             }
-            Outcome::Polled(Err(failure))
-                if matches!(failure.fate, Fate::NotSent | Fate::CutOff) =>
-            {
+            Outcome::Polled(Err(failure)) if failure.fate == Fate::NotSent => {
                 // Nobody was asked: it says nothing of the operation.
                 let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
                 let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER, claim));
-                self.rows.put_off_poll(claim.id, at)
+                self.rows.put_off(claim.id, at)
             }
             Outcome::Polled(Err(failure)) => {
                 if failure.fate == Fate::Throttled {
                     self.destination_failed(to, &failure, now);
-                }
-                if failure.fate == Fate::Permanent {
-                    let error =
-                        format!("how the operation ended cannot be told: {}", failure.error);
-                    return self.bury(claim, &error, true, now);
                 }
                 self.ask_again(claim, failure.after, Some(&failure), handler, now)
             }
@@ -203,7 +191,7 @@ impl Inner {
                 operation.len(),
                 limits::MAX_OPERATION_BYTES
             );
-            return self.bury(claim, &error, true, now);
+            return self.give_up(claim, &error, true, handler, now);
         }
         let at = now.saturating_add(pause(after, self.polling(handler)));
         self.rows.accepted(claim, operation, at, now)
@@ -213,7 +201,7 @@ impl Inner {
         &self,
         claim: &Claim,
         failure: &Failure,
-        wait: Option<i64>,
+        handler: Option<&dyn Handler>,
         now: i64,
     ) -> Result<()> {
         let error = failure.error.as_str();
@@ -227,45 +215,146 @@ impl Inner {
         if broken(Variant::NewKeyOnRetry) {
             self.renew_key(claim.id, now)?;
         }
-        let wait = wait.map(|wait| {
+        let wait = self.wait(claim, claim.attempts, handler).map(|wait| {
             if broken(Variant::RetryAtOnce) {
                 0
             } else {
                 wait
             }
         });
+        let again = Retry {
+            unknown,
+            ..retry(claim, now, error)
+        };
         match (failure.fate, wait) {
-            (Fate::Permanent, _) => self.bury(claim, error, unknown, now),
+            (Fate::Permanent, _) => self.give_up(claim, error, unknown, handler, now),
+            (Fate::CutOff, _) => self.cut_off(claim, &again, wait, handler, now),
             (Fate::Throttled, _) if !broken(Variant::ThrottledCounts) => {
                 let patience = millis(self.rows.options.patience);
                 if now.saturating_sub(claim.since) >= patience {
                     let days = self.rows.options.patience.as_secs_f64() / 86_400.0;
                     let error =
                         format!("it was throttled for {days:.1} days; the last answer: {error}");
-                    return self.bury(claim, &error, unknown, now);
+                    return self.give_up(claim, &error, unknown, handler, now);
                 }
-                metrics::count(Event::Throttled, 1);
+                self.count(Event::Throttled, claim);
                 // Its destination pauses, and it keeps its place there.
                 let (at, attempts) = in_its_place(claim, now);
-                self.rows.requeue(claim, at, error, unknown, attempts, now)
+                let again = Retry {
+                    at,
+                    attempts,
+                    ..again
+                };
+                self.rows.requeue(claim, &again, now)
             }
             (Fate::NotSent, _) => {
-                metrics::count(Event::NotSent, 1);
-                // The outbox pauses, and it keeps its place.
+                self.count(Event::NotSent, claim);
                 let (at, attempts) = in_its_place(claim, now);
-                self.rows.requeue(claim, at, error, unknown, attempts, now)
+                let again = Retry {
+                    at,
+                    attempts,
+                    alone: claim.alone,
+                    ..again
+                };
+                self.rows.requeue(claim, &again, now)
             }
             (_, Some(wait)) => {
-                metrics::count(Event::Retried, 1);
+                self.count(Event::Retried, claim);
                 let at = now.saturating_add(wait.max(asked));
-                self.rows
-                    .requeue(claim, at, error, unknown, claim.attempts, now)
+                self.rows.requeue(claim, &Retry { at, ..again }, now)
             }
-            (_, None) => {
-                let error = format!("{error}; attempt {} was the last", claim.attempts);
-                self.bury(claim, &error, unknown, now)
-            }
+            (_, None) => self.exhausted(claim, error, unknown, handler, now),
         }
+    }
+
+    /// An attempt may be what ended the process, and counts. The last is made alone, and only one that was alone is given up for it.
+    fn cut_off(
+        &self,
+        claim: &Claim,
+        again: &Retry<'_>,
+        wait: Option<i64>,
+        handler: Option<&dyn Handler>,
+        now: i64,
+    ) -> Result<()> {
+        let failing = wait.is_none() && claim.alone;
+        let never = self.rows.options.give_up == GiveUp::Never;
+        if (failing && !never) || (wait.is_none() && broken(Variant::SuspectsBuried)) {
+            return self.exhausted(claim, again.error, again.unknown, handler, now);
+        }
+        self.count(Event::Retried, claim);
+        let next = claim.attempts.saturating_add(1);
+        let again = Retry {
+            at: now.saturating_add(wait.unwrap_or_else(|| self.last_wait(claim, handler))),
+            alone: self.wait(claim, next, handler).is_none() && !broken(Variant::SuspectsTogether),
+            failing,
+            ..*again
+        };
+        self.rows.requeue(claim, &again, now)
+    }
+
+    /// The attempts of a message have run out.
+    fn exhausted(
+        &self,
+        claim: &Claim,
+        error: &str,
+        unknown: bool,
+        handler: Option<&dyn Handler>,
+        now: i64,
+    ) -> Result<()> {
+        let error = match self.rows.options.give_up {
+            GiveUp::DeadLetter => format!("{error}; attempt {} was the last", claim.attempts),
+            GiveUp::Never => error.to_owned(),
+        };
+        self.give_up(claim, &error, unknown, handler, now)
+    }
+
+    /// A message will not be delivered as it is: it becomes a dead letter, or is failing.
+    fn give_up(
+        &self,
+        claim: &Claim,
+        error: &str,
+        unknown: bool,
+        handler: Option<&dyn Handler>,
+        now: i64,
+    ) -> Result<()> {
+        if self.rows.options.give_up == GiveUp::DeadLetter {
+            return self.bury(claim, error, unknown, now);
+        }
+        self.count(Event::Retried, claim);
+        let again = Retry {
+            unknown,
+            failing: true,
+            ..retry(
+                claim,
+                now.saturating_add(self.last_wait(claim, handler)),
+                error,
+            )
+        };
+        self.rows.requeue(claim, &again, now)
+    }
+
+    /// An operation has had no effect. Another may be begun, if the receiver says so.
+    fn operation_failed(
+        &self,
+        claim: &Claim,
+        error: &str,
+        another: bool,
+        handler: Option<&dyn Handler>,
+        now: i64,
+    ) -> Result<()> {
+        let wait = self.wait(claim, claim.attempts, handler);
+        let wait = wait.filter(|_| another);
+        if wait.is_none() && self.rows.options.give_up == GiveUp::DeadLetter {
+            return self.bury(claim, error, false, now);
+        }
+        // The receiver remembers the old key as one that has failed.
+        self.renew_key(claim.id, now)?;
+        let at = now.saturating_add(wait.unwrap_or_else(|| self.last_wait(claim, handler)));
+        let again = Retry {
+            failing: wait.is_none(),
+            ..retry(claim, at, error)
+        };
+        self.rows.requeue(claim, &again, now)
     }
 
     fn ask_again(
@@ -278,33 +367,70 @@ impl Inner {
     ) -> Result<()> {
         let polling = self.polling(handler);
         let error = failure.map(|failure| failure.error.as_str());
-        // A receiver that asks for patience is there.
-        let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
-        let since = claim.operation_since.unwrap_or(now);
-        if now.saturating_sub(since) >= millis(polling.deadline) {
-            let error = format!(
-                "the operation did not end within {} s{}",
-                polling.deadline.as_secs(),
-                error
-                    .map(|error| format!("; the last answer: {error}"))
-                    .unwrap_or_default()
-            );
-            return self.bury(claim, &error, true, now);
-        }
-        if counts
-            && let Some(error) = error
-            && claim.poll_errors >= polling.max_errors
-        {
-            let asked = u64::from(claim.poll_errors) + 1;
-            let error = format!("asked {asked} times in a row how the operation goes: {error}");
-            return self.bury(claim, &error, true, now);
-        }
         let mut wait = pause(after, polling);
         if error.is_some() {
             wait = wait.max(millis(polling.interval));
         }
         let at = now.saturating_add(wait);
-        self.rows.ask_again(claim, at, error, counts, now)
+        // A receiver that asks for patience is there.
+        let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
+        let mut ask = Ask {
+            at,
+            error,
+            counts,
+            alone: false,
+            failing: false,
+        };
+        let was_cut_off = failure.is_some_and(|failure| failure.fate == Fate::CutOff);
+        let over = self.why_over(claim, failure, polling, now);
+        if was_cut_off {
+            // It may be what ended the process: as of attempts.
+            let errors = claim.poll_errors.saturating_add(1);
+            let since = claim.operation_since.unwrap_or(now);
+            ask.alone = errors >= polling.max_errors || at - since >= millis(polling.deadline);
+        }
+        match over {
+            Some(_) if was_cut_off && !claim.alone => {}
+            Some(why) if self.rows.options.give_up == GiveUp::DeadLetter => {
+                return self.bury(claim, &why, true, now);
+            }
+            Some(_) => ask.failing = true,
+            None => {}
+        }
+        self.rows.ask_again(claim, &ask, now)
+    }
+
+    /// Why an operation is to be given up, if it is.
+    fn why_over(
+        &self,
+        claim: &Claim,
+        failure: Option<&Failure>,
+        polling: Polling,
+        now: i64,
+    ) -> Option<String> {
+        let error = failure.map(|failure| failure.error.as_str());
+        if let Some(failure) = failure
+            && failure.fate == Fate::Permanent
+        {
+            let error = &failure.error;
+            return Some(format!("how the operation ended cannot be told: {error}"));
+        }
+        let since = claim.operation_since.unwrap_or(now);
+        if now.saturating_sub(since) >= millis(polling.deadline) {
+            return Some(format!(
+                "the operation did not end within {} s{}",
+                polling.deadline.as_secs(),
+                error
+                    .map(|error| format!("; the last answer: {error}"))
+                    .unwrap_or_default()
+            ));
+        }
+        let failure = failure.filter(|failure| failure.fate != Fate::Throttled)?;
+        (claim.poll_errors >= polling.max_errors).then(|| {
+            let asked = u64::from(claim.poll_errors) + 1;
+            let error = &failure.error;
+            format!("asked {asked} times in a row how the operation goes: {error}")
+        })
     }
 
     fn bury(&self, claim: &Claim, error: &str, unknown: bool, now: i64) -> Result<()> {
@@ -314,8 +440,13 @@ impl Inner {
             ordering_key: claim.ordering_key.as_deref(),
             error,
             unknown,
+            failing_since: claim.failing_since,
         };
         self.rows.bury(&letter, now)
+    }
+
+    fn count(&self, event: Event, _claim: &Claim) {
+        metrics::count(event, 1);
     }
 
     fn polling(&self, handler: Option<&dyn Handler>) -> Polling {
@@ -324,20 +455,31 @@ impl Inner {
             .unwrap_or(self.rows.options.polling)
     }
 
-    /// The time until a claim's next attempt, in milliseconds, if there is to be one.
-    fn wait(&self, claim: &Claim, handler: Option<&dyn Handler>) -> Option<i64> {
-        let done = claim.attempts.max(1);
-        let own: Option<Vec<i64>> = claim
-            .schedule
-            .as_deref()
-            .and_then(|schedule| serde_json::from_str(schedule).ok());
-        if let Some(waits) = own {
+    /// The time until a claim's next attempt after so many, in milliseconds, if there is to be one.
+    fn wait(&self, claim: &Claim, attempts: u32, handler: Option<&dyn Handler>) -> Option<i64> {
+        let done = attempts.max(1);
+        if let Some(waits) = own_schedule(claim) {
             return waits.get(done as usize - 1).copied();
         }
-        let policy = handler.and_then(Handler::retry);
-        let policy = policy.as_ref().unwrap_or(&self.rows.options.retry);
-        let (wait, most) = policy.wait(done)?;
+        let (wait, most) = self.retry_policy(handler).wait(done)?;
         Some(self.jittered(millis(wait), most, claim))
+    }
+
+    /// The longest time until an attempt, for one beyond the last.
+    fn last_wait(&self, claim: &Claim, handler: Option<&dyn Handler>) -> i64 {
+        let least = millis(limits::NO_SCHEDULE_WAIT);
+        if let Some(waits) = own_schedule(claim) {
+            return waits.last().copied().unwrap_or_default().max(least);
+        }
+        match self.retry_policy(handler).last_wait() {
+            Some((wait, most)) => self.jittered(millis(wait).max(least), most, claim),
+            None => least,
+        }
+    }
+
+    fn retry_policy(&self, handler: Option<&dyn Handler>) -> RetryPolicy {
+        let own = handler.and_then(Handler::retry);
+        own.unwrap_or_else(|| self.rows.options.retry.clone())
     }
 
     fn jittered(&self, wait: i64, most: f64, claim: &Claim) -> i64 {
@@ -349,6 +491,23 @@ impl Inner {
             &claim.attempts.to_le_bytes(),
         ];
         jittered(wait, most, &parts)
+    }
+}
+
+/// A message's own waits, in milliseconds.
+fn own_schedule(claim: &Claim) -> Option<Vec<i64>> {
+    serde_json::from_str(claim.schedule.as_deref()?).ok()
+}
+
+/// A message that is tried again at a time, after an attempt that counts and had no effect.
+fn retry<'a>(claim: &Claim, at: i64, error: &'a str) -> Retry<'a> {
+    Retry {
+        at,
+        error,
+        unknown: false,
+        attempts: claim.attempts,
+        alone: false,
+        failing: false,
     }
 }
 

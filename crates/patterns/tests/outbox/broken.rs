@@ -1,11 +1,17 @@
-//! The tests are tested: each deliberately broken variant of who goes first must be caught by a test of the promise that it
-//! breaks. The simulation hunts for the others.
+//! The tests are tested: each deliberately broken variant of who goes first, who is given up and what is counted must be caught by a test of the
+//! promise that it breaks. The simulation hunts for the others.
 
 use abide_patterns::broken::{VARIABLE, Variant};
 
 /// The test that is to catch a variant.
 fn caught_by(variant: Variant) -> &'static str {
     match variant {
+        Variant::SuspectsBuried => {
+            "suspects::what_was_in_flight_at_a_crash_is_tried_alone_rather_than_buried"
+        }
+        Variant::SuspectsTogether => {
+            "suspects::a_message_that_ends_the_process_is_buried_and_no_other"
+        }
         Variant::ThrottledCounts => {
             "throttling::being_throttled_is_no_attempt_and_is_bounded_by_age"
         }

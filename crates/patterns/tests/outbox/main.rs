@@ -12,6 +12,7 @@ mod endpoints;
 mod enqueue;
 mod fairness;
 mod fan_out;
+mod giving_up;
 mod migration;
 mod operations;
 mod order;
@@ -21,6 +22,7 @@ mod retries;
 mod silent;
 mod simulation;
 mod support;
+mod suspects;
 mod throttling;
 mod trouble;
 #[path = "../world/mod.rs"]
