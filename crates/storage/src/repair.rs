@@ -130,7 +130,7 @@ impl Engine {
     }
 
     fn repair_alone(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
-        self.must_need_repair(key)?;
+        self.must_need_repair(key, how)?;
         let quarantine = self.settle(key)?;
         let saved = match &quarantine.pages {
             Some(saved) => quarantine::load(&self.shared, key, &saved.run),
@@ -175,24 +175,31 @@ impl Engine {
         Ok(Repaired { bookmark, kept })
     }
 
-    /// Refuses an object that can be used. One that cannot be opened because of its file is quarantined now.
-    fn must_need_repair(self: &Arc<Self>, key: ObjectKey) -> Result<()> {
+    /// Refuses an object that can be used. One that cannot be opened because of its file, or whose database SQLite finds
+    /// damaged, is quarantined now.
+    fn must_need_repair(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<()> {
         if self.shared.catalog.current().quarantine_of(key).is_some() {
             return Ok(());
         }
-        match self.open_database(key) {
-            Ok(_) => Err(Error::input(format!(
-                "the object {key} is not quarantined: `abide restore` brings it back to an earlier moment"
-            ))),
-            Err(error) if quarantine::needs_repair(&error, key) => {
-                self.objects.with(key, |_, pages| {
-                    if pages.quarantined.is_none() {
-                        self.objects.quarantine(key, pages, error.to_string());
-                    }
-                })
+        let why = match self.open_database(key) {
+            Ok(db) => match fault_in(&db)? {
+                // It may still be of some use, and nothing would be better after it.
+                Some(fault) if how == Repair::Accept => return Err(unsound(key, &fault)),
+                Some(fault) => format!("its database is damaged: {fault}"),
+                None => {
+                    return Err(Error::input(format!(
+                        "the object {key} is not quarantined: `abide restore` brings it back to an earlier moment"
+                    )));
+                }
+            },
+            Err(error) if quarantine::needs_repair(&error, key) => error.to_string(),
+            Err(error) => return Err(error),
+        };
+        self.objects.with(key, |_, pages| {
+            if pages.quarantined.is_none() {
+                self.objects.quarantine(key, pages, why);
             }
-            Err(error) => Err(error),
-        }
+        })
     }
 
     /// Takes a checkpoint, so that the manifest lists the object and the log's tail has nothing of it.
@@ -447,20 +454,30 @@ fn reading(path: &Path, error: &io::Error) -> Error {
     Error::io(format_args!("reading {}", path.display()), error)
 }
 
-/// What SQLite itself says of a database that nobody vouches for.
+/// Refuses a database that nobody vouches for if SQLite finds a fault in it.
 fn must_be_sound(key: ObjectKey, db: &ObjectDb) -> Result<()> {
-    let said = db
-        .exec("PRAGMA integrity_check", ())?
-        .to_array::<String>()?;
-    if said == ["ok"] {
-        return Ok(());
+    match fault_in(db)? {
+        None => Ok(()),
+        Some(fault) => Err(unsound(key, &fault)),
     }
-    Err(Error::new(
-        ErrorKind::Refused,
-        format!(
-            "what the object {key} has is not a sound database ({}): bring it back to a moment of its history with `abide \
-             restore`, or begin it anew with `abide repair --anew`; nothing was deleted",
-            said.join("; ")
-        ),
+}
+
+/// The first fault that SQLite finds in a database.
+fn fault_in(db: &ObjectDb) -> Result<Option<String>> {
+    let said = db
+        .exec("PRAGMA integrity_check(1)", ())
+        .and_then(|rows| rows.to_array::<String>());
+    match said {
+        Ok(said) if said == ["ok"] => Ok(None),
+        Ok(said) => Ok(Some(said.join("; "))),
+        Err(error) if error.kind() == ErrorKind::Damaged => Ok(Some("it is malformed".to_owned())),
+        Err(error) => Err(error),
+    }
+}
+
+fn unsound(key: ObjectKey, fault: &str) -> Error {
+    Error::refused(format!(
+        "what the object {key} has is not a sound database ({fault}): bring it back to a moment of its history with `abide \
+         restore`, or begin it anew with `abide repair --anew`; nothing was deleted"
     ))
 }

@@ -21,12 +21,12 @@ use std::sync::Arc;
 impl Engine {
     /// See [`crate::Store::restore`].
     pub(crate) fn restore(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
-        let (name, undo) = match self.open_database(key) {
+        let present = self
+            .open_database(key)
+            .and_then(|db| Ok((db.name()?, db.bookmark())));
+        let (name, undo) = match present {
             Err(error) if needs_repair(&error, key) => return self.restore_broken(key, to),
-            db => {
-                let db = db?;
-                (db.name()?, db.bookmark())
-            }
+            present => present?,
         };
         let image = self.image_at(key, to)?;
         let archived = self.archive.image(key, &undo);
@@ -57,7 +57,7 @@ impl Engine {
         Ok(undo)
     }
 
-    /// Restores an object that cannot be opened. What undoes it is the newest state that its history has.
+    /// Restores an object that cannot be opened or read. What undoes it is the newest state that its history has.
     fn restore_broken(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
         let undo = self.bookmark_for_time(key, u64::MAX);
         let repaired = self.repair(key, Repair::Restore(*to))?;

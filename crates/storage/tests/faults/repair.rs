@@ -29,6 +29,8 @@ pub(crate) fn with_an_old_file(make: fn(&FaultyDisk) -> Store) -> (FaultyDisk, B
     (FaultyDisk::new(sim), first, last)
 }
 
+type Content = std::collections::BTreeMap<String, Vec<u8>>;
+
 fn refused(store: &Store) -> String {
     let error = store.open_object(key(store, 1)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
@@ -290,6 +292,108 @@ fn an_object_whose_file_cannot_be_read_any_more_is_restored_from_its_history() {
     disk.fail(&[DiskOp::Read], "damaged-", EIO);
     store.restore(object, &newest).unwrap();
     assert_eq!(get(&store, 1).unwrap().as_deref(), Some("newest"));
+}
+
+/// A store whose object 1 has a database of many pages, all in its file; its history's newest bookmark and its content.
+fn with_many_pages(make: fn(&FaultyDisk) -> Store) -> (FaultyDisk, Bookmark, Content) {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let store = make(&disk);
+    let db = store.open_object(key(&store, 1)).unwrap();
+    for number in 0..24 {
+        let value = vec![number; 700 * usize::from(number)];
+        db.kv_put(&format!("key {number}"), &value).unwrap();
+    }
+    db.commit().unwrap();
+    flush(&store);
+    store.checkpoint().unwrap();
+    (disk, db.bookmark(), content(&db))
+}
+
+/// Ways in which somebody, or a disk, damages a database: garbage in each of its pages but the first header, and a file
+/// cut at each page and within it.
+fn damages(sound: &[u8]) -> Vec<Vec<u8>> {
+    let pages = sound.len() / 4096;
+    assert!(pages > 20, "{pages}");
+    let mut damages = Vec::new();
+    for page in 0..pages {
+        let mut garbage = sound.to_vec();
+        let start = if page == 0 { 100 } else { page * 4096 };
+        garbage[start..(page + 1) * 4096].fill(0xa5);
+        damages.push(garbage);
+        if page > 0 {
+            damages.push(sound[..page * 4096].to_vec());
+            damages.push(sound[..page * 4096 + 1_000].to_vec());
+        }
+    }
+    damages
+}
+
+#[test]
+fn an_object_whose_database_is_malformed_is_brought_back_from_its_history() {
+    let (disk, last, expected) = with_many_pages(store);
+    let path = path(&store(&disk), 1);
+    let sound = read_file(&disk.sim, &path);
+    for damaged in damages(&sound) {
+        let sim = disk.sim.after_kill();
+        overwrite(&sim, &path, &damaged);
+        let disk = FaultyDisk::new(sim);
+        let now = store(&disk);
+        now.restore(key(&now, 1), &last).unwrap();
+        assert_eq!(now.quarantined(), []);
+        drop(now);
+        let now = store(&FaultyDisk::new(disk.sim.crash(1)));
+        let db = now.open_object(key(&now, 1)).unwrap();
+        assert_eq!(content(&db), expected);
+    }
+}
+
+#[test]
+fn an_object_whose_database_is_malformed_and_has_no_history_begins_anew() {
+    let (disk, _, _) = with_many_pages(store_without_archive);
+    let path = path(&store_without_archive(&disk), 1);
+    let sound = read_file(&disk.sim, &path);
+    for damaged in damages(&sound) {
+        let sim = disk.sim.after_kill();
+        overwrite(&sim, &path, &damaged);
+        let disk = FaultyDisk::new(sim);
+        let now = store_without_archive(&disk);
+        let object = key(&now, 1);
+        // Garbage in a free page or in the middle of a value is nothing that SQLite knows of.
+        let unsound = now.open_object(object).and_then(|db| {
+            let said = db.exec("PRAGMA integrity_check", ())?;
+            Ok(said.to_array::<String>()? != ["ok"])
+        });
+        let repaired = now.repair(object, Repair::Anew);
+        if let Ok(false) = unsound {
+            assert_eq!(repaired.unwrap_err().kind(), ErrorKind::Input);
+            continue;
+        }
+        let repaired = repaired.unwrap();
+        assert_eq!(read_file(&disk.sim, &repaired.kept[0]), damaged);
+        assert_eq!(get(&now, 1).unwrap(), None);
+        put(&now, 1, "next").unwrap();
+        assert_eq!(get(&now, 1).unwrap().as_deref(), Some("next"));
+        assert_eq!(now.quarantined(), []);
+    }
+}
+
+#[test]
+fn a_malformed_database_says_what_to_do() {
+    let (disk, _, _) = with_many_pages(store);
+    let path = path(&store(&disk), 1);
+    let sound = read_file(&disk.sim, &path);
+    overwrite(&disk.sim, &path, &sound[..4096]);
+    let store = store(&FaultyDisk::new(disk.sim.after_kill()));
+    let error = store
+        .open_object(key(&store, 1))
+        .and_then(|db| db.kv_get("key 1"))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged);
+    let said = error.to_string();
+    assert!(
+        said.contains("`abide restore`") && said.contains("`abide repair --anew`"),
+        "{said}"
+    );
 }
 
 #[test]
