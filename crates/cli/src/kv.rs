@@ -7,8 +7,10 @@
 //! | `DELETE /kv/{object}/{key}` | 204, or 404 `no_such_key` |
 //! | `GET /kv/{object}?prefix=&start_after=&limit=` | 200 and `{"entries":[{"key":…,"value":…},…],"next":…}` |
 //!
-//! A key may hold slashes. Entries come in key order; `next`, if not null, is the `start_after` of the next page. An
-//! answer to a write leaves when the write is on disk.
+//! A key may hold slashes. Entries come in key order; `next`, if not null, is the `start_after` of the next page. A page of
+//! large values has fewer entries than its `limit`. An answer to a write leaves when the write is on disk.
+
+use std::io;
 
 use abide::{
     ErrorKind,
@@ -26,6 +28,10 @@ pub(crate) const BINDING: &str = "KV";
 const DEFAULT_PAGE: usize = 100;
 /// Most entries of a page.
 const MAX_PAGE: usize = 1_000;
+/// A page of so many bytes takes no further entry. With the largest value it is still far less than a call may return.
+const PAGE_BYTES: usize = 8 << 20;
+/// Entries that are read at once: two pages at most, if all are as large as values may be.
+const STEP: usize = 8;
 /// Longest name of an object, in bytes. The same as a key's.
 const MAX_NAME_BYTES: usize = 2_048;
 
@@ -86,29 +92,60 @@ impl Kv {
         self.state.storage().delete(&key)
     }
 
-    /// Entries in key order.
+    /// Entries in key order: as many as wanted, or fewer if their values are large.
     pub async fn list(&self, wanted: Wanted) -> Result<Page> {
         let limit = wanted.limit.unwrap_or(DEFAULT_PAGE);
-        let options = ListOptions {
+        let mut options = ListOptions {
             prefix: wanted.prefix,
             start_after: wanted.start_after,
-            // One more than asked for tells whether there is a next page.
-            limit: Some(limit + 1),
             ..ListOptions::default()
         };
-        let found = self.state.storage().list(&options)?;
-        let more = found.len() > limit;
-        let entries = found
-            .into_iter()
-            .take(limit)
-            .map(|(key, value)| Entry { key, value })
-            .collect::<Vec<_>>();
-        let next = entries
-            .last()
-            .filter(|_| more)
-            .map(|entry| entry.key.clone());
-        Ok(Page { entries, next })
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            // One more than asked for tells whether there is a next page.
+            let step = STEP.min(limit + 1 - entries.len());
+            options.limit = Some(step);
+            let found = self.state.storage().list(&options)?;
+            let is_last = found.len() < step;
+            for (key, value) in found {
+                if entries.len() == limit || bytes >= PAGE_BYTES {
+                    let next = entries.last().map(|entry| entry.key.clone());
+                    return Ok(Page { entries, next });
+                }
+                bytes += json_bytes(&value);
+                entries.push(Entry { key, value });
+            }
+            if is_last {
+                return Ok(Page {
+                    entries,
+                    next: None,
+                });
+            }
+            options.start_after = entries.last().map(|entry| entry.key.clone());
+        }
     }
+}
+
+/// The length of a value's text.
+fn json_bytes(value: &Value) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // Counting does not fail, nor do a value's keys, which are text.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
 }
 
 /// The HTTP form of the objects.
@@ -316,6 +353,38 @@ mod tests {
             empty,
             (StatusCode::OK, json!({ "entries": [], "next": null }))
         );
+    }
+
+    #[tokio::test]
+    async fn large_values_come_in_pages_that_an_answer_can_carry() {
+        let host = host().await;
+        let router = host.router();
+        // Together more than a call may return.
+        let large = "v".repeat(1_700_000);
+        for key in 0..20 {
+            let path = format!("/kv/ada/{key:02}");
+            let written = ask(&router, Method::PUT, &path, &json!(large).to_string()).await;
+            assert_eq!(written.0, StatusCode::NO_CONTENT);
+        }
+        for limit in ["", "&limit=3"] {
+            let mut keys = Vec::new();
+            let mut after = String::new();
+            loop {
+                let path = format!("/kv/ada?prefix={limit}{after}");
+                let (status, page) = ask(&router, Method::GET, &path, "").await;
+                assert_eq!(status, StatusCode::OK, "{limit} {after} {page}");
+                let page: Page = serde_json::from_value(page).unwrap();
+                assert!(!page.entries.is_empty());
+                assert!(page.entries.iter().all(|entry| entry.value == json!(large)));
+                keys.extend(page.entries.into_iter().map(|entry| entry.key));
+                match page.next {
+                    Some(next) => after = format!("&start_after={next}"),
+                    None => break,
+                }
+            }
+            let expected = (0..20).map(|key| format!("{key:02}"));
+            assert_eq!(keys, expected.collect::<Vec<_>>(), "{limit}");
+        }
     }
 
     #[tokio::test]
