@@ -49,12 +49,10 @@ impl ObjectDb {
                 "the object's database is full: it has {} GiB at most",
                 MAX_OBJECT_BYTES >> 30
             )),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                Error::damaged(format!(
-                    "the object's database is damaged: {text}. Bring it back to a moment of its history with `abide \
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::damaged(format!(
+                "the object's database is damaged: {text}. Bring it back to a moment of its history with `abide \
                      restore`, or begin it anew with `abide repair --anew`"
-                ))
-            }
+            )),
             Some(ErrorCode::SystemIoFailure) => Error::new(ErrorKind::Io, text),
             _ if text.contains("too many SQL variables")
                 || text.contains("variable number must be") =>
