@@ -77,7 +77,9 @@ impl Notes {
 
     /// Writes without reading the text.
     pub async fn touch(&self) -> Result<i64> {
-        self.state.storage().put("touched", &true)?;
+        let storage = self.state.storage();
+        let touched: i64 = storage.get("touched")?.unwrap_or(0);
+        storage.put("touched", &(touched + 1))?;
         self.count().await
     }
 

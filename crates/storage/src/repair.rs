@@ -175,12 +175,28 @@ impl Engine {
         Ok(Repaired { bookmark, kept })
     }
 
+    /// Quarantines an object that has a history, and neither a file nor commits in the log: somebody has deleted its file.
+    /// Not asked when objects are opened: each new one would cost a search of the archive.
+    pub(crate) fn quarantine_if_lost(&self, key: ObjectKey) -> Result<()> {
+        let never = CommitNo(0);
+        if self.present_commit(key)? != Some(never) || self.archive.newest_commit(key) == never {
+            return Ok(());
+        }
+        self.objects.with(key, |_, pages| {
+            if pages.size == 0 && !pages.open && pages.quarantined.is_none() {
+                let why = "its file is missing, and the archive has its history".to_owned();
+                self.objects.quarantine(key, pages, why);
+            }
+        })
+    }
+
     /// Refuses an object that can be used. One that cannot be opened because of its file, or whose database SQLite finds
     /// damaged, is quarantined now.
     fn must_need_repair(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<()> {
         if self.shared.catalog.current().quarantine_of(key).is_some() {
             return Ok(());
         }
+        self.quarantine_if_lost(key)?;
         let why = match self.open_database(key) {
             Ok(db) => match fault_in(&db)? {
                 // It may still be of some use, and nothing would be better after it.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 impl Engine {
     /// See [`crate::Store::restore`].
     pub(crate) fn restore(self: &Arc<Self>, key: ObjectKey, to: &Bookmark) -> Result<Bookmark> {
+        self.quarantine_if_lost(key)?;
         let present = self
             .open_database(key)
             .and_then(|db| Ok((db.name()?, db.bookmark())));

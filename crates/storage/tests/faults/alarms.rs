@@ -5,7 +5,7 @@ use abide_storage::{
 };
 
 use crate::common::{flush, key};
-use crate::world::{get, overwrite, part, path, put, store, try_store};
+use crate::world::{get, overwrite, part, put, store, try_store};
 
 /// Objects with alarms, all in their files, and a saved index that is damaged.
 fn damaged_index(objects: u8) -> FaultyDisk {
@@ -71,60 +71,4 @@ fn a_disk_whose_files_cannot_be_read_does_not_quarantine_them_all() {
     let store = store(&disk);
     assert_eq!(store.quarantined(), []);
     assert_eq!(store.alarms().counts().pending, 40);
-}
-
-#[test]
-fn an_object_with_an_alarm_whose_file_is_missing_is_quarantined_and_not_begun_anew() {
-    for how in ["restore", "anew"] {
-        let disk = FaultyDisk::new(SimDisk::new());
-        let store = store(&disk);
-        put(&store, 1, "kept").unwrap();
-        let db = store.open_object(key(&store, 1)).unwrap();
-        db.set_alarm(Some(&AlarmRow::at(7))).unwrap();
-        db.commit().unwrap();
-        let bookmark = db.bookmark();
-        drop(db);
-        flush(&store);
-        let file = path(&store, 1);
-        store.close().unwrap();
-        drop(store);
-        disk.sim.remove(&file).unwrap();
-
-        let store = self::store(&disk);
-        let error = get(&store, 1).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Damaged);
-        assert!(error.to_string().contains("its file is missing"), "{error}");
-        assert_eq!(
-            put(&store, 1, "other").unwrap_err().kind(),
-            ErrorKind::Damaged
-        );
-        assert_eq!(store.quarantined().len(), 1);
-        let (repair, value, due) = match how {
-            "restore" => (Repair::Restore(bookmark), Some("kept"), Some(7)),
-            _ => (Repair::Anew, None, None),
-        };
-        store.repair(key(&store, 1), repair).unwrap();
-        assert_eq!(get(&store, 1).unwrap().as_deref(), value, "{how}");
-        let entry = store.alarms().get(key(&store, 1));
-        assert_eq!(entry.map(|entry| entry.due), due, "{how}");
-    }
-}
-
-#[test]
-fn an_object_whose_alarm_was_cleared_and_one_that_never_was_open_as_before() {
-    let disk = FaultyDisk::new(SimDisk::new());
-    let store = store(&disk);
-    for change in [Some(&AlarmRow::at(7)), None] {
-        let db = store.open_object(key(&store, 1)).unwrap();
-        db.set_alarm(change).unwrap();
-        db.commit().unwrap();
-        drop(db);
-        flush(&store);
-        store.checkpoint().unwrap();
-    }
-    for id in [1, 2] {
-        assert_eq!(get(&store, id).unwrap(), None);
-        put(&store, id, "value").unwrap();
-    }
-    assert_eq!(store.quarantined(), []);
 }

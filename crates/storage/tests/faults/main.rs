@@ -9,6 +9,7 @@ mod alarms;
 mod crash;
 mod descriptors;
 mod files;
+mod missing;
 mod random;
 mod repair;
 mod world;
