@@ -75,6 +75,8 @@ abide::broken_variants! {
         DunningBurst,
         /// Service is promised beyond the grace. What is said of service is right.
         GraceUntold,
+        /// Who has subscriptions is deleted. Who is served can be billed.
+        CustomerDeleted,
         /// A change of plan without a quantity sets it to one. What nobody has asked for stays.
         QuantityForgotten,
         /// What costs nothing waits for its payment. What costs nothing needs none.

@@ -161,8 +161,6 @@ abide::broken_variants! {
         AbsentMeansWritten,
         /// A read model that is not ready takes attempts from its rows. Rows wait for a read model that is not ready.
         WaitCounts,
-        /// An error of the read model is taken for one of the row. Rows wait for a read model that is not ready.
-        ModelBlamesRow,
         /// A row that the read model refuses counts as written. What is given up is a dead letter.
         RefusedUnseen,
         /// A rebuild leaves what is there. A rebuild makes the read model anew.

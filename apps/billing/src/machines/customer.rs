@@ -10,13 +10,23 @@ pub const CUSTOMER: Declaration = Declaration {
     initial: ABSENT,
     states: &[ABSENT, "active", "deleted"],
     terminal: &["deleted"],
-    actions: &["create", "update", "set_payment_method", "delete"],
-    outcomes: &["created", "updated", "set", "deleted"],
+    actions: &[
+        "create",
+        "update",
+        "set_payment_method",
+        "subscribe",
+        "leave",
+        "delete",
+    ],
+    outcomes: &["created", "updated", "set", "subscribed", "left", "deleted"],
     transitions: &[
         (ABSENT, "create", "created", "active"),
         ("active", "update", "updated", "active"),
         // How the customer pays, for what is billed from now on.
         ("active", "set_payment_method", "set", "active"),
+        // Who has subscriptions that go on is not deleted.
+        ("active", "subscribe", "subscribed", "active"),
+        ("active", "leave", "left", "active"),
         ("active", "delete", "deleted", "deleted"),
     ],
 };

@@ -186,6 +186,17 @@ impl<M: Live> Resource<M> {
         }))
     }
 
+    /// Refuses to be created twice, before anybody else hears of it.
+    pub(crate) fn must_be_new(&self) -> Result<(), BillingError> {
+        if self.read(|live| live.state == ABSENT)? {
+            return Ok(());
+        }
+        Err(BillingError::invalid(format!(
+            "{} has been created.",
+            self.id
+        )))
+    }
+
     /// Shows the live state to a function.
     pub(crate) fn read<R>(&self, look: impl FnOnce(&Reached<M>) -> R) -> Result<R, BillingError> {
         Ok(self.outcomes.read(look)?)

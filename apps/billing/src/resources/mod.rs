@@ -4,6 +4,7 @@
 //! few calls that decide something before they write; all of those may be repeated.
 
 mod calls;
+mod customer;
 mod invoice;
 mod payment_intent;
 mod plain;
@@ -13,9 +14,10 @@ mod subscription;
 use abide::{NodeBuilder, server::HostBuilder};
 use abide_patterns::schedule;
 
+pub use customer::Customer;
 pub use invoice::Invoice;
 pub use payment_intent::PaymentIntent;
-pub use plain::{Customer, Price, Product};
+pub use plain::{Price, Product};
 pub(crate) use stored::Stored;
 pub use subscription::{Entitlement, NewSubscription, Subscription};
 

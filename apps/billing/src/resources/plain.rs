@@ -1,4 +1,4 @@
-//! Products, prices and customers: their chains say all there is to them.
+//! Products and prices: their chains say all there is to them.
 
 use super::calls::plain;
 
@@ -10,9 +10,4 @@ plain! {
 plain! {
     /// What a product costs.
     Price
-}
-
-plain! {
-    /// Who pays.
-    Customer
 }

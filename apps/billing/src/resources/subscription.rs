@@ -168,6 +168,10 @@ calls! {
             let customer = customer.get_by_name(&new.customer).get_state().await??;
             must_be_active(&customer)?;
             let plan = self.plan(&new.price, new.quantity).await?;
+            self.resource.must_be_new()?;
+            let customer = self.resource.env().object::<Customer>();
+            let id = self.resource.id().to_owned();
+            customer.get_by_name(&new.customer).subscribe(id).await??;
             let at = self.resource.now();
             let trial_end = (new.trial_days > 0).then(|| at.plus_days(new.trial_days));
             let outcome = if trial_end.is_some() {

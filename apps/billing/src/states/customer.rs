@@ -1,8 +1,14 @@
 //! Customers.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Refusal, Step, check_name};
+use crate::{
+    Time,
+    broken::{Variant, broken},
+};
 
 /// What `create` and `update` of a customer say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +58,14 @@ impl SetPaymentMethod {
     }
 }
 
+/// What `subscribe` and `leave` say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscribed {
+    /// The subscription's id.
+    pub subscription: String,
+}
+
 /// Who pays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Customer {
@@ -61,6 +75,9 @@ pub struct Customer {
     pub email: String,
     /// What the gateway knows their card by.
     pub payment_method: Option<String>,
+    /// Subscriptions that may go on, and since when.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub subscriptions: BTreeMap<String, Time>,
 }
 
 impl Customer {
@@ -69,6 +86,16 @@ impl Customer {
         match step.action {
             "create" | "update" => step.data::<NewCustomer>()?.check(),
             "set_payment_method" => step.data::<SetPaymentMethod>()?.check(),
+            "delete" => self.may_be_deleted(),
+            _ => Ok(()),
+        }
+    }
+
+    fn may_be_deleted(&self) -> Result<(), Refusal> {
+        match self.subscriptions.keys().next() {
+            Some(one) if !broken(Variant::CustomerDeleted) => Err(Refusal::invalid(format!(
+                "The customer has subscriptions that go on, {one} for one: end them first."
+            ))),
             _ => Ok(()),
         }
     }
@@ -85,6 +112,14 @@ impl Customer {
             "set_payment_method" => {
                 let set: SetPaymentMethod = step.data()?;
                 self.payment_method = Some(set.payment_method);
+            }
+            "subscribe" => {
+                let Subscribed { subscription } = step.data()?;
+                self.subscriptions.insert(subscription, step.at);
+            }
+            "leave" => {
+                let Subscribed { subscription } = step.data()?;
+                self.subscriptions.remove(&subscription);
             }
             _ => {}
         }

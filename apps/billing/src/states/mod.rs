@@ -16,7 +16,7 @@ use thiserror::Error;
 use crate::{CalendarError, MoneyError, Time};
 
 pub use catalogue::{NewPrice, NewProduct, Price, Product};
-pub use customer::{Customer, NewCustomer, SetPaymentMethod};
+pub use customer::{Customer, NewCustomer, SetPaymentMethod, Subscribed};
 pub use invoice::{Attempted, Draft, Invoice};
 pub use payment_intent::{NewIntent, PaymentIntent, Settled};
 pub use subscription::{

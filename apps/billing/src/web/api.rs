@@ -397,7 +397,7 @@ async fn delete_customer(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     let customer = object!(env, Customer, "cus", &id, key);
-    let view = customer.transition("delete".into(), "deleted".into(), Value::Null);
+    let view = customer.delete();
     Ok(Json(view.await?.map_err(told)?))
 }
 

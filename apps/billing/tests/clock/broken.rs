@@ -42,6 +42,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::OldDebtDue => "money::who_comes_back_with_an_old_debt_has_the_days_of_dunning",
         Variant::DunningBurst => "money::retries_that_were_missed_are_a_day_apart",
         Variant::GraceUntold => "money::what_is_said_of_service_does_not_go_beyond_the_grace",
+        Variant::CustomerDeleted => "money::a_customer_whose_subscriptions_go_on_is_not_deleted",
         Variant::QuantityForgotten => "money::a_change_without_a_quantity_keeps_it",
         _ => panic!("{variant:?} is of another part"),
     }

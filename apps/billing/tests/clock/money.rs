@@ -265,6 +265,23 @@ fn a_paused_subscription_can_take_its_end_back() {
 }
 
 #[test]
+fn a_customer_whose_subscriptions_go_on_is_not_deleted() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-10T00:00:00Z")).await;
+        let refused = world.customer().delete().await.unwrap().unwrap_err();
+        assert!(refused.to_string().contains("sub_1"), "{refused}");
+        world.until(date("2026-02-01T01:00:00Z")).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "paid");
+        world.subscription().cancel(false).await.unwrap().unwrap();
+        let deleted = world.customer().delete().await.unwrap().unwrap();
+        assert_eq!(deleted.state, "deleted");
+        world.customer().check().await.unwrap().unwrap();
+    });
+}
+
+#[test]
 fn a_change_without_a_quantity_keeps_it() {
     run(async {
         let world = World::starting("2026-01-01T00:00:00Z").await;

@@ -245,6 +245,10 @@ impl World {
         made.await.unwrap().unwrap();
     }
 
+    pub(crate) fn customer(&self) -> Stub<Customer> {
+        self.node.env().object::<Customer>().get_by_name("cus_ada")
+    }
+
     pub(crate) fn subscription(&self) -> Stub<Subscription> {
         self.node
             .env()

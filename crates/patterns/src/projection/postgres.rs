@@ -13,7 +13,6 @@ use super::{
     Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
     sqlite::too_many, worker::Worker,
 };
-use crate::broken::{Variant, broken};
 
 /// A read model in `PostgreSQL`: one connection writes, another reads. They are made when they are needed, and anew when they
 /// break. Rows are written with one statement for each table, all in one round trip.
@@ -399,9 +398,7 @@ fn text_of(error: &tokio_postgres::Error) -> String {
 /// | 08, 25, 28, 40, 53, 55, 57, 58, XX and the rest | connections, read-only servers, roles, conflicts, resources, damage | the model's |
 fn is_of_the_row(code: &str) -> bool {
     let class = &code[..2];
-    ["22", "23", "44"].contains(&class)
-        || ["54000", "P0001"].contains(&code)
-        || (class == "42" && broken(Variant::ModelBlamesRow))
+    ["22", "23", "44"].contains(&class) || ["54000", "P0001"].contains(&code)
 }
 
 /// True of an SQLSTATE that the query would meet in any read model with these tables.

@@ -22,9 +22,6 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::WaitCounts => {
             "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
         }
-        Variant::ModelBlamesRow => {
-            "postgres::rows_wait_while_the_server_is_not_as_it_has_to_be_and_none_is_a_dead_letter"
-        }
         Variant::RebuildOnTop | Variant::RebuildSkips | Variant::RebuildHasty => {
             "rebuild::a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is"
         }
