@@ -13,6 +13,12 @@ use crate::{
     states::{self, Subscribed},
 };
 
+/// Subscriptions of a customer that may go on, at most: all of them are in the customer's row of the read model.
+const MAX_SUBSCRIPTIONS: usize = 1_000;
+
+/// Whenever a customer has heard of so many more, those that have ended are forgotten.
+const FORGET_EVERY: usize = 100;
+
 /// How long a subscription may take to be created after its customer has heard of it: longer than any call.
 const CREATION_MILLIS: i64 = 10 * 60 * 1_000;
 
@@ -28,11 +34,21 @@ calls! {
     impl Customer {
         /// Hears of a subscription that is about to be created. Once more it changes nothing.
         pub async fn subscribe(&self, subscription: String) -> Result<View, BillingError> {
-            let is_known = self
-                .resource
-                .read(|live| live.machine.subscriptions.contains_key(&subscription))?;
+            let known = self.resource.read(|live| live.machine.subscriptions.len())?;
+            if known > 0 && known.is_multiple_of(FORGET_EVERY) {
+                self.forget_ended().await?;
+            }
+            let (is_known, count) = self.resource.read(|live| {
+                let known = &live.machine.subscriptions;
+                (known.contains_key(&subscription), known.len())
+            })?;
             if is_known {
                 return self.resource.view();
+            }
+            if count >= MAX_SUBSCRIPTIONS {
+                return Err(BillingError::invalid(format!(
+                    "A customer has at most {MAX_SUBSCRIPTIONS} subscriptions that go on: end some first."
+                )));
             }
             self.resource
                 .transition("subscribe", "subscribed", &Subscribed { subscription })
@@ -40,6 +56,13 @@ calls! {
 
         /// Deletes it, if none of its subscriptions goes on.
         pub async fn delete(&self) -> Result<View, BillingError> {
+            self.resource.view()?;
+            self.forget_ended().await?;
+            self.resource.transition("delete", "deleted", &Value::Null)
+        }
+
+        /// Asks all subscriptions which of them have ended.
+        async fn forget_ended(&self) -> Result<(), BillingError> {
             let known = self.resource.read(|live| live.machine.subscriptions.clone())?;
             for (subscription, since) in known {
                 let subscriptions = self.resource.env().object::<Subscription>();
@@ -59,7 +82,7 @@ calls! {
                     self.resource.write("leave", "left", &Subscribed { subscription })?;
                 }
             }
-            self.resource.transition("delete", "deleted", &Value::Null)
+            Ok(())
         }
     }
 }

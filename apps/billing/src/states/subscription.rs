@@ -172,6 +172,9 @@ pub struct Owed {
     /// Attempts that had failed when dunning began anew.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub before: u32,
+    /// Whether it bills no period, but only what waited for an invoice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes_only: bool,
     /// Whether it was written off: nobody is asked for it any more, and who wants to can still pay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
@@ -438,6 +441,7 @@ impl Subscription {
             .filter(|left| !left.is_zero())
             .filter(|_| !broken(Variant::CreditLost));
         if !totals.due.is_zero() {
+            let lines = draft.lines.all();
             let owed = Owed {
                 amount: totals.due,
                 attempts: 1,
@@ -446,6 +450,7 @@ impl Subscription {
                 since: None,
                 failed_at: None,
                 before: 0,
+                changes_only: !lines.iter().any(|line| line.kind == LineKind::Period),
                 given_up: false,
             };
             self.owed.insert(draft.id(), owed);
@@ -504,8 +509,11 @@ impl Subscription {
         }
     }
 
-    /// Nobody pays for the period of an invoice. So nothing is given back of it either, and nothing is owed for its rest.
+    /// Nobody pays for the period of an invoice that is owed. So nothing is given back of it either, and nothing is owed for its rest.
     fn waive(&mut self, invoice: &str) {
+        if self.owed.get(invoice).is_none_or(|owed| owed.changes_only) {
+            return;
+        }
         let number = invoice
             .rsplit('_')
             .next()
@@ -697,7 +705,7 @@ impl Subscription {
 
     /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped.
     fn rest_of_skipped(&self, at: Time) -> Result<Vec<Line>, Refusal> {
-        let Some(period) = self.period.filter(|_| self.skipped) else {
+        let Some(period) = self.period.filter(|_| self.skipped && !self.waived) else {
             return Ok(Vec::new());
         };
         if broken(Variant::RestUnbilled) {

@@ -30,7 +30,8 @@ async fn each_resource_writes_shows_itself_and_its_history_and_comes_back_after_
     for (id, state, outcomes) in [
         ("prod_tea", "active", 1),
         ("price_1000", "active", 1),
-        ("cus_ada", "active", 1),
+        // Created, and told of the subscription.
+        ("cus_ada", "active", 2),
         ("sub_1", "incomplete", 3),
         ("in_sub_1_0", "open", 3),
         ("pi_in_sub_1_0_1", "requires_payment_method", 1),

@@ -130,41 +130,51 @@ struct Expression {
     is_rhythm: bool,
     minutes: BTreeSet<i8>,
     hours: BTreeSet<i8>,
-    days: BTreeSet<i8>,
+    days: Days,
     months: BTreeSet<i8>,
-    weekdays: BTreeSet<i8>,
-    is_last_day: bool,
-    any_day: bool,
-    any_weekday: bool,
+    /// None for any.
+    weekdays: Option<BTreeSet<i8>>,
+}
+
+/// Days of the month.
+enum Days {
+    Any,
+    Last,
+    These(BTreeSet<i8>),
 }
 
 impl Expression {
     fn read(text: &str) -> Self {
         let text = text.replace("SUN", "0");
         let fields: Vec<&str> = text.split(' ').collect();
-        let is_last_day = fields[2] == "L";
+        let days = match fields[2] {
+            "*" => Days::Any,
+            "L" => Days::Last,
+            days => Days::These(numbers(days, 1, 31)),
+        };
+        let weekdays = Some(fields[4]).filter(|weekdays| *weekdays != "*");
         Self {
             is_rhythm: fields[1].starts_with('*'),
             minutes: numbers(fields[0], 0, 59),
             hours: numbers(fields[1], 0, 23),
-            days: numbers(if is_last_day { "*" } else { fields[2] }, 1, 31),
+            days,
             months: numbers(fields[3], 1, 12),
-            weekdays: numbers(fields[4], 0, 6),
-            is_last_day,
-            any_day: fields[2] == "*",
-            any_weekday: fields[4] == "*",
+            weekdays: weekdays.map(|weekdays| numbers(weekdays, 0, 6)),
         }
     }
 
     fn has(&self, local: DateTime) -> bool {
-        let day = self.days.contains(&local.day())
-            && (!self.is_last_day || local.day() == local.days_in_month());
-        let weekday = self
-            .weekdays
-            .contains(&local.weekday().to_sunday_zero_offset());
-        let is_day = match (self.any_day, self.any_weekday) {
-            (false, false) => day || weekday,
-            _ => day && weekday,
+        let day = match &self.days {
+            Days::Any => None,
+            Days::Last => Some(local.day() == local.days_in_month()),
+            Days::These(days) => Some(days.contains(&local.day())),
+        };
+        let weekday = local.weekday().to_sunday_zero_offset();
+        let weekday = self.weekdays.as_ref().map(|days| days.contains(&weekday));
+        let is_day = match (day, weekday) {
+            // If both are restricted, either counts.
+            (Some(day), Some(weekday)) => day || weekday,
+            (day, weekday) => day.or(weekday).unwrap_or(true),
         };
         is_day
             && self.minutes.contains(&local.minute())
