@@ -226,7 +226,11 @@ impl Checkpointer {
         let progress = Mutex::new(Progress::default());
         let threads = self.shared.parallel_threads();
         parallel::for_each(threads, &self.objects.all(), |object| {
-            let outcome = self.write_object(object);
+            let mut outcome = self.write_object(object);
+            if matches!(&outcome, Err(error) if error.kind() == ErrorKind::Busy) {
+                self.give_back_descriptors(&mut progress.lock().written);
+                outcome = self.write_object(object);
+            }
             let mut progress = progress.lock();
             match outcome {
                 Ok(file) => progress.written.extend(file),
@@ -235,7 +239,9 @@ impl Checkpointer {
                 }
                 Err(error) => return Err(error),
             }
-            self.give_back_descriptors(&mut progress.written);
+            if progress.written.len() > SYNC_ONE_BY_ONE {
+                self.give_back_descriptors(&mut progress.written);
+            }
             Ok(())
         })?;
         Ok(progress.into_inner())
@@ -441,11 +447,8 @@ impl Checkpointer {
         self.shared.disk.open(path, OpenMode::Create)
     }
 
-    /// Beyond the number that is synced one by one, nothing needs the descriptors.
+    /// Closes files that are not to be synced one by one.
     fn give_back_descriptors(&self, written: &mut [Written]) {
-        if written.len() <= SYNC_ONE_BY_ONE {
-            return;
-        }
         for Written { snapshot, file } in written.iter_mut().rev() {
             if file.take().is_none() {
                 break;
@@ -512,7 +515,7 @@ fn sync_files(
     barrier: &dyn Barrier,
     threads: usize,
 ) -> Result<()> {
-    if written.len() <= SYNC_ONE_BY_ONE {
+    if written.iter().all(|written| written.file.is_some()) {
         return sync_each(disk, written, threads);
     }
     barrier

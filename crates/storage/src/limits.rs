@@ -98,8 +98,8 @@ pub const OVERLAY_FACTOR: u64 = 4;
 /// at half of it.
 pub const OVERLAY_SHARE: u64 = 4;
 
-/// Object files kept open for reading. Beside them a checkpoint has up to [`SYNC_ONE_BY_ONE`] open that it has written, and
-/// each thread may have one.
+/// Object files kept open for reading; all are closed when the process is out of descriptors. Beside them a checkpoint has up
+/// to [`SYNC_ONE_BY_ONE`] open that it has written, and each thread may have one.
 pub const OPEN_FILES: usize = 256;
 
 /// The table of open object files has so many parts, each with its own lock and its share of [`OPEN_FILES`], from

@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
 use crate::limits::{OVERLAY_FACTOR, OVERLAY_SHARE, PAGE_BYTES};
 use crate::memory::MemoryUse;
-use crate::open_files::OpenFiles;
 use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, QuarantinedObject};
 use crate::shared::Shared;
@@ -26,7 +25,6 @@ pub(crate) struct ObjectTable {
     /// What has an alarm was written, so it has a file.
     alarms: Arc<AlarmIndex>,
     live: Mutex<FxHashMap<ObjectKey, Arc<Object>>>,
-    open_files: OpenFiles,
     /// Pages in all overlays.
     overlay_pages: AtomicU64,
     /// Objects that are quarantined, and why, until the manifest lists them.
@@ -51,7 +49,6 @@ impl ObjectTable {
         Self {
             overlay_pages: AtomicU64::new(overlay_pages),
             newly_quarantined: Mutex::new(quarantined.collect()),
-            open_files: OpenFiles::new(shared.cores),
             shared,
             alarms,
             live: Mutex::new(objects),
@@ -263,7 +260,7 @@ impl ObjectTable {
         object: &Arc<Object>,
         pages: &mut Pages,
     ) -> Result<Option<Arc<dyn DiskFile>>> {
-        if let Some(file) = self.open_files.get(object, pages) {
+        if let Some(file) = self.shared.open_files.get(object, pages) {
             return Ok(Some(file.clone()));
         }
         if let FileState::Missing = pages.file {
@@ -271,7 +268,7 @@ impl ObjectTable {
         }
         match self.shared.disk.open(&object.path, OpenMode::Existing) {
             Ok(file) => {
-                self.open_files.add(object, pages, file.clone());
+                self.shared.open_files.add(object, pages, file.clone());
                 Ok(Some(file))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !pages.has_file => {
@@ -300,12 +297,12 @@ impl ObjectTable {
         pages: &mut Pages,
         file: Arc<dyn DiskFile>,
     ) {
-        self.open_files.add(object, pages, file);
+        self.shared.open_files.add(object, pages, file);
     }
 
     /// Closes the object's file. Whoever needs it next opens it anew.
     pub(crate) fn close_file(&self, object: &Object, pages: &mut Pages) {
-        self.open_files.close(object, pages);
+        self.shared.open_files.close(object, pages);
     }
 
     /// Notes that an overlay went from `before` to `after` pages.

@@ -107,6 +107,27 @@ impl OpenFiles {
         }
     }
 
+    /// Closes every file whose object nobody has locked at this moment, whatever the caller has locked. True if there was
+    /// one.
+    pub(crate) fn close_idle(&self) -> bool {
+        let mut closed = Vec::new();
+        for shard in &self.shards {
+            shard.open.lock().retain(|_, object| {
+                let Some(object) = object.upgrade() else {
+                    return false;
+                };
+                let Some(mut pages) = object.try_pages() else {
+                    return true;
+                };
+                object.file_use.listed.store(0, Ordering::Relaxed);
+                closed.push(std::mem::take(&mut pages.file));
+                false
+            });
+        }
+        // The system closes them without the locks.
+        !closed.is_empty()
+    }
+
     #[cfg(test)]
     fn len(&self) -> usize {
         self.shards

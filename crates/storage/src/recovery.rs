@@ -13,7 +13,7 @@ use crate::alarms::{self, AlarmIndex, Loaded, Runs};
 use crate::archive::{self, ArchiveState};
 use crate::broken::{Variant, broken};
 use crate::catalog::object_path;
-use crate::disk::Disk;
+use crate::disk::{Disk, ReclaimingDisk};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
@@ -23,6 +23,7 @@ use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
 use crate::log::segment_pool::SegmentPool;
 use crate::manifest::Manifest;
+use crate::open_files::OpenFiles;
 use crate::overlay::Object;
 use crate::shared::Shared;
 use crate::store::StoreOptions;
@@ -51,6 +52,8 @@ pub(crate) fn open(
             &error,
         )
     };
+    let open_files = Arc::new(OpenFiles::new(options.cores()));
+    let disk: Arc<dyn Disk> = Arc::new(ReclaimingDisk::new(disk, open_files.clone()));
     disk.create_dir_all(dir).map_err(failed)?;
     let lock = disk.lock(&dir.join(LOCK)).map_err(|error| {
         if error.kind() == std::io::ErrorKind::WouldBlock {
@@ -119,7 +122,8 @@ pub(crate) fn open(
     let reserve = TEMPORARY_RESERVE_SEGMENTS.saturating_mul(manifest.segment_bytes);
     let temporary = Temporary::new(disk.clone(), dir, reserve).map_err(failed)?;
     let vfs = Vfs::register(Arc::new(temporary))?;
-    let shared = Shared::new(disk, dir.to_owned(), options, log, manifest, vfs);
+    let dir = dir.to_owned();
+    let shared = Shared::new(disk, dir, options, log, manifest, vfs, open_files);
     let template = template::build()?;
     let engine = Arc::new(Engine::new(shared, pool, objects, alarms, template));
     if let Some(run) = damaged {

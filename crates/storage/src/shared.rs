@@ -8,6 +8,7 @@ use crate::limits::LOG_TAIL_FACTOR;
 use crate::log::{Log, Progress};
 use crate::manifest::Manifest;
 use crate::memory::{MemoryAccount, MemoryUse};
+use crate::open_files::OpenFiles;
 use crate::parallel;
 use crate::store::StoreOptions;
 use crate::sync::Mutex;
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) vfs: Vfs,
     /// What the overlays and the log take of the node's memory.
     pub(crate) memory: Arc<MemoryAccount>,
+    /// The object files that are kept open.
+    pub(crate) open_files: Arc<OpenFiles>,
     /// The cores that the store works for.
     pub(crate) cores: usize,
     /// True if threads write the log and run maintenance; else the caller of [`crate::Store`] does.
@@ -43,6 +46,7 @@ impl Shared {
         log: Log,
         manifest: Manifest,
         vfs: Vfs,
+        open_files: Arc<OpenFiles>,
     ) -> Self {
         let memory = options.memory.account();
         count_log(&log, &memory);
@@ -51,6 +55,7 @@ impl Shared {
             memory,
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
+            open_files,
             cores: options.cores(),
             disk,
             dir,

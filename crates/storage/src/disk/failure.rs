@@ -38,7 +38,7 @@ impl Failure {
     }
 }
 
-fn is_without_descriptors(error: &io::Error) -> bool {
+pub(super) fn is_without_descriptors(error: &io::Error) -> bool {
     let errno = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
         .iter()

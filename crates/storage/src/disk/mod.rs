@@ -9,11 +9,13 @@
 mod failure;
 mod faulty;
 mod real;
+mod reclaiming;
 mod sim;
 
 pub(crate) use failure::Failure;
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
+pub(crate) use reclaiming::ReclaimingDisk;
 pub use sim::{DiskEvent, SimDisk};
 
 use crate::error::{Error, Result};

@@ -1,13 +1,22 @@
 //! A machine that is out of descriptors or memory: an answer, never a failure of the node.
 
-use std::num::NonZero;
+use std::{
+    io,
+    num::NonZero,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use abide_storage::{
-    AlarmRow, DiskOp, ErrorKind, Fault, FaultyDisk, ObjectKey, SimDisk, StoreOptions,
+    AlarmRow, Barrier, Disk, DiskFile, DiskOp, ErrorKind, Fault, FaultyDisk, ObjectKey, OpenMode,
+    SimDisk, Store, StoreOptions,
     errno::{EMFILE, ENFILE, ENOMEM},
 };
 
-use crate::common::{flush, key};
+use crate::common::{DIR, flush, key};
 use crate::world::{get, options, part, put, store, store_with, value};
 
 #[test]
@@ -312,5 +321,148 @@ fn a_file_that_is_read_all_the_time_stays_open_beside_many_others() {
         for db in &objects {
             assert_eq!(value(db).unwrap().as_deref(), Some(&*large));
         }
+    }
+}
+
+/// A disk for a process that may have few descriptors.
+#[derive(Clone)]
+struct FewDescriptors {
+    disk: SimDisk,
+    free: Arc<AtomicUsize>,
+}
+
+/// A descriptor, until it is dropped.
+struct Descriptor(Arc<AtomicUsize>);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl FewDescriptors {
+    fn take(&self) -> io::Result<Descriptor> {
+        let one_less = |free: usize| free.checked_sub(1);
+        match self
+            .free
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
+        {
+            Ok(_) => Ok(Descriptor(self.free.clone())),
+            Err(_) => Err(io::Error::from_raw_os_error(EMFILE)),
+        }
+    }
+
+    fn counted(
+        &self,
+        open: impl FnOnce() -> io::Result<Arc<dyn DiskFile>>,
+    ) -> io::Result<Arc<dyn DiskFile>> {
+        let descriptor = self.take()?;
+        Ok(Arc::new(Counted(open()?, descriptor)))
+    }
+}
+
+impl Disk for FewDescriptors {
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let _one = self.take()?;
+        self.disk.list(dir)
+    }
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.counted(|| self.disk.open(path, mode))
+    }
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.counted(|| self.disk.temporary(dir))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let _one = self.take()?;
+        self.disk.sync_dir(dir)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        self.disk.lock(path)
+    }
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.available(dir)
+    }
+    fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {
+        let _one = self.take()?;
+        self.disk.barrier(dir)
+    }
+}
+
+/// An open file, and its descriptor.
+struct Counted(
+    Arc<dyn DiskFile>,
+    #[expect(dead_code, reason = "held")] Descriptor,
+);
+
+impl DiskFile for Counted {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buf, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+#[test]
+fn files_that_are_kept_open_make_way_for_what_needs_a_descriptor() {
+    for cores in [1, 8] {
+        let disk = FewDescriptors {
+            disk: SimDisk::new(),
+            free: Arc::new(AtomicUsize::new(100)),
+        };
+        let options = StoreOptions {
+            cores: NonZero::new(cores),
+            ..options()
+        };
+        let store = Store::open(Arc::new(disk.clone()), Path::new(DIR), options).unwrap();
+        let large = "x".repeat(60_000);
+        // In parts: a checkpoint itself has some open.
+        for ids in [0..50, 50..100, 100..150, 150..200] {
+            for id in ids {
+                put(&store, id, &large).unwrap();
+            }
+            store.checkpoint().unwrap();
+        }
+        // Each of them is read from its file, and nobody closes one.
+        let objects = (0..200).map(|id| {
+            let db = store.open_object(key(&store, id)).unwrap();
+            assert_eq!(value(&db).unwrap().as_deref(), Some(&*large));
+            db
+        });
+        let objects: Vec<_> = objects.collect();
+        // Somebody else takes what is left, but for a few: less than the files that are written.
+        let mut others: Vec<_> = std::iter::from_fn(|| disk.take().ok()).collect();
+        others.truncate(others.len() - 8);
+        for round in 0..3 {
+            for db in &objects[..20] {
+                db.kv_put("k", large.as_bytes()).unwrap();
+                db.kv_put("round", &[round]).unwrap();
+                db.commit().unwrap();
+                flush(&store);
+            }
+            store.run_maintenance().unwrap();
+            store.checkpoint().unwrap();
+        }
+        drop(others);
+        drop(objects);
+        store.close().unwrap();
     }
 }

@@ -1,0 +1,77 @@
+//! A disk that gives descriptors back when the process has none left, and tries again.
+
+use super::failure::is_without_descriptors;
+use super::{Barrier, Disk, DiskFile, OpenMode};
+use crate::open_files::OpenFiles;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Passes everything on to another disk. When something needs a descriptor and there is none, the object files that are only
+/// kept open are closed, and it is tried once more: what serves to save time must not stand in the way of commits and
+/// checkpoints.
+pub(crate) struct ReclaimingDisk {
+    disk: Arc<dyn Disk>,
+    open_files: Arc<OpenFiles>,
+}
+
+impl ReclaimingDisk {
+    pub(crate) fn new(disk: Arc<dyn Disk>, open_files: Arc<OpenFiles>) -> Self {
+        Self { disk, open_files }
+    }
+
+    /// An attempt without a descriptor has done nothing.
+    fn attempt<R>(&self, act: impl Fn() -> io::Result<R>) -> io::Result<R> {
+        match act() {
+            Err(error) if is_without_descriptors(&error) && self.open_files.close_idle() => act(),
+            outcome => outcome,
+        }
+    }
+}
+
+impl Disk for ReclaimingDisk {
+    // May have made some of them when it finds no descriptor to sync the next.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.attempt(|| self.disk.list(dir))
+    }
+
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        self.attempt(|| self.disk.open(path, mode))
+    }
+
+    fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.attempt(|| self.disk.temporary(dir))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.attempt(|| self.disk.sync_dir(dir))
+    }
+
+    fn names(&self, dir: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()> + '_>> {
+        self.attempt(|| self.disk.names(dir))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        self.disk.lock(path)
+    }
+
+    fn available(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.available(dir)
+    }
+
+    fn barrier(&self, dir: &Path) -> io::Result<Box<dyn Barrier>> {
+        self.attempt(|| self.disk.barrier(dir))
+    }
+}
