@@ -1,6 +1,6 @@
 //! `abide sql`: SQL on one object's database.
 
-use std::{fmt::Write as _, io::Write};
+use std::io::Write;
 
 use abide::Value;
 use anyhow::{Result, bail};
@@ -69,13 +69,6 @@ fn show(value: &Value) -> String {
         Value::Integer(number) => number.to_string(),
         Value::Real(number) => number.to_string(),
         Value::Text(text) => text.escape_debug().to_string(),
-        Value::Blob(bytes) => {
-            let mut text = String::from("x'");
-            for byte in bytes {
-                // Writing to a string does not fail.
-                let _ = write!(text, "{byte:02x}");
-            }
-            text + "'"
-        }
+        Value::Blob(bytes) => format!("x'{}'", hex::encode(bytes)),
     }
 }
