@@ -1,7 +1,7 @@
 //! Arbitrary bytes as WebSocket frames: however they are cut they say the same, and what they say is what another
 //! implementation of RFC 6455 understands.
 
-use abide_server::fuzzing::{Conversation, Said, read_frames};
+use abide_server::fuzzing::{Conversation, PeerInput, read_frames};
 use std::io::{Cursor, Read, Write};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Error, Message, WebSocket, error::ProtocolError};
@@ -34,7 +34,7 @@ enum End {
     Violation,
 }
 
-fn agree(ours: &Conversation, (said, end): &(Vec<Said>, End)) {
+fn agree(ours: &Conversation, (said, end): &(Vec<PeerInput>, End)) {
     assert!(
         matches!(ours.violation, None | Some(1002 | 1007 | 1009)),
         "closed with {:?}",
@@ -51,12 +51,12 @@ fn agree(ours: &Conversation, (said, end): &(Vec<Said>, End)) {
         End::Closed => {
             let (close, before) = said.split_last().expect("a close frame");
             // The other side puts this in the place of a code that it does not know; 1014 is newer than its list.
-            let replaced = *close == Said::Close(1002, "Protocol violation".to_owned());
+            let replaced = *close == PeerInput::Close(1002, "Protocol violation".to_owned());
             let agreed = match ours.said.strip_prefix(before) {
                 Some([]) => ours.violation.is_some() && (replaced || !may_be_sent(close)),
                 Some([ours]) => {
                     may_be_sent(ours)
-                        && (ours == close || replaced && matches!(ours, Said::Close(1014, _)))
+                        && (ours == close || replaced && matches!(ours, PeerInput::Close(1014, _)))
                 }
                 _ => false,
             };
@@ -67,22 +67,22 @@ fn agree(ours: &Conversation, (said, end): &(Vec<Said>, End)) {
             let rest = rest.unwrap_or_else(|| panic!("{}", told()));
             let messages = rest
                 .iter()
-                .any(|said| matches!(said, Said::Text(_) | Said::Binary(_)));
+                .any(|said| matches!(said, PeerInput::Text(_) | PeerInput::Binary(_)));
             assert!(!messages, "{}", told());
         }
     }
 }
 
 /// True for a close frame without a code, and for the codes of RFC 6455, section 7.4, and of its registry.
-fn may_be_sent(close: &Said) -> bool {
+fn may_be_sent(close: &PeerInput) -> bool {
     matches!(
         close,
-        Said::Close(1000..=1003 | 1005 | 1007..=1014 | 3000..=4999, _)
+        PeerInput::Close(1000..=1003 | 1005 | 1007..=1014 | 3000..=4999, _)
     )
 }
 
 /// What `tungstenite` makes of the same bytes.
-fn theirs(from_client: bool, frames: &[u8]) -> (Vec<Said>, End) {
+fn theirs(from_client: bool, frames: &[u8]) -> (Vec<PeerInput>, End) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
@@ -96,14 +96,14 @@ fn theirs(from_client: bool, frames: &[u8]) -> (Vec<Said>, End) {
     let mut all = Vec::new();
     loop {
         all.push(match socket.read() {
-            Ok(Message::Text(text)) => Said::Text(text.to_string()),
-            Ok(Message::Binary(bytes)) => Said::Binary(bytes),
-            Ok(Message::Ping(bytes)) => Said::Ping(bytes),
-            Ok(Message::Pong(_)) => Said::Pong,
+            Ok(Message::Text(text)) => PeerInput::Text(text.to_string()),
+            Ok(Message::Binary(bytes)) => PeerInput::Binary(bytes),
+            Ok(Message::Ping(bytes)) => PeerInput::Ping(bytes),
+            Ok(Message::Pong(_)) => PeerInput::Pong,
             Ok(Message::Close(close)) => {
                 all.push(close.map_or_else(
-                    || Said::Close(1005, String::new()),
-                    |close| Said::Close(close.code.into(), close.reason.to_string()),
+                    || PeerInput::Close(1005, String::new()),
+                    |close| PeerInput::Close(close.code.into(), close.reason.to_string()),
                 ));
                 return (all, End::Closed);
             }

@@ -58,7 +58,7 @@ pub(crate) struct Page {
 /// Which entries a page holds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ListQuery {
     prefix: Option<String>,
     start_after: Option<String>,
     limit: Option<usize>,
@@ -93,11 +93,11 @@ impl Kv {
     }
 
     /// Entries in key order: as many as wanted, or fewer if their values are large.
-    pub async fn list(&self, wanted: Wanted) -> Result<Page> {
-        let limit = wanted.limit.unwrap_or(DEFAULT_PAGE);
+    pub async fn list(&self, query: ListQuery) -> Result<Page> {
+        let limit = query.limit.unwrap_or(DEFAULT_PAGE);
         let mut options = ListOptions {
-            prefix: wanted.prefix,
-            start_after: wanted.start_after,
+            prefix: query.prefix,
+            start_after: query.start_after,
             ..ListOptions::default()
         };
         let mut entries: Vec<Entry> = Vec::new();
@@ -206,9 +206,9 @@ async fn remove(
 async fn list(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
+    UrlQuery(query): UrlQuery<ListQuery>,
 ) -> Result<Json<Page>, ApiError> {
-    if wanted
+    if query
         .limit
         .is_some_and(|limit| !(1..=MAX_PAGE).contains(&limit))
     {
@@ -218,7 +218,7 @@ async fn list(
         ));
     }
     Ok(Json(
-        object(&env, &name)?.list(wanted).await?.map_err(refused)?,
+        object(&env, &name)?.list(query).await?.map_err(refused)?,
     ))
 }
 

@@ -36,11 +36,11 @@ pub(crate) enum Source {
 /// The form of an error answer.
 #[derive(Deserialize)]
 struct Refusal {
-    error: Told,
+    error: ErrorBody,
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct ErrorBody {
     message: String,
 }
 

@@ -18,7 +18,7 @@ use crate::node::{NodeArgs, Source, segment};
 pub(crate) struct ObjectArgs {
     /// The object: its class, a slash, and its id or name
     #[arg(long, value_name = "CLASS/OBJECT")]
-    pub(crate) object: Named,
+    pub(crate) object: ObjectSelector,
 
     #[command(flatten)]
     pub(crate) node: NodeArgs,
@@ -71,12 +71,12 @@ pub(crate) struct ForkArgs {
 
 /// An object as a person names it.
 #[derive(Clone)]
-pub(crate) struct Named {
+pub(crate) struct ObjectSelector {
     pub(crate) class: String,
     pub(crate) object: String,
 }
 
-impl FromStr for Named {
+impl FromStr for ObjectSelector {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -90,7 +90,7 @@ impl FromStr for Named {
     }
 }
 
-impl Named {
+impl ObjectSelector {
     /// The path of a question about it.
     pub(crate) fn path(&self, question: &str) -> String {
         let (class, object) = (segment(&self.class), segment(&self.object));
@@ -153,7 +153,7 @@ impl Moment {
 }
 
 #[derive(Deserialize)]
-struct Marked {
+struct BookmarkBody {
     bookmark: Bookmark,
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
             let at = args
                 .at
                 .map_or_else(String::new, |Time(at)| format!("?at={at}"));
-            node.get::<Marked>(&format!("{}{at}", named.path("bookmark")))?
+            node.get::<BookmarkBody>(&format!("{}{at}", named.path("bookmark")))?
                 .bookmark
         }
         Source::Data(data) => {

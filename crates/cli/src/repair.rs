@@ -39,14 +39,14 @@ struct WithArgs {
 
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum With {
+enum RepairMethod {
     Accept,
     Anew,
 }
 
 #[derive(Serialize)]
 struct RepairRequest {
-    with: With,
+    with: RepairMethod,
 }
 
 #[derive(Deserialize)]
@@ -95,9 +95,9 @@ pub(crate) fn list(args: &NodeArgs, out: &mut impl Write) -> Result<()> {
 
 pub(crate) fn repair(args: &RepairArgs, out: &mut impl Write) -> Result<()> {
     let (with, how) = if args.with.accept {
-        (With::Accept, Repair::Accept)
+        (RepairMethod::Accept, Repair::Accept)
     } else {
-        (With::Anew, Repair::Anew)
+        (RepairMethod::Anew, Repair::Anew)
     };
     let named = &args.object.object;
     let repaired = match args.object.node.source()? {

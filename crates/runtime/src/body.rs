@@ -49,7 +49,7 @@ pub(crate) fn answer(object: &Rc<Object>, replier: Replier, response: Response) 
     object.push(Departure::Reply(replier, reply));
 }
 
-/// Bytes of a body that are there already, as far as it tells.
+/// Bytes of a body that are already in memory, by its size hint.
 pub(crate) fn known_bytes(body: &Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }

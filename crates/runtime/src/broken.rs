@@ -1,8 +1,8 @@
-//! Deliberately broken variants of the runtime, which test its tests: each promise has variants that break it in the one place
-//! where it is kept, and a test must catch each.
+//! Deliberately broken variants of the runtime, which test its tests: each promise has variants that break it where it is
+//! kept, and a test must catch each of them.
 //!
-//! Contract: as of [those of the storage engine](abide_storage::broken). Without the feature `broken` not one instruction is
-//! different.
+//! Contract: that of the [variants of the storage engine](abide_storage::broken). Without the feature `broken` the product is
+//! unchanged.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "ABIDE_BROKEN_RUNTIME";
@@ -30,7 +30,7 @@ abide_storage::broken_variants! {
         InstanceEach,
         /// An object that was reset goes on beside its successor. One instance at a time.
         ResetLeavesOld,
-        /// A call that may have run is said not to have. Unacknowledged writes are whole or absent.
+        /// A call that may have run is reported not to have. Unacknowledged writes are whole or absent.
         MaybeRanSaysNever,
         /// The results of calls are not remembered under their idempotency keys. A call is applied once.
         KeyForgotten,

@@ -3,9 +3,9 @@
 //! Set for the length of one poll of an object's code. It is how a stub knows that its call must pass the
 //! object's output gate, and how storage refuses to be used by code that the gates do not watch.
 //!
-//! Code that an object has started beside its handlers, as a task, a thread or a destructor, is not watched by any gate: it
-//! could tell others of what is not durable. So what an object was given ([`Holder::Object`]) sends nothing outside of
-//! polls, wherever it was taken; and on the threads that run objects nothing else does.
+//! Code that an object starts outside its handlers, as a task, a thread or a destructor, passes no gate: it could reveal what
+//! is not durable. So handles that an object was given ([`Holder::Object`]) send nothing outside polls, on any thread; and
+//! on the threads that run objects no other handle does.
 
 use std::{
     cell::{Cell, RefCell},
@@ -30,7 +30,7 @@ pub(crate) enum Holder {
 /// The object through whose output gate must pass what is sent here and now; `None` if the program sends it.
 ///
 /// # Errors
-/// If an object sends it where no gate watches.
+/// If an object sends it outside its polls.
 pub(crate) fn sender(holder: Holder) -> Result<Option<Rc<Object>>> {
     match current() {
         None if holder == Holder::Object || OF_OBJECTS.get() => Err(Error::with_kind(
@@ -49,13 +49,13 @@ pub(crate) fn runs_objects() {
 
 /// Runs code of the program that is no object's, between polls.
 pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
-    struct Back(bool);
-    impl Drop for Back {
+    struct OutsideGuard(bool);
+    impl Drop for OutsideGuard {
         fn drop(&mut self) {
             OF_OBJECTS.set(self.0);
         }
     }
-    let _back = Back(OF_OBJECTS.replace(false));
+    let _outside = OutsideGuard(OF_OBJECTS.replace(false));
     f()
 }
 
@@ -74,13 +74,13 @@ pub(crate) fn is_current(object: &Object) -> bool {
 }
 
 /// The object is current until the guard is dropped.
-pub(crate) fn enter(object: &Rc<Object>) -> Entered {
-    Entered(CURRENT.replace(Some(Rc::clone(object))))
+pub(crate) fn enter(object: &Rc<Object>) -> ContextGuard {
+    ContextGuard(CURRENT.replace(Some(Rc::clone(object))))
 }
 
-pub(crate) struct Entered(Option<Rc<Object>>);
+pub(crate) struct ContextGuard(Option<Rc<Object>>);
 
-impl Drop for Entered {
+impl Drop for ContextGuard {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }

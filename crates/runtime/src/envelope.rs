@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Error, Event, ObjectId, Reply, Result,
-    alarms::Ring,
+    alarms::AlarmRequest,
     backlog::Backlog,
     call::Answer,
     chain::Link,
@@ -46,8 +46,8 @@ pub(crate) struct Refusal {
     pub(crate) error: Error,
 }
 
-/// Work on the database of an object, which is held meanwhile.
-pub(crate) struct Rework {
+/// A task of administration on the database of an object, which is held meanwhile.
+pub(crate) struct AdminTask {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
     /// Resets the object if it is in memory; without this it must not be.
@@ -61,20 +61,20 @@ pub(crate) struct Rework {
 pub(crate) enum Message {
     Event(Envelope),
     /// See to an object's alarm.
-    Ring(Ring),
-    Rework(Rework),
+    AlarmRequest(AlarmRequest),
+    AdminTask(AdminTask),
     /// Memory is short: idle objects are to leave.
     Trim,
     /// Drop every object and end.
     Stop,
 }
 
-/// How a node that stops learns that nothing is owed any more.
+/// Signals a node that stops when nothing is outstanding any more.
 #[derive(Default)]
 pub(crate) struct Drain {
     /// Set once the node stops: until then nobody listens and workers need not tell.
     pub(crate) wanted: AtomicBool,
-    pub(crate) nothing_owed: Notify,
+    pub(crate) is_drained: Notify,
 }
 
 /// The part of a worker that other threads see.
@@ -125,7 +125,7 @@ impl Mailbox {
         }
     }
 
-    /// Hands an event to the worker, or gives it back with the way to tell why not.
+    /// Queues an event for the worker, or returns it with the reason of the refusal.
     pub(crate) fn post(&self, envelope: Envelope) -> Result<(), Box<Refusal>> {
         // Alarms have a bound of their own, and this one has been counted as begun.
         let admitted = match envelope.event {
@@ -142,7 +142,10 @@ impl Mailbox {
                     envelope,
                     error: Error::stopping(),
                 }),
-                Message::Ring(_) | Message::Rework(_) | Message::Trim | Message::Stop => {
+                Message::AlarmRequest(_)
+                | Message::AdminTask(_)
+                | Message::Trim
+                | Message::Stop => {
                     unreachable!("an event was sent")
                 }
             })
@@ -180,7 +183,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// The answer to what would need memory when there is none.
+    /// The refusal for lack of memory.
     pub(crate) fn out_of_memory(&self, used_for: MemoryUse) -> Error {
         self.counters.overloaded.add();
         self.memory.budget().count_refusal(used_for);
@@ -193,9 +196,9 @@ impl Mailbox {
         &self.channel
     }
 
-    /// Tells the worker of an alarm. If it has ended, dropping the ring tells whoever waits.
-    pub(crate) fn ring(&self, ring: Ring) {
-        let _ = self.channel().send(Message::Ring(ring));
+    /// Queues a request about an alarm. If the worker has ended, dropping the request answers it.
+    pub(crate) fn send_alarm_request(&self, request: AlarmRequest) {
+        let _ = self.channel().send(Message::AlarmRequest(request));
     }
 
     /// Tells the worker to end; it may have ended already.
@@ -225,8 +228,8 @@ pub(crate) struct Replier {
     ticket: Ticket,
 }
 
-/// A response whose caller is gone. Its destructor is the program's, and the worker owes it until it has run.
-pub(crate) struct Untaken {
+/// A response whose caller is gone. Its destructor is code of the program: the node is not drained until it has run.
+pub(crate) struct UndeliveredReply {
     _reply: Reply,
     _ticket: Ticket,
 }
@@ -282,8 +285,8 @@ impl Replier {
         }
     }
 
-    /// Answers. Gives back a response that nobody takes, because its caller is gone.
-    pub(crate) fn send(self, answer: Released<Result<Reply>>) -> Option<Untaken> {
+    /// Answers. Returns a response whose caller is gone.
+    pub(crate) fn send(self, answer: Released<Result<Reply>>) -> Option<UndeliveredReply> {
         let Self { to, ticket } = self;
         let answer = match to {
             Origin::Caller(caller) => caller.send(answer).err()?.into_inner(),
@@ -295,7 +298,7 @@ impl Replier {
             }
         };
         match answer {
-            Ok(reply @ Reply::Fetch(_)) => Some(Untaken {
+            Ok(reply @ Reply::Fetch(_)) => Some(UndeliveredReply {
                 _reply: reply,
                 _ticket: ticket,
             }),
@@ -314,7 +317,7 @@ impl Replier {
     }
 }
 
-/// Counts something that a worker still owes, and its memory. A node that stops waits until nothing is owed.
+/// Counts an outstanding answer of a worker, and its memory. A node that stops waits until none is outstanding.
 pub(crate) struct Ticket {
     mailbox: Arc<Mailbox>,
     used_for: MemoryUse,
@@ -351,7 +354,7 @@ impl Drop for Ticket {
             // waits for news that nobody sends. Pairs with the one in `Router::enter`.
             fence(Ordering::SeqCst);
             if self.mailbox.drain.wanted.load(Ordering::Acquire) {
-                self.mailbox.drain.nothing_owed.notify_one();
+                self.mailbox.drain.is_drained.notify_one();
             }
         }
     }

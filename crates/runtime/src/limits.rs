@@ -27,7 +27,7 @@ pub const MAX_QUEUED_PER_WORKER: usize = 65_536;
 pub const EVENT_BYTES: usize = 1 << 10;
 
 /// What an object in memory takes of the budget besides its connection: the instance, and what the runtime knows of it.
-/// What a class keeps in its own fields is not known to anybody.
+/// What a class keeps in its own fields is not measured.
 pub const INSTANCE_BYTES: u64 = 4 << 10;
 
 /// Objects in memory may take one part of so many of the memory budget, each worker's an equal share of it; beyond it the
@@ -197,7 +197,7 @@ pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;
 /// Bytes of a failed handler's message that are kept with its alarm.
 pub const MAX_ALARM_ERROR_BYTES: usize = 512;
 
-/// Alarms of one class that go off at a time on one worker, from the ring to the end of the handler; the others wait for
+/// Alarms of one class that go off at a time on one worker, from the firing to the end of the handler; the others wait for
 /// their turn in the index. Two groups of the log for each, a millisecond apiece, still let a hundred thousand go off in
 /// a second.
 pub const MAX_ALARMS_PER_WORKER: usize = 256;

@@ -100,7 +100,7 @@ fn client<'a>(router: &'a Router, request: &Request) -> Result<&'a Arc<dyn Outbo
             ),
         ));
     }
-    router.carriers.requests.as_ref().ok_or_else(|| {
+    router.clients.requests.as_ref().ok_or_else(|| {
         Error::with_kind(
             ErrorKind::NotFound,
             "this node has no HTTP client: give it one with NodeBuilder::outbound",

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     AnyStub, Error, ErrorKind, Node, ObjectId, Result,
-    envelope::{Message, Rework},
+    envelope::{AdminTask, Message},
 };
 
 /// A quarantined object, as [`Node::quarantined`] lists it.
@@ -96,7 +96,7 @@ impl Node {
     pub async fn restore(&self, object: &AnyStub, to: impl Into<Moment>) -> Result<Bookmark> {
         object.checked_id()?;
         let (to, key) = (to.into(), object.key());
-        self.rework(object, true, move |store| {
+        self.run_admin_task(object, true, move |store| {
             let to = to.find(store, key)?;
             store.restore(key, &to)
         })
@@ -130,7 +130,7 @@ impl Node {
     pub async fn repair(&self, object: &AnyStub, how: Repair) -> Result<Repaired> {
         object.checked_id()?;
         let key = object.key();
-        self.rework(object, true, move |store| store.repair(key, how))
+        self.run_admin_task(object, true, move |store| store.repair(key, how))
             .await
     }
 
@@ -148,7 +148,7 @@ impl Node {
         object.checked_id()?;
         let to = object.sibling(name);
         let (at, from, key, name) = (at.into(), object.key(), to.key(), name.to_owned());
-        self.rework(&to, false, move |store| {
+        self.run_admin_task(&to, false, move |store| {
             let at = at.find(store, from)?;
             store.fork(from, &at, key, Some(&name))
         })
@@ -157,7 +157,7 @@ impl Node {
     }
 
     /// Has an object held by its worker while something is done with its database.
-    async fn rework<R: Send + 'static>(
+    async fn run_admin_task<R: Send + 'static>(
         &self,
         object: &AnyStub,
         reset: bool,
@@ -170,7 +170,7 @@ impl Node {
             // Whoever asked may have gone.
             let _ = done.send(work(store));
         });
-        object.worker().send(Message::Rework(Rework {
+        object.worker().send(Message::AdminTask(AdminTask {
             binding: object.binding_index(),
             id: object.id(),
             reset,

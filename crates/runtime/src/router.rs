@@ -33,19 +33,19 @@ pub(crate) enum Phase {
     Stopped = 2,
 }
 
-/// Who carries what objects send to other servers.
+/// The clients through which objects reach other servers.
 #[derive(Default)]
-pub(crate) struct Carriers {
+pub(crate) struct OutboundClients {
     pub(crate) requests: Option<Arc<dyn Outbound>>,
     pub(crate) websockets: Option<Arc<dyn WebSocketConnector>>,
 }
 
-/// What the program gives a node to live with.
-pub(crate) struct Seams {
+/// What the program supplies to a node.
+pub(crate) struct NodeParts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) carriers: Carriers,
+    pub(crate) clients: OutboundClients,
 }
 
 pub(crate) struct Router {
@@ -54,7 +54,7 @@ pub(crate) struct Router {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
-    pub(crate) carriers: Carriers,
+    pub(crate) clients: OutboundClients,
     pub(crate) drain: Arc<Drain>,
     pub(crate) egress: Arc<Egress>,
     /// The log has failed, or a thread of the node has ended too early.
@@ -67,23 +67,23 @@ impl Router {
     pub(crate) fn new(
         workers: Box<[Arc<Mailbox>]>,
         store: Store,
-        seams: Seams,
+        parts: NodeParts,
         drain: Arc<Drain>,
         egress: Arc<Egress>,
     ) -> Arc<Self> {
-        let Seams {
+        let NodeParts {
             clock,
             randomness,
             websockets,
-            carriers,
-        } = seams;
+            clients,
+        } = parts;
         let router = Arc::new(Self {
             workers,
             store,
             clock,
             randomness,
             websockets,
-            carriers,
+            clients,
             drain,
             egress,
             failed: watch::Sender::new(false),
@@ -94,7 +94,7 @@ impl Router {
         router.store.subscribe(Box::new(move |progress| {
             if let Some(router) = listener.upgrade() {
                 router.log_moved(progress);
-                let_go(router);
+                drop_router(router);
             }
         }));
         // It may have failed before anybody listened.
@@ -134,7 +134,7 @@ impl Router {
     }
 
     /// True if every event has been answered, as far as one look at each worker can tell.
-    pub(crate) fn nothing_owed(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.workers.iter().all(|worker| worker.outstanding() == 0)
     }
 
@@ -158,7 +158,7 @@ impl Router {
         }
     }
 
-    /// The log's writer thread reports here. Whatever of the program's code panics, everybody is told.
+    /// Called on the log's writer thread. All listeners are notified even if code of the program panics.
     fn log_moved(&self, progress: Progress) {
         match progress {
             Progress::Durable(lsn) => self
@@ -178,7 +178,7 @@ impl Router {
     }
 }
 
-/// From now on nobody releases what is held: whoever waits for it is told.
+/// Fails what is held: it will not be released any more.
 impl Drop for Router {
     fn drop(&mut self) {
         let error = Error::stopping().into_maybe_ran();
@@ -188,9 +188,9 @@ impl Drop for Router {
     }
 }
 
-/// Drops the router on the log's writer thread. The last to do so drops what the program gave the node, which may take
-/// long or panic: that is for a thread of its own.
-fn let_go(router: Arc<Router>) {
+/// Drops the router on the log's writer thread. The last drop runs destructors of the program, which may take long or
+/// panic: they get a thread of their own.
+fn drop_router(router: Arc<Router>) {
     if let Some(router) = Arc::into_inner(router) {
         // If there can be no thread it is dropped here.
         let _ = std::thread::Builder::new()

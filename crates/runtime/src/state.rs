@@ -90,7 +90,7 @@ impl State {
     /// runs or waits answers with this reason, and the next event starts the object anew.
     pub fn abort(&self, reason: impl Into<String>) {
         self.object()
-            .doom(Error::with_kind(ErrorKind::Reset, reason.into()));
+            .reset_after_turn(Error::with_kind(ErrorKind::Reset, reason.into()));
     }
 
     /// Has the call that is in its method in this poll not remembered under its idempotency key: the same call with the same

@@ -55,7 +55,7 @@ pub(crate) struct Counters {
     pub(crate) alarms_crashed: Counter,
 }
 
-/// A node's figures at one moment.
+/// A node's metrics at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStats {
     /// Events that began to run.
@@ -107,9 +107,9 @@ pub struct NodeStats {
     pub alarms_retried: u64,
     /// Alarms that were given up after their last retry.
     pub alarms_given_up: u64,
-    /// Those of the pending alarms whose last attempt failed, or ended with its process.
+    /// Pending alarms whose last attempt failed, or ended with its process.
     pub alarms_failing: u64,
-    /// Alarms that wait to be run apart, since an earlier process ended while they ran.
+    /// Alarms that must run in isolation, because an earlier process ended while they ran.
     pub alarms_suspect: u64,
     /// Attempts that were found to have ended with an earlier process.
     pub alarms_cut_off: u64,
@@ -142,7 +142,7 @@ impl NodeStats {
         self.alarms_crashed += counters.alarms_crashed.get();
     }
 
-    /// Hands the figures to the program's `metrics` recorder.
+    /// Publishes the metrics to the program's `metrics` recorder.
     pub(crate) fn publish(&self) {
         for (name, value) in [
             ("abide_events_total", self.events),
@@ -188,7 +188,7 @@ impl NodeStats {
     }
 }
 
-/// Hands what is taken of the memory budget to the program's `metrics` recorder.
+/// Publishes the usage of the memory budget to the program's `metrics` recorder.
 pub(crate) fn publish_memory(budget: &MemoryBudget) {
     metrics::gauge!("abide_memory_budget_bytes").set(budget.limit() as f64);
     for usage in budget.usage() {

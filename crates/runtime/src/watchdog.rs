@@ -81,7 +81,7 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// Looks at the workers until the node stops, and publishes the figures.
+/// Watches the workers until the node stops, and publishes the metrics.
 pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
     let mut reported = vec![0; router.workers.len()];
     let mut stopped = router.stopped.subscribe();
@@ -143,7 +143,7 @@ fn inspect(
     }
 }
 
-/// Hands the figures of this moment to the program's `metrics` recorder.
+/// Publishes the current metrics to the program's `metrics` recorder.
 pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
     publish_memory(router.store.memory());
     stats(router).publish();
@@ -173,7 +173,7 @@ fn look_at_commits(stall: Option<CommitStall>, reported: &mut Option<StallCause>
     *reported = cause;
 }
 
-/// The node's figures now.
+/// The node's current metrics.
 pub(crate) fn stats(router: &Router) -> NodeStats {
     let mut stats = NodeStats::default();
     for worker in &router.workers {

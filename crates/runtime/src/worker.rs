@@ -19,10 +19,10 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::{
     Env, Error, ErrorKind, Event, ObjectId, Result,
-    alarms::Ring,
+    alarms::AlarmRequest,
     broken::{Variant, broken},
     clock::{Clock, Sleep},
-    envelope::{Envelope, Mailbox, Message, Rework},
+    envelope::{AdminTask, Envelope, Mailbox, Message},
     gate::{Token, refuse},
     limits::{EVICTION_EIGHTHS, EVICTION_PAUSE, WEBSOCKET_RETRY, WORKER_BATCH},
     namespace::Binding,
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     /// The sockets of its objects, also of those that are not in memory.
     pub(crate) sockets: Registry,
     /// Socket events that an incarnation has not begun before it was reset, for the next one.
-    put_off: RefCell<FxHashMap<ObjectKey, PutOff>>,
+    put_off: RefCell<FxHashMap<ObjectKey, DeferredEvents>>,
     /// Until then no idle object is looked for: there was none.
     no_room_until: Cell<Duration>,
     /// What the message takes of memory that an object sent last.
@@ -98,7 +98,7 @@ impl Worker {
                     }
                     since_yield += received;
                 }
-                () = elapsed(&mut sleep) => self.look_after(),
+                () = elapsed(&mut sleep) => self.run_due_timers(),
                 () = self.earlier.notified() => {}
             }
             if idle {
@@ -108,8 +108,8 @@ impl Worker {
             while let Some(message) = messages.next() {
                 match message {
                     Message::Event(envelope) => self.deliver(envelope),
-                    Message::Ring(ring) => self.ring(ring),
-                    Message::Rework(rework) => self.rework(rework),
+                    Message::AlarmRequest(request) => self.handle_alarm_request(request),
+                    Message::AdminTask(task) => self.run_admin_task(task),
                     Message::Trim => self.make_room(),
                     Message::Stop => return self.end(messages, channel),
                 }
@@ -124,7 +124,7 @@ impl Worker {
                 .next()
                 .is_some_and(|at| at <= self.now())
             {
-                self.look_after();
+                self.run_due_timers();
             }
             if since_yield >= WORKER_BATCH {
                 since_yield = 0;
@@ -231,15 +231,15 @@ impl Worker {
     }
 
     /// Holds an object while something is done with its database.
-    fn rework(self: &Rc<Self>, rework: Rework) {
-        let key = self.bindings[rework.binding].key(rework.id);
+    fn run_admin_task(self: &Rc<Self>, task: AdminTask) {
+        let key = self.bindings[task.binding].key(task.id);
         let known = self.objects.borrow().get(&key).map(Rc::clone);
         let refusal = match &known {
             Some(object) if object.is_held() => Some(Error::with_kind(
                 ErrorKind::Overloaded,
                 "the object is being restored already: try again when that is done",
             )),
-            Some(_) if !rework.reset => Some(Error::with_kind(
+            Some(_) if !task.reset => Some(Error::with_kind(
                 ErrorKind::Input,
                 "an object of that name is in memory: choose a name that has never been used",
             )),
@@ -248,8 +248,8 @@ impl Worker {
         if let Some(error) = refusal {
             let mailbox = &self.mailbox;
             return mailbox.guard("whoever waits for a restore", || {
-                let _ = rework.refused.send(error);
-                drop(rework.work);
+                let _ = task.refused.send(error);
+                drop(task.work);
             });
         }
         let (mut waiting, mut name) = (Vec::new(), None);
@@ -258,9 +258,9 @@ impl Worker {
             name = object.name().map(Arc::from);
             object.kill(Object::was_restored());
         }
-        let object = self.object(rework.binding, rework.id, name);
+        let object = self.object(task.binding, task.id, name);
         object.give_waiting(waiting);
-        let work = rework.work;
+        let work = task.work;
         object.hold(move |store| {
             work(store);
             Ok(())
@@ -346,8 +346,9 @@ impl Worker {
         self.put_off.borrow_mut().remove(&key);
     }
 
-    fn ring(self: &Rc<Self>, ring: Ring) {
-        self.object(ring.binding, ring.id, None).ring(ring.cause);
+    fn handle_alarm_request(self: &Rc<Self>, request: AlarmRequest) {
+        self.object(request.binding, request.id, None)
+            .handle_alarm_request(request.cause);
     }
 
     /// The object, which may have just begun.
@@ -369,7 +370,7 @@ impl Worker {
         })
     }
 
-    fn look_after(self: &Rc<Self>) {
+    fn run_due_timers(self: &Rc<Self>) {
         let now = self.now();
         while let Some(due) = self.change_timers(|timers| timers.pop_due(now)) {
             match due {
@@ -461,9 +462,9 @@ impl Worker {
     }
 }
 
-/// Socket events of an object that could not be made for them.
+/// Socket events that wait because their object could not be opened.
 #[derive(Default)]
-struct PutOff {
+struct DeferredEvents {
     waiting: VecDeque<Envelope>,
     /// The first of them has been tried again before.
     again: bool,

@@ -39,11 +39,11 @@ enum Retry {
 
 #[derive(Serialize)]
 struct Envelope<'a> {
-    error: Told<'a>,
+    error: ErrorBody<'a>,
 }
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct ErrorBody<'a> {
     code: &'a str,
     message: &'a str,
 }
@@ -206,7 +206,7 @@ impl From<abide_runtime::Error> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = Json(Envelope {
-            error: Told {
+            error: ErrorBody {
                 code: self.code,
                 message: &self.message,
             },

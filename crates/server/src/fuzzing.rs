@@ -1,6 +1,6 @@
 //! What the fuzzers reach into. No part of the public API: the feature `fuzzing` shows it, and changes nothing else.
 
-pub use crate::websocket::fuzzing::{Conversation, Said, read_frames};
+pub use crate::websocket::fuzzing::{Conversation, PeerInput, read_frames};
 use crate::{Config, ConfigError};
 
 /// The settings that a file with this text and these environment variables make.

@@ -59,7 +59,7 @@ async fn guard(State(limits): State<Arc<Limits>>, request: Request, next: Next) 
     let started = Instant::now();
     let method = request.method().clone();
     let in_flight = limits.requests.enter();
-    let response = match let_in(request, &limits) {
+    let response = match admit(request, &limits) {
         Err(refused) => refused.into_response(),
         Ok((request, arrival)) => {
             let response = answer(request, next, limits.timeout).await;
@@ -94,7 +94,7 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
 }
 
 /// Refuses a request for which there is no memory, or whose body is too long. Otherwise its body is limited and counted.
-fn let_in(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
+fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
     let budget = limits.memory.budget();
     if budget.is_over() {
         budget.count_refusal(MemoryUse::Bodies);

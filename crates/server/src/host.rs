@@ -145,9 +145,12 @@ impl HostBuilder {
         self
     }
 
-    /// Tells a node's builder everything that was gathered, and hands back what makes the router. The program's async
-    /// runtime is at hand.
-    pub(crate) fn outfit(self, mut node: NodeBuilder, sockets: &Hub) -> (NodeBuilder, MakeRouter) {
+    /// Configures a node's builder, and returns the constructor of the router. Called inside the program's async runtime.
+    pub(crate) fn configure_node(
+        self,
+        mut node: NodeBuilder,
+        sockets: &Hub,
+    ) -> (NodeBuilder, MakeRouter) {
         let objects = &self.config.objects;
         let defaults = ClassOptions {
             idle_timeout: objects.idle_timeout,

@@ -1,4 +1,4 @@
-//! The edge's own metrics, and the figures of the store and the node at the moment of a scrape.
+//! The edge's own metrics, and those of the store and the node at the moment of a scrape.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -202,7 +202,7 @@ const METHODS: [&str; 8] = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "other",
 ];
 
-/// What is counted of requests. Each figure is looked up by its name once, not for each request.
+/// Metrics of requests. Each is looked up by its name once, not for each request.
 pub(crate) struct Requests {
     in_flight: Gauge,
     answered: [[OnceLock<Counter>; CLASSES.len()]; METHODS.len()],
@@ -433,7 +433,7 @@ const STORE_FIGURES: &[Figure] = &[
     },
 ];
 
-/// Puts the store's figures where the next rendering sees them.
+/// Publishes the store's metrics for the next scrape.
 pub(crate) fn take_store(stats: &abide_storage::StoreStats) {
     for (reason, waits) in WaitReason::ALL.iter().zip(&stats.commit_waits) {
         counter!(COMMIT_WAITS, "reason" => reason.as_str()).absolute(waits.count);

@@ -267,7 +267,8 @@ impl Core {
                 ..StoreOptions::default()
             };
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let (node, make_router) = builder.outfit(Node::builder(store.clone()), &sockets);
+            let (node, make_router) =
+                builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
             let mut router = make_router(node.env().clone());
             if config.rpc.enabled {

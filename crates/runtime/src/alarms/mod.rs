@@ -5,7 +5,7 @@
 //! ```text
 //! Storage::set_alarm ── the row, in the poll's transaction ──▶ the store's index
 //!                                                                  │ due
-//!          begin: attempt counted, retry time set ◀──Ring── Scheduler (of each worker) or Suspects
+//!          begin: attempt counted, retry time set ◀─AlarmRequest─ Scheduler (of each worker) or Suspects
 //!                           │ durable
 //!                           ▼
 //!          Event::Alarm ──▶ handler ──▶ end: cleared, moved, to be tried again, or given up
@@ -19,12 +19,12 @@
 //! 3. The end of an attempt is written in the transaction of the handler's last poll. If that poll, or the object, did
 //!    not survive, it is written in one of its own ([`Cause::Broken`]). If the process did not, the row still says that it
 //!    has begun, and in which epoch: it counts as begun, not as failed, and is tried again [apart](suspects).
-//! 4. The index knows what the rows say and nothing else decides when an alarm is due; so a ring that finds another time
-//!    in the row corrects the index at most, and the alarm rings again at its time.
+//! 4. The index knows what the rows say and nothing else decides when an alarm is due; so a firing that finds another time
+//!    in the row corrects the index at most, and the alarm fires again at its time.
 //! 5. An alarm that is set in an attempt, or after one that the process did not survive, has attempts of its own. If the
 //!    process did not survive that attempt, it waits as the next attempt of that one would, and longer each time in a row.
 
-mod bell;
+mod firer;
 mod retry;
 mod scheduler;
 mod suspects;
@@ -37,7 +37,7 @@ pub use self::{
     retry::AlarmRetry,
     time::{AlarmTime, ScheduledTime},
 };
-pub(crate) use self::{scheduler::Schedulers, suspects::ring_suspects};
+pub(crate) use self::{scheduler::Schedulers, suspects::fire_suspects};
 
 use crate::{
     Error, ObjectId,
@@ -79,7 +79,7 @@ pub struct AlarmListing {
     pub attempts: u32,
     /// It was given up after its last retry.
     pub failed: bool,
-    /// Its last attempt has failed, or ended with its process, and it is tried again.
+    /// Its last attempt failed, or ended with its process, and it will be retried.
     pub failing: bool,
     /// Its place in the list.
     pub place: AlarmCursor,
@@ -99,10 +99,10 @@ impl AlarmListing {
     }
 }
 
-/// What has become of the attempts of an object's alarm, as [`Node::alarm_troubles`](crate::Node::alarm_troubles) tells it.
+/// Failed attempts of an object's alarm, as [`Node::alarm_troubles`](crate::Node::alarm_troubles) reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlarmTroubles {
-    /// How the last attempt that failed has failed.
+    /// The error of the last attempt that failed.
     pub error: Option<String>,
     /// Attempts that were cut off by the end of the process. They count for no retry.
     pub cut_off: u32,
@@ -121,7 +121,7 @@ impl From<AlarmRow> for AlarmTroubles {
 }
 
 /// What a worker is to do about an object's alarm, in a turn that runs none of the object's code.
-pub(crate) struct Ring {
+pub(crate) struct AlarmRequest {
     pub(crate) binding: usize,
     pub(crate) id: ObjectId,
     pub(crate) cause: Cause,
@@ -136,8 +136,8 @@ pub(crate) enum Cause {
         error: Error,
         _ticket: Ticket,
     },
-    /// It was given up or is failing, and is wanted again.
+    /// It was given up or is failing, and is to run again.
     Rerun(Replier),
-    /// Somebody asks what has become of it. The answer is `None` if it has none.
+    /// Report its failed attempts. The answer is `None` if there is no alarm.
     Describe(Replier, oneshot::Sender<Option<AlarmTroubles>>),
 }

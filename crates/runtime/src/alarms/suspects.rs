@@ -1,5 +1,5 @@
-//! Attempts that were running when an earlier process ended are begun again apart, so that one which ends its process is
-//! told from those that only ran beside it.
+//! Attempts that ran when an earlier process ended are retried in isolation, to tell the one that ends its process from those
+//! that only ran beside it.
 //!
 //! - What ran freely at that moment is a suspect. At most [`ALARM_SUSPECTS_TOGETHER`] of them run at a time; an attempt that
 //!   ends, however it does, makes its alarm an alarm as any other.
@@ -19,18 +19,18 @@ use std::{cell::Cell, pin::pin, rc::Rc};
 use abide_storage::{DueAlarm, Isolation};
 use tokio::sync::Notify;
 
-use super::{bell::Bell, scheduler::Schedulers};
+use super::{firer::AlarmFirer, scheduler::Schedulers};
 use crate::limits::{ALARM_SUSPECT_PATIENCE, ALARM_SUSPECTS_TOGETHER};
 
-/// Rings suspects until the node stops.
-pub(crate) async fn ring_suspects(schedulers: Schedulers) {
+/// Fires suspects until the node stops.
+pub(crate) async fn fire_suspects(schedulers: Schedulers) {
     let suspects = Rc::new(Suspects {
-        bell: schedulers.bell().clone(),
-        look_again: Notify::new(),
+        firer: schedulers.firer().clone(),
+        recheck: Notify::new(),
         few: Cell::new(0),
         alone: Cell::new(0),
     });
-    let index = suspects.bell.index();
+    let index = suspects.firer.index();
     let found = index.counts().suspects;
     if found > 0 {
         tracing::warn!(
@@ -38,22 +38,22 @@ pub(crate) async fn ring_suspects(schedulers: Schedulers) {
             "alarms were going off when an earlier process ended: they are run again apart from each other"
         );
     }
-    let mut stopped = suspects.bell.router.stopped.subscribe();
+    let mut stopped = suspects.firer.router.stopped.subscribe();
     loop {
-        suspects.ring_due();
+        suspects.fire_due();
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            () = suspects.bell.until(suspects.next()) => {}
-            () = suspects.look_again.notified() => {}
+            () = suspects.firer.until(suspects.next()) => {}
+            () = suspects.recheck.notified() => {}
         }
     }
 }
 
 struct Suspects {
-    bell: Bell,
-    /// One of them has ended, or has run for long.
-    look_again: Notify,
+    firer: AlarmFirer,
+    /// One of them has ended, or has exceeded its patience.
+    recheck: Notify,
     /// How many run that others are kept from for their sake.
     few: Cell<usize>,
     alone: Cell<usize>,
@@ -68,21 +68,21 @@ impl Suspects {
         few.into_iter().chain(alone.then_some(Isolation::Alone))
     }
 
-    fn ring_due(self: &Rc<Self>) {
-        while self.bell.can_begin() {
-            let now = self.bell.now();
-            let index = self.bell.index();
+    fn fire_due(self: &Rc<Self>) {
+        while self.firer.can_begin() {
+            let now = self.firer.now();
+            let index = self.firer.index();
             let next = self
                 .possible()
                 .find_map(|isolation| Some((isolation, index.take_suspect(isolation, now)?)));
             let Some((isolation, (part, due))) = next else {
                 break;
             };
-            self.ring(part, due, isolation);
+            self.fire(part, due, isolation);
         }
     }
 
-    fn ring(self: &Rc<Self>, part: usize, due: DueAlarm, isolation: Isolation) {
+    fn fire(self: &Rc<Self>, part: usize, due: DueAlarm, isolation: Isolation) {
         let suspects = Rc::clone(self);
         let holding = suspects.holding(isolation);
         holding.update(|count| count + 1);
@@ -91,22 +91,22 @@ impl Suspects {
             let leave = || {
                 if holds.take() {
                     suspects.holding(isolation).update(|count| count - 1);
-                    suspects.look_again.notify_one();
+                    suspects.recheck.notify_one();
                 }
             };
-            let clock = &suspects.bell.router.clock;
+            let clock = &suspects.firer.router.clock;
             let patience = clock.sleep_until(clock.now() + ALARM_SUSPECT_PATIENCE);
-            let mut ringing = pin!(suspects.bell.ring(part, due, isolation, leave));
+            let mut firing = pin!(suspects.firer.fire(part, due, isolation, leave));
             tokio::select! {
                 biased;
-                () = &mut ringing => {}
+                () = &mut firing => {}
                 () = patience => {
                     leave();
-                    ringing.await;
+                    firing.await;
                 }
             }
             // If it could not be begun it is a suspect again.
-            suspects.look_again.notify_one();
+            suspects.recheck.notify_one();
         });
     }
 
@@ -117,9 +117,9 @@ impl Suspects {
         }
     }
 
-    /// When the next that can begin is due.
+    /// When the next suspect that can begin is due.
     fn next(&self) -> Option<i64> {
-        let index = self.bell.index();
+        let index = self.firer.index();
         self.possible()
             .filter_map(|isolation| index.next_suspect(isolation))
             .min()

@@ -1,10 +1,10 @@
-//! What leaves an object, and how.
+//! Departures: everything that leaves an object.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{Errand, Passage, Released};
+use super::{EgressTask, GatePermit, Released};
 use crate::{
     Error, Reply, Result,
     body::{BodyMessage, FramePermit},
@@ -27,9 +27,9 @@ pub(crate) enum Departure {
     /// A piece of a streamed body.
     Body(FramePermit, BodyMessage),
     /// A frame of a WebSocket. A close needs no room at the gate: there is one for each socket.
-    Frame(WebSocket, Outgoing, Option<Passage>),
+    Frame(WebSocket, Outgoing, Option<GatePermit>),
     /// What the gateway is to answer on the object's sockets while the object sleeps: the setting of this number.
-    AutoResponse(Arc<AutoResponses>, u64, Passage),
+    AutoResponse(Arc<AutoResponses>, u64, GatePermit),
     /// What was taken back before it left.
     Nothing,
     /// A request for a WebSocket to another server.
@@ -37,51 +37,51 @@ pub(crate) enum Departure {
         http::Request<()>,
         oneshot::Sender<Released<http::Request<()>>>,
     ),
-    /// Nothing but the news that everything before it is durable.
+    /// Only the signal that everything before it is durable.
     Synced(oneshot::Sender<Released<()>>),
 }
 
-/// Content that is not to leave. Its destructor may be the program's.
-pub(crate) type Remains = Box<dyn Send>;
+/// Content that must not leave. Its destructor may be code of the program.
+pub(crate) type Discarded = Box<dyn Send>;
 
 impl Departure {
-    /// Lets it out. Quick, never blocks: it may run on the log's writer thread. What is left to do is code of the program,
-    /// and runs where the caller says.
-    pub(super) fn release(self) -> Option<Errand> {
+    /// Releases it. Never blocks: it may run on the log's writer thread. The task that remains is code of the program, and
+    /// runs where the caller decides.
+    pub(super) fn release(self) -> Option<EgressTask> {
         match self {
             Self::Reply(replier, result) => replier
                 .send(Released::new(result))
-                .map(|reply| Errand::Drop(Box::new(reply))),
+                .map(|reply| EgressTask::Drop(Box::new(reply))),
             Self::Call(envelope) => {
                 let refusal = envelope.replier.mailbox().post(envelope).err()?;
                 let Envelope { replier, event, .. } = refusal.envelope;
                 replier.send(Released::new(Err(refusal.error)));
-                Some(Errand::Drop(Box::new(event)))
+                Some(EgressTask::Drop(Box::new(event)))
             }
             Self::SocketEvent(envelope) => {
                 envelope.replier.mailbox().post_admitted(envelope);
                 None
             }
-            Self::Fetch(request) => Some(Errand::Fetch(request)),
+            Self::Fetch(request) => Some(EgressTask::Fetch(request)),
             Self::Body(permit, message) => {
                 drop(permit.send(Released::new(message)));
                 None
             }
-            Self::Frame(socket, outgoing, passage) => {
+            Self::Frame(socket, outgoing, permit) => {
                 socket.link().release(Released::new(outgoing));
-                drop(passage);
+                drop(permit);
                 None
             }
-            Self::AutoResponse(shared, number, passage) => {
+            Self::AutoResponse(shared, number, permit) => {
                 shared.enforce(Released::new(number));
-                drop(passage);
+                drop(permit);
                 None
             }
             Self::Nothing => None,
             Self::Connect(request, waiter) => {
                 // The object may have been reset meanwhile.
                 let request = waiter.send(Released::new(request)).err()?;
-                Some(Errand::Drop(Box::new(request)))
+                Some(EgressTask::Drop(Box::new(request)))
             }
             Self::Synced(waiter) => {
                 drop(waiter.send(Released::new(())));
@@ -91,7 +91,7 @@ impl Departure {
     }
 
     /// True if a broken variant does not hold it.
-    pub(super) fn slips_out(&self) -> bool {
+    pub(super) fn escapes_gate(&self) -> bool {
         match self {
             Self::Reply(..) => broken(Variant::AnswersNotHeld),
             Self::Call(_) => broken(Variant::CallsNotHeld),
@@ -106,7 +106,7 @@ impl Departure {
     }
 
     /// The same departure with an error instead of its content, and the content.
-    pub(crate) fn into_failed(self, error: Error) -> (Self, Option<Remains>) {
+    pub(crate) fn into_failed(self, error: Error) -> (Self, Option<Discarded>) {
         match self {
             Self::Reply(replier, content) => {
                 replier.interrupted();
@@ -130,9 +130,9 @@ impl Departure {
                 let failed = Self::Body(permit, BodyMessage::Failed(error));
                 (failed, Some(Box::new(content)))
             }
-            Self::Frame(socket, content, passage) => {
+            Self::Frame(socket, content, permit) => {
                 let failed = match content.instead(&socket, &error) {
-                    Some(outgoing) => Self::Frame(socket, outgoing, passage),
+                    Some(outgoing) => Self::Frame(socket, outgoing, permit),
                     None => Self::Nothing,
                 };
                 (failed, Some(Box::new(content)))

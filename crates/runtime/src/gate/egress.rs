@@ -1,8 +1,8 @@
-//! Code of the program that a departure calls for: HTTP clients, and destructors of what nobody took.
+//! Code of the program that a departure needs: HTTP clients, and destructors of what nobody received.
 //!
-//! The log's writer thread hands it over, so that nothing of the program keeps the log waiting; a task of the node runs it.
-//! A worker runs it in place, unless some of it waits already: errands are run in the order in which they left. Whatever an
-//! errand does, the next one is run.
+//! The log's writer thread queues it, so that no code of the program delays the log; a background task of the node runs it.
+//! A worker runs it in place if the queue is empty, and queues it otherwise, so tasks run in the order of their departures. A
+//! task that panics does not stop the next.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -11,24 +11,24 @@ use std::sync::{
 
 use tokio::sync::{mpsc, watch};
 
-use super::{Released, Remains};
+use super::{Discarded, Released};
 use crate::{
     Error, ErrorKind, Fetching, context, outbound::OutgoingRequest, stats::Counter, unwind::guarded,
 };
 
-/// What is left to do when something has left. Bounded by the tickets of the events that it belongs to.
-pub(crate) enum Errand {
+/// What remains to be done for a departure. Bounded by the tickets of the events that it belongs to.
+pub(crate) enum EgressTask {
     /// A request is to be handed to the client.
     Fetch(Box<OutgoingRequest>),
-    /// Nobody wants this any more.
-    Drop(Remains),
+    /// Nobody received this: its destructor is to run.
+    Drop(Discarded),
 }
 
 pub(crate) struct Egress {
-    errands: mpsc::UnboundedSender<Errand>,
+    tasks: mpsc::UnboundedSender<EgressTask>,
     /// Taken by the task that runs them.
-    receiver: Mutex<Option<mpsc::UnboundedReceiver<Errand>>>,
-    /// How many were handed over and are not done.
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<EgressTask>>>,
+    /// How many are queued or run.
     waiting: AtomicUsize,
     /// Panics of code of the program that runs outside of objects' turns.
     pub(crate) panics: Counter,
@@ -36,16 +36,16 @@ pub(crate) struct Egress {
 
 impl Egress {
     pub(crate) fn new() -> Arc<Self> {
-        let (errands, receiver) = mpsc::unbounded_channel();
+        let (tasks, receiver) = mpsc::unbounded_channel();
         Arc::new(Self {
-            errands,
+            tasks,
             receiver: Mutex::new(Some(receiver)),
             waiting: AtomicUsize::new(0),
             panics: Counter::default(),
         })
     }
 
-    /// Runs errands until the node stops, and then those that are left.
+    /// Runs tasks until the node stops, and then those that are left.
     pub(crate) async fn run(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         let receiver = self
             .receiver
@@ -58,47 +58,47 @@ impl Egress {
         loop {
             tokio::select! {
                 biased;
-                Some(errand) = receiver.recv() => self.work_off(errand),
+                Some(task) = receiver.recv() => self.run_queued(task),
                 _ = stopped.wait_for(|stopped| *stopped) => break,
             }
         }
         receiver.close();
-        while let Ok(errand) = receiver.try_recv() {
-            self.work_off(errand);
+        while let Ok(task) = receiver.try_recv() {
+            self.run_queued(task);
         }
     }
 
-    fn work_off(&self, errand: Errand) {
-        errand.run(&self.panics);
+    fn run_queued(&self, task: EgressTask) {
+        task.run(&self.panics);
         self.waiting.fetch_sub(1, Ordering::Release);
     }
 
-    /// Has an errand run by the node's task.
-    pub(super) fn hand_over(&self, errand: Errand) {
+    /// Queues a task for the background task.
+    pub(super) fn queue(&self, task: EgressTask) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        if let Err(mpsc::error::SendError(mut errand)) = self.errands.send(errand) {
+        if let Err(mpsc::error::SendError(mut task)) = self.tasks.send(task) {
             // The node has stopped.
-            if let Errand::Fetch(request) = &mut errand {
+            if let EgressTask::Fetch(request) = &mut task {
                 request.fail(Error::stopping());
             }
-            self.work_off(errand);
+            self.run_queued(task);
         }
     }
 
-    /// Runs an errand on this thread, or after those that wait.
-    pub(super) fn run_here(&self, errand: Errand) {
+    /// Runs a task on this thread, or queues it behind those that wait.
+    pub(super) fn run_here(&self, task: EgressTask) {
         if self.waiting.load(Ordering::Acquire) == 0 {
-            errand.run(&self.panics);
+            task.run(&self.panics);
         } else {
-            self.hand_over(errand);
+            self.queue(task);
         }
     }
 }
 
-impl Errand {
+impl EgressTask {
     fn run(self, panics: &Counter) {
         match self {
-            Self::Drop(remains) => drop_guarded(panics, remains),
+            Self::Drop(discarded) => drop_guarded(panics, discarded),
             Self::Fetch(request) => send(*request, panics),
         }
     }

@@ -5,12 +5,12 @@
 //! - The log's writer thread releases what has become durable, directly to the receiver: the worker is not
 //!   involved any more. Code of the program that a departure calls for does not run there but in [`Egress`].
 //! - What one object sends leaves in the order in which it was sent; requests to other servers keep their order among
-//!   themselves and may be overtaken by the rest, since they take the way through [`Egress`].
+//!   themselves and may be overtaken by the rest, because they go through [`Egress`].
 //! - If the log fails, everything held is replaced by an error, and so is everything that comes later and
 //!   would have to wait.
 //! - Each departure is released under a guard of its own: if it runs code that panics, a waker or a destructor, the others
 //!   leave all the same, and the counts are right.
-//! - What nobody waits for, which is what goes to sockets, carries a [`Passage`](super::Passage): a bound on what one
+//! - What nobody waits for, which is what goes to sockets, carries a [`GatePermit`](super::GatePermit): a bound on what one
 //!   object, and one worker, have at the gate.
 
 use std::{
@@ -21,7 +21,7 @@ use std::{
 
 use abide_storage::{Lsn, Store};
 
-use super::{Departure, Egress, Errand};
+use super::{Departure, Egress, EgressTask};
 use crate::{
     Error,
     sync::{
@@ -47,7 +47,7 @@ pub(crate) struct Lane {
 struct Held {
     /// Sorted by LSN; in order of arrival among equals.
     queue: VecDeque<(Lsn, Departure)>,
-    /// Why nothing that has to wait will ever leave.
+    /// Why held departures will never leave.
     failed: Option<Error>,
 }
 
@@ -73,10 +73,10 @@ impl Lane {
     ) {
         let durable = lsn <= store.durable();
         if (durable && last_held.get().get() <= self.released.load(Ordering::Acquire))
-            || departure.slips_out()
+            || departure.escapes_gate()
         {
-            if let Some(errand) = self.release(departure) {
-                self.egress.run_here(errand);
+            if let Some(task) = self.release(departure) {
+                self.egress.run_here(task);
             }
             return;
         }
@@ -123,7 +123,7 @@ impl Lane {
                 }
                 let left = ready.len();
                 for (_, departure) in ready {
-                    self.let_out(departure);
+                    self.release_queued(departure);
                 }
                 // Not before all of it has left: whoever reads zero may let later departures go at once.
                 self.count.fetch_sub(left, Ordering::Release);
@@ -132,7 +132,7 @@ impl Lane {
         self.released.fetch_max(durable.get(), Ordering::Release);
     }
 
-    /// What is held will never leave: the log has failed, or nobody tells the lane of it any more.
+    /// Fails everything that is held: the log has failed, or no longer notifies the lane.
     pub(crate) fn fail(&self, error: &Error) {
         let _order = self.order();
         let lost = {
@@ -148,9 +148,9 @@ impl Lane {
     }
 
     /// Releases a departure on a thread that must not run code of the program.
-    fn let_out(&self, departure: Departure) {
-        if let Some(errand) = self.release(departure) {
-            self.egress.hand_over(errand);
+    fn release_queued(&self, departure: Departure) {
+        if let Some(task) = self.release(departure) {
+            self.egress.queue(task);
         }
     }
 
@@ -159,16 +159,16 @@ impl Lane {
         let failing = guarded(&self.egress.panics, "a waker", || {
             departure.into_failed(error)
         });
-        let Ok((failed, remains)) = failing else {
+        let Ok((failed, discarded)) = failing else {
             return;
         };
-        self.let_out(failed);
-        if let Some(remains) = remains {
-            self.egress.hand_over(Errand::Drop(remains));
+        self.release_queued(failed);
+        if let Some(discarded) = discarded {
+            self.egress.queue(EgressTask::Drop(discarded));
         }
     }
 
-    fn release(&self, departure: Departure) -> Option<Errand> {
+    fn release(&self, departure: Departure) -> Option<EgressTask> {
         let released = guarded(&self.egress.panics, "whoever waits for a departure", || {
             departure.release()
         });

@@ -1,4 +1,4 @@
-//! How a node is put together: classes and their bindings, threads, seams.
+//! How a node is put together: classes and their bindings, threads, clock and clients.
 
 use std::{
     any::{Any, TypeId},
@@ -14,10 +14,10 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use super::{Inner, Node, Worked};
+use super::{Inner, Node, WorkerThread};
 use crate::{
     Class, ClassOptions, Env, Error, ErrorKind, LocalFuture, Native, ObjectClass, Outbound, Result,
-    alarms::{Schedulers, ring_suspects},
+    alarms::{Schedulers, fire_suspects},
     clock::{Clock, SystemClock},
     context,
     env::Values,
@@ -27,7 +27,7 @@ use crate::{
     limits::{FOR_EVER, MAX_WORKERS},
     namespace::Binding,
     random::{Randomness, SystemRandomness},
-    router::{Carriers, Phase, Router, Seams},
+    router::{NodeParts, OutboundClients, Phase, Router},
     socket::{WebSocketConnector, WebSocketOptions},
     watchdog,
     worker::Worker,
@@ -39,7 +39,7 @@ pub struct NodeBuilder {
     store: Store,
     classes: Vec<Registration>,
     workers: Option<usize>,
-    seams: Seams,
+    parts: NodeParts,
     values: Values,
 }
 
@@ -56,11 +56,11 @@ impl NodeBuilder {
             store,
             classes: Vec::new(),
             workers: None,
-            seams: Seams {
+            parts: NodeParts {
                 clock: Arc::new(SystemClock::new()),
                 randomness: Arc::new(SystemRandomness),
                 websockets: WebSocketOptions::default(),
-                carriers: Carriers::default(),
+                clients: OutboundClients::default(),
             },
             values: Values::new(),
         }
@@ -105,31 +105,31 @@ impl NodeBuilder {
 
     /// The clock for everything timed.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.seams.clock = clock;
+        self.parts.clock = clock;
         self
     }
 
     /// The source of unique ids.
     pub fn randomness(mut self, randomness: Arc<dyn Randomness>) -> Self {
-        self.seams.randomness = randomness;
+        self.parts.randomness = randomness;
         self
     }
 
     /// How sockets are treated.
     pub fn websockets(mut self, options: WebSocketOptions) -> Self {
-        self.seams.websockets = options;
+        self.parts.websockets = options;
         self
     }
 
     /// Who opens WebSockets for objects. Without it they cannot open any.
     pub fn websocket_connector(mut self, connector: Arc<dyn WebSocketConnector>) -> Self {
-        self.seams.carriers.websockets = Some(connector);
+        self.parts.clients.websockets = Some(connector);
         self
     }
 
     /// The HTTP client that carries requests to the world outside ([`Env::fetch`]); without one there are none.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
-        self.seams.carriers.requests = Some(client);
+        self.parts.clients.requests = Some(client);
         self
     }
 
@@ -185,7 +185,7 @@ impl NodeBuilder {
                 "a node has 1 to {MAX_WORKERS} workers, not {workers}"
             )));
         }
-        if self.seams.websockets.max_in_flight == 0 {
+        if self.parts.websockets.max_in_flight == 0 {
             return Err(refused(
                 "WebSocketOptions has max_in_flight = 0: it must be at least 1".to_owned(),
             ));
@@ -202,7 +202,7 @@ impl NodeBuilder {
                 (Arc::new(mailbox), receiver)
             })
             .unzip();
-        let router = Router::new(mailboxes.into(), self.store, self.seams, drain, egress);
+        let router = Router::new(mailboxes.into(), self.store, self.parts, drain, egress);
         let env = Env::new(Arc::clone(&router), Arc::clone(&bindings), self.values);
         let node = Node(Arc::new(Inner {
             env,
@@ -226,7 +226,7 @@ impl NodeBuilder {
                 Arc::clone(&bindings),
             );
             let alarms = schedulers.clone();
-            // A panic in the scheduler must not pass in silence.
+            // A panic in the scheduler must not go unnoticed.
             let guard = Guard(Arc::clone(&router));
             let work = move || -> LocalFuture<()> {
                 Box::pin(async move {
@@ -245,7 +245,7 @@ impl NodeBuilder {
                 Box::new(work),
             ));
         }
-        let suspects = move || -> LocalFuture<()> { Box::pin(ring_suspects(schedulers)) };
+        let suspects = move || -> LocalFuture<()> { Box::pin(fire_suspects(schedulers)) };
         tasks.push(task(
             "abide-alarms".to_owned(),
             Role::Service,
@@ -389,7 +389,7 @@ impl Drop for Guard {
 }
 
 /// Runs a future to its end on a thread of its own, with tokio's timers and sockets.
-fn spawn(task: Task) -> Result<Worked> {
+fn spawn(task: Task) -> Result<WorkerThread> {
     let Task {
         name,
         role,
@@ -414,5 +414,5 @@ fn spawn(task: Task) -> Result<Worked> {
         // Everything of the thread is dropped when this is.
         drop(end);
     })?;
-    Ok(Worked { thread, ended })
+    Ok(WorkerThread { thread, ended })
 }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 pub use self::builder::NodeBuilder;
 use crate::{
     AlarmListing, AlarmTroubles, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
-    alarms::{Cause, Ring},
+    alarms::{AlarmRequest, Cause},
     envelope::Replier,
     limits::{EVENT_BYTES, FOR_EVER, MAX_LISTED_ALARMS},
     router::{Phase, Router},
@@ -32,11 +32,11 @@ pub struct Node(Arc<Inner>);
 struct Inner {
     env: Env,
     router: Arc<Router>,
-    threads: Mutex<Vec<Worked>>,
+    threads: Mutex<Vec<WorkerThread>>,
 }
 
-/// A thread, and how one learns that it is about to end.
-struct Worked {
+/// A thread, and the signal that it is about to end.
+struct WorkerThread {
     thread: JoinHandle<()>,
     ended: oneshot::Receiver<()>,
 }
@@ -62,7 +62,7 @@ impl Node {
         watchdog::stats(&self.0.router)
     }
 
-    /// Hands the figures of this moment to the program's `metrics` recorder. The node does so every second by itself.
+    /// Publishes the current metrics to the program's `metrics` recorder. The node does so every second by itself.
     pub fn publish_metrics(&self) {
         watchdog::publish(&self.0.router, self.0.env.bindings());
     }
@@ -110,7 +110,7 @@ impl Node {
         self.ask_of_alarm(object, Cause::Rerun).await
     }
 
-    /// What has become of the attempts of an object's alarm; `None` if it has none. Reads the object's database, and runs
+    /// The failed attempts of an object's alarm; `None` if it has no alarm. Reads the object's database, and runs
     /// none of its code.
     pub async fn alarm_troubles(&self, object: &AnyStub) -> Result<Option<AlarmTroubles>> {
         let (tell, told) = oneshot::channel();
@@ -119,7 +119,7 @@ impl Node {
         told.await.map_err(|_| Error::stopping())
     }
 
-    /// Has a worker do something about an object's alarm. Returns when that is done and durable.
+    /// Sends a request about an object's alarm to its worker. Returns when that is done and durable.
     async fn ask_of_alarm(
         &self,
         object: &AnyStub,
@@ -133,7 +133,7 @@ impl Node {
         let worker = router.worker_of(&id);
         worker.admit()?;
         let (answer, answered) = oneshot::channel();
-        worker.ring(Ring {
+        worker.send_alarm_request(AlarmRequest {
             binding: object.binding_index(),
             id,
             cause: cause(Replier::new(answer, worker, EVENT_BYTES)),
@@ -178,10 +178,10 @@ impl Node {
         let deadline = router.clock.now() + grace.min(FOR_EVER);
         let mut over = router.clock.sleep_until(deadline);
         // Twice: an event may move to a worker that has been looked at already.
-        while !(router.nothing_owed() && router.nothing_owed()) {
+        while !(router.is_drained() && router.is_drained()) {
             tokio::select! {
                 biased;
-                () = router.drain.nothing_owed.notified() => {}
+                () = router.drain.is_drained.notified() => {}
                 () = &mut over => break,
             }
         }

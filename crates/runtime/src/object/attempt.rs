@@ -1,4 +1,4 @@
-//! Attempts to handle the object's alarm, from the ring to the end.
+//! Attempts to handle the object's alarm, from the firing to the end.
 //!
 //! What changes the alarm's row outside the object's handlers happens in turns that run none of the object's code.
 
@@ -9,26 +9,26 @@ use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, Isolation, ObjectDb};
 use super::{Confirmation, Object, Turn};
 use crate::{
     AlarmInfo, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
-    alarms::{AlarmTroubles, Cause, Ring},
+    alarms::{AlarmRequest, AlarmTroubles, Cause},
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
     gate::Departure,
     limits::{EVENT_BYTES, MAX_ALARM_ERROR_BYTES},
 };
 
-/// What a ring comes to.
-enum Rung {
+/// What a request about an alarm leads to.
+enum FireOutcome {
     /// An attempt has begun: the handler is to be run when that is durable.
     Begun(AlarmInfo),
     /// There is nothing more to do.
-    Over(Result<Reply>),
+    Done(Result<Reply>),
 }
 
 impl Object {
     /// Does what the scheduler, a reset or a person asks for.
-    pub(crate) fn ring(self: &Rc<Self>, cause: Cause) {
+    pub(crate) fn handle_alarm_request(self: &Rc<Self>, cause: Cause) {
         if self.is_held() || self.is_to_be_restored() {
-            self.rings.borrow_mut().push(cause);
+            self.alarm_requests.borrow_mut().push(cause);
             if !self.is_held() {
                 self.restore_as_requested();
             }
@@ -36,14 +36,14 @@ impl Object {
         }
         match cause {
             Cause::Due(replier, isolation) => {
-                self.answer_ring(replier, || self.begin_attempt(isolation));
+                self.answer_alarm_request(replier, || self.begin_attempt(isolation));
             }
-            Cause::Rerun(replier) => self.answer_ring(replier, || self.rerun()),
-            Cause::Describe(replier, troubles) => self.answer_ring(replier, || {
+            Cause::Rerun(replier) => self.answer_alarm_request(replier, || self.rerun()),
+            Cause::Describe(replier, troubles) => self.answer_alarm_request(replier, || {
                 let row = self.read(ObjectDb::alarm)?;
-                // Whoever asked may have left.
+                // The caller may be gone.
                 let _ = troubles.send(row.map(AlarmTroubles::from));
-                Ok(Rung::Over(Ok(Reply::Done)))
+                Ok(FireOutcome::Done(Ok(Reply::Done)))
             }),
             Cause::Broken {
                 attempt,
@@ -61,14 +61,18 @@ impl Object {
         }
     }
 
-    fn answer_ring(self: &Rc<Self>, replier: Replier, f: impl FnOnce() -> Result<Rung>) {
+    fn answer_alarm_request(
+        self: &Rc<Self>,
+        replier: Replier,
+        f: impl FnOnce() -> Result<FireOutcome>,
+    ) {
         let mut replier = Some(replier);
         let turn = self.alarm_turn(|| {
-            let rung = f()?;
+            let outcome = f()?;
             if let Some(replier) = replier.take() {
-                self.push(match rung {
+                self.push(match outcome {
                     // The output gate lets it go when the attempt is durable.
-                    Rung::Begun(info) => Departure::Call(Envelope {
+                    FireOutcome::Begun(info) => Departure::Call(Envelope {
                         from_outside: false,
                         binding: self.binding.index,
                         id: self.id,
@@ -77,7 +81,7 @@ impl Object {
                         replier,
                         chain: None,
                     }),
-                    Rung::Over(result) => Departure::Reply(replier, result),
+                    FireOutcome::Done(result) => Departure::Reply(replier, result),
                 });
             }
             Ok(())
@@ -107,21 +111,21 @@ impl Object {
     }
 
     /// Counts an attempt, if the alarm is due.
-    fn begin_attempt(&self, isolation: Isolation) -> Result<Rung> {
+    fn begin_attempt(&self, isolation: Isolation) -> Result<FireOutcome> {
         let now = self.worker.unix_millis();
         let row = self.read(ObjectDb::alarm)?;
         let known = self.worker.store.alarms().get(self.key());
         if !AlarmEntry::agree(known, row.as_ref().map(AlarmRow::entry)) {
-            // It would ring again and again.
+            // It would fire again and again.
             tracing::warn!(
                 class = self.binding.class.name(), id = %self.id, ?known, ?row,
                 "the index of alarms did not agree with the object's database, which is right"
             );
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarm)?;
-            return Ok(Rung::Over(Ok(Reply::Done)));
+            return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
         let Some(row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
-            return Ok(Rung::Over(Ok(Reply::Done)));
+            return Ok(FireOutcome::Done(Ok(Reply::Done)));
         };
         let epoch = self.worker.store.epoch();
         let mut row = self.to_attempt(row, epoch);
@@ -130,7 +134,7 @@ impl Object {
             let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
             self.give_up(&mut row, &why);
             self.write_alarm(Some(&row))?;
-            return Ok(Rung::Over(Ok(Reply::Done)));
+            return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
         row.attempts = row.attempts.saturating_add(1);
         row.begun = Some(BegunAttempt { epoch, isolation });
@@ -141,7 +145,7 @@ impl Object {
         let wait = wait.max(self.backoff(&row));
         row.retry_at = Some(now.saturating_add(wait));
         self.write_alarm(Some(&row))?;
-        Ok(Rung::Begun(info(&row)))
+        Ok(FireOutcome::Begun(info(&row)))
     }
 
     /// The alarm to attempt; says what became of an attempt that was cut off.
@@ -233,7 +237,7 @@ impl Object {
     pub(super) fn break_attempt(&self, error: &Error) {
         self.attempt_ended.set(false);
         if let Some(attempt) = self.attempt.take() {
-            self.worker.mailbox.ring(Ring {
+            self.worker.mailbox.send_alarm_request(AlarmRequest {
                 binding: self.binding.index,
                 id: self.id,
                 cause: Cause::Broken {
@@ -275,7 +279,7 @@ impl Object {
         }
     }
 
-    fn rerun(&self) -> Result<Rung> {
+    fn rerun(&self) -> Result<FireOutcome> {
         let row = self.read(ObjectDb::alarm)?;
         let (now, epoch) = (self.worker.unix_millis(), self.worker.store.epoch());
         let result = match row.and_then(|row| row.rerun(now, epoch)) {
@@ -291,7 +295,7 @@ impl Object {
                 ),
             )),
         };
-        Ok(Rung::Over(result))
+        Ok(FireOutcome::Done(result))
     }
 
     /// What a failed attempt makes of the alarm.

@@ -213,22 +213,22 @@ impl Object {
                 _ => {}
             }
         }
-        // Whoever wrote it, an earlier incarnation or another node on the store: it may not be durable yet.
+        // It may be of an earlier incarnation or of another node on the store, and not be durable yet.
         if !broken(Variant::UnconfirmedForgotten) {
             let newest = db.newest();
             self.has_seen(newest);
-            // What an earlier incarnation has at the gate leaves first.
+            // Departures of an earlier incarnation leave first.
             self.last_held.set(self.last_held.get().max(newest));
         }
         *self.db.borrow_mut() = Some(db);
-        self.weigh();
+        self.measure_memory();
         self.worker.mailbox.counters.resident.add();
         self.check_by(self.worker.now() + self.idle_timeout());
         Ok(())
     }
 
-    /// Counts what the object takes of memory, if that may have changed.
-    pub(super) fn weigh(&self) {
+    /// Updates the memory that the object takes, if it may have changed.
+    pub(super) fn measure_memory(&self) {
         let measured = self.db.borrow().as_ref().and_then(ObjectDb::memory);
         if let Some(bytes) = measured {
             let (memory, weight) = (&self.worker.mailbox.memory, INSTANCE_BYTES + bytes);

@@ -42,7 +42,7 @@ impl Object {
             Ok(Some(reply)) => return Box::pin(std::future::ready(Ok(reply))),
             Err(error) => return Box::pin(std::future::ready(Err(error.of_call()))),
         }
-        let call = Entered(call);
+        let call = RunningCall(call);
         let mut delivered = instance.deliver(event);
         Box::pin(async move {
             let forget = Rc::new(Cell::new(false));
@@ -130,15 +130,15 @@ impl Call {
             .object
             .write(Confirmation::Confirmed, |db| db.remember(call, kept, now));
         if let Err(error) = remembered {
-            self.object.doom(error);
+            self.object.reset_after_turn(error);
         }
     }
 }
 
 /// A call that runs, until this is dropped.
-struct Entered(Call);
+struct RunningCall(Call);
 
-impl Drop for Entered {
+impl Drop for RunningCall {
     fn drop(&mut self) {
         self.0.object.keyed.borrow_mut().remove(&self.0.key);
     }

@@ -105,7 +105,7 @@ pub(crate) struct Object {
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
     /// Why it is to end when the current turn does.
-    doom: RefCell<Option<Error>>,
+    reset_after_turn: RefCell<Option<Error>>,
 
     gate: RefCell<InputGate>,
     queue: RefCell<VecDeque<Arrival>>,
@@ -117,7 +117,7 @@ pub(crate) struct Object {
     /// Its database is being restored: events wait.
     held: Cell<bool>,
     /// What waits of its alarm while it is held.
-    rings: RefCell<Vec<Cause>>,
+    alarm_requests: RefCell<Vec<Cause>>,
     /// The calls with an idempotency key that run now, and what tells each from another with its key.
     keyed: RefCell<HashMap<String, [u8; 32]>>,
     /// The one of them that is polled; true in it: do not remember it.
@@ -172,14 +172,14 @@ impl Object {
             db: RefCell::default(),
             instance: RefCell::default(),
             fate: RefCell::default(),
-            doom: RefCell::default(),
+            reset_after_turn: RefCell::default(),
             gate: RefCell::default(),
             queue: RefCell::default(),
             running: RefCell::default(),
             handlers: Cell::new(0),
             chains: RefCell::default(),
             held: Cell::new(false),
-            rings: RefCell::default(),
+            alarm_requests: RefCell::default(),
             keyed: RefCell::default(),
             keyed_poll: RefCell::default(),
             pump_scheduled: Cell::new(false),
@@ -235,9 +235,9 @@ impl Object {
     }
 
     /// Resets the object when the current turn ends.
-    pub(crate) fn doom(self: &Rc<Self>, reason: Error) {
+    pub(crate) fn reset_after_turn(self: &Rc<Self>, reason: Error) {
         if context::is_current(self) {
-            self.doom.borrow_mut().get_or_insert(reason);
+            self.reset_after_turn.borrow_mut().get_or_insert(reason);
         } else if self.is_alive() {
             self.kill(reason);
         }

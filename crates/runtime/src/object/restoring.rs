@@ -86,7 +86,7 @@ impl Object {
             });
             match done {
                 _ if !object.is_alive() => {}
-                Ok(()) => object.go_on(),
+                Ok(()) => object.resume(),
                 Err(error) => object.fail_waiting(&Error::from(error).into_reset()),
             }
             if object.is_alive() {
@@ -98,7 +98,7 @@ impl Object {
 
     /// Tells everybody who waits that it could not be done.
     fn fail_waiting(self: &Rc<Self>, error: &Error) {
-        for cause in self.rings.take() {
+        for cause in self.alarm_requests.take() {
             match cause {
                 Cause::Due(replier, _) | Cause::Rerun(replier) | Cause::Describe(replier, _) => {
                     self.answer_broken(replier, error.clone());
@@ -110,9 +110,9 @@ impl Object {
         self.kill(error.clone());
     }
 
-    fn go_on(self: &Rc<Self>) {
-        for cause in self.rings.take() {
-            self.ring(cause);
+    fn resume(self: &Rc<Self>) {
+        for cause in self.alarm_requests.take() {
+            self.handle_alarm_request(cause);
         }
         self.pump();
     }

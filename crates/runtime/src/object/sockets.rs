@@ -7,13 +7,13 @@ use tokio::sync::oneshot;
 use super::Object;
 use crate::{
     Error, ErrorKind, Result,
-    gate::{Departure, Passage},
+    gate::{Departure, GatePermit},
     limits::{GATED_OVERHEAD, MAX_TAG, MAX_TAGS},
-    socket::{Home, Link, RequestResponsePair, WebSocket, WebSocketPair, end_if_orphaned},
+    socket::{Link, RequestResponsePair, SocketOwner, WebSocket, WebSocketPair, end_if_orphaned},
 };
 
 impl Object {
-    /// Makes the object the socket's home.
+    /// Makes the object the socket's owner.
     pub(crate) fn accept_websocket(
         self: &Rc<Self>,
         link: Arc<Link>,
@@ -24,7 +24,7 @@ impl Object {
         let key = self.binding.key(self.id);
         let sockets = &self.worker.sockets;
         sockets.has_room(key)?;
-        let settled = link.settle(Home {
+        let settled = link.settle(SocketOwner {
             router: Arc::clone(self.worker.env.router()),
             key,
             binding: self.binding.index,
@@ -32,7 +32,7 @@ impl Object {
             serial: self.worker.next_token().0,
             tags,
             auto_responses: sockets.auto_responses(key),
-            doorway: sockets.doorway(key),
+            held_bytes: sockets.held_bytes(key),
         });
         if !settled {
             return Err(Error::with_kind(
@@ -55,7 +55,7 @@ impl Object {
         self.must_be_current()?;
         // What would be refused afterwards is refused before anybody is called.
         checked(tags)?;
-        let Some(connector) = self.worker.env.router().carriers.websockets.clone() else {
+        let Some(connector) = self.worker.env.router().clients.websockets.clone() else {
             return Err(Error::with_kind(
                 ErrorKind::Unavailable,
                 "this node opens no WebSockets: give it a connector with `NodeBuilder::websocket_connector`",
@@ -88,14 +88,14 @@ impl Object {
         let bytes = pair
             .as_ref()
             .map_or(0, |pair| pair.request().len() + pair.response().len());
-        let passage = Passage::enter(
+        let permit = GatePermit::acquire(
             bytes + GATED_OVERHEAD,
-            &worker.sockets.doorway(key),
+            &worker.sockets.held_bytes(key),
             &worker.mailbox,
         )?;
         let shared = worker.sockets.auto_responses(key);
         let number = shared.set(pair);
-        self.push(Departure::AutoResponse(shared, number, passage));
+        self.push(Departure::AutoResponse(shared, number, permit));
         Ok(())
     }
 

@@ -51,7 +51,7 @@ impl Object {
                 Err(error)
             }
         };
-        let ended = match self.doom.take() {
+        let ended = match self.reset_after_turn.take() {
             Some(reason) => {
                 self.keep_restore_request();
                 Err(reason)
@@ -91,7 +91,7 @@ impl Object {
                 }
             }
         }
-        self.weigh();
+        self.measure_memory();
         self.confirmed.set(false);
         Ok(())
     }
@@ -121,9 +121,9 @@ impl Object {
 
     /// Sends an error in place of what a departure carries.
     fn depart_failed(self: &Rc<Self>, departure: Departure, error: Error) {
-        let (failed, remains) = departure.into_failed(error);
+        let (failed, discarded) = departure.into_failed(error);
         self.depart(failed);
-        self.discard(remains);
+        self.discard(discarded);
     }
 
     /// Adds to what the current turn sends. Outside a turn, which only a destructor can be, it fails: there

@@ -53,9 +53,9 @@ impl Delivery {
     /// so its socket is closed: a client that reconnects can send again what was not answered.
     pub(crate) fn fail(self, error: &Error) {
         self.interrupted();
-        let home = self.socket.home();
+        let owner = self.socket.owner();
         tracing::warn!(
-            id = %home.id, %error, message = self.message.is_some(),
+            id = %owner.id, %error, message = self.message.is_some(),
             "a WebSocket event was not handled, or not to its end"
         );
         let close = if error.kind() == ErrorKind::Unavailable {
@@ -73,7 +73,7 @@ impl Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         if let Some(bytes) = self.message {
-            self.socket.link().leave_flight(bytes);
+            self.socket.link().end_in_flight(bytes);
         }
     }
 }

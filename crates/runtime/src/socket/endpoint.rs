@@ -11,7 +11,8 @@ use std::{
 use abide_storage::MemoryUse;
 
 use super::{
-    Close, CloseAhead, Delivery, Frame, Home, Link, Message, WebSocket, WebSocketOptions, code,
+    Close, CloseAhead, Delivery, Frame, Link, Message, SocketOwner, WebSocket, WebSocketOptions,
+    code,
 };
 use crate::{
     Error, Event, Result,
@@ -43,8 +44,8 @@ struct Stalled {
 
 impl Endpoint {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        if let Some(home) = link.home() {
-            home.mailbox().counters.sockets_open.add();
+        if let Some(owner) = link.owner() {
+            owner.mailbox().counters.sockets_open.add();
         }
         Self {
             link,
@@ -55,7 +56,7 @@ impl Endpoint {
 
     /// How the node treats its sockets.
     pub fn options(&self) -> &WebSocketOptions {
-        self.home().options()
+        self.owner().options()
     }
 
     /// A handle with which others can close this socket.
@@ -76,7 +77,7 @@ impl Endpoint {
     pub fn written(&self, frame: &Frame) {
         self.link.written(frame);
         if let Frame::Message(message) = frame {
-            let counters = &self.home().mailbox().counters;
+            let counters = &self.owner().mailbox().counters;
             counters.socket_messages_out.add();
             counters.socket_bytes_out.add_many(message.len() as u64);
         }
@@ -107,10 +108,10 @@ impl Endpoint {
         let Some(message) = waiting.take() else {
             return Poll::Ready(Ok(()));
         };
-        let home = home(&self.link);
-        if let Some(answer) = home.auto_responses.answer(&message) {
+        let owner = owner(&self.link);
+        if let Some(answer) = owner.auto_responses.answer(&message) {
             self.count_in(&message);
-            self.link.auto_responded(home.router.clock.unix_millis());
+            self.link.auto_responded(owner.router.clock.unix_millis());
             self.link.push(answer, None);
             return Poll::Ready(Ok(()));
         }
@@ -120,14 +121,14 @@ impl Endpoint {
                 "an object sends inside its handlers only: use `state.wait_until(…)`",
             )));
         };
-        if home.router.phase() != Phase::Running {
+        if owner.router.phase() != Phase::Running {
             return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server stops")));
         }
         let bytes = message.len();
         // Admission first: what has entered flight must leave it.
         if self.is_out_of_memory()
-            || home.mailbox().admit().is_err()
-            || !self.link.enter_flight(bytes, cx.waker())
+            || owner.mailbox().admit().is_err()
+            || !self.link.begin_in_flight(bytes, cx.waker())
         {
             *waiting = Some(message);
             return self.poll_stalled(cx);
@@ -139,7 +140,7 @@ impl Endpoint {
         let envelope = self.envelope(Event::WebSocketMessage { socket, message }, delivery);
         match sender {
             Some(object) => object.push(Departure::SocketEvent(envelope)),
-            None => home.mailbox().post_admitted(envelope),
+            None => owner.mailbox().post_admitted(envelope),
         }
         Poll::Ready(Ok(()))
     }
@@ -148,7 +149,7 @@ impl Endpoint {
     pub fn arriving(&mut self, bytes: usize) {
         let before = std::mem::replace(&mut self.arriving, bytes as u64);
         if before != self.arriving {
-            let memory = &self.home().mailbox().memory;
+            let memory = &self.owner().mailbox().memory;
             memory.take(MemoryUse::Sockets, self.arriving);
             memory.give(MemoryUse::Sockets, before);
         }
@@ -168,7 +169,7 @@ impl Endpoint {
     }
 
     fn is_out_of_memory(&self) -> bool {
-        let memory = self.home().mailbox().memory.budget();
+        let memory = self.owner().mailbox().memory.budget();
         let is_over = memory.is_over();
         if is_over && self.stalled.is_none() {
             memory.count_refusal(MemoryUse::Sockets);
@@ -205,7 +206,7 @@ impl Endpoint {
         if !self.link.end() {
             return;
         }
-        self.home().mailbox().counters.sockets_open.subtract();
+        self.owner().mailbox().counters.sockets_open.subtract();
         let socket = WebSocket::new(Arc::clone(&self.link));
         let delivery = Delivery::of_end(socket.clone());
         let event = Event::WebSocketClose {
@@ -223,28 +224,28 @@ impl Endpoint {
         let envelope = self.envelope(event, delivery);
         match context::current() {
             Some(object) => object.push(Departure::SocketEvent(envelope)),
-            None => self.home().mailbox().post_admitted(envelope),
+            None => self.owner().mailbox().post_admitted(envelope),
         }
     }
 
     fn envelope(&self, event: Event, delivery: Delivery) -> Envelope {
-        let home = self.home();
+        let owner = self.owner();
         Envelope {
-            binding: home.binding,
-            id: home.id,
+            binding: owner.binding,
+            id: owner.id,
             name: None,
             event,
-            replier: Replier::for_socket(delivery, home.mailbox()),
+            replier: Replier::for_socket(delivery, owner.mailbox()),
             chain: None,
             from_outside: false,
         }
     }
 
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
-        let home = home(&self.link);
-        let clock = &home.router.clock;
+        let owner = owner(&self.link);
+        let clock = &owner.router.clock;
         let stalled = self.stalled.get_or_insert_with(|| Stalled {
-            until: clock.now() + home.options().delivery_patience,
+            until: clock.now() + owner.options().delivery_patience,
             alarm: clock.sleep_until(clock.now() + WEBSOCKET_RETRY),
         });
         loop {
@@ -264,13 +265,13 @@ impl Endpoint {
     }
 
     fn count_in(&self, message: &Message) {
-        let counters = &self.home().mailbox().counters;
+        let counters = &self.owner().mailbox().counters;
         counters.socket_messages_in.add();
         counters.socket_bytes_in.add_many(message.len() as u64);
     }
 
-    fn home(&self) -> &Home {
-        home(&self.link)
+    fn owner(&self) -> &SocketOwner {
+        owner(&self.link)
     }
 }
 
@@ -306,6 +307,6 @@ impl fmt::Debug for EndpointHandle {
 }
 
 /// Every endpoint is of an accepted socket.
-fn home(link: &Link) -> &Home {
-    link.home().expect("an endpoint's socket has a home")
+fn owner(link: &Link) -> &SocketOwner {
+    link.owner().expect("an endpoint's socket has an owner")
 }

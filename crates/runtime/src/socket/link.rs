@@ -21,7 +21,7 @@ use crate::{
     Error, ErrorKind, ObjectId,
     broken::{Variant, broken},
     envelope::Mailbox,
-    gate::{Doorway, Released},
+    gate::{HeldBytes, Released},
     limits::{
         SOCKET_BYTES, WEBSOCKET_BURST, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD,
         WEBSOCKET_TIGHT_BUFFER,
@@ -82,7 +82,7 @@ pub enum CloseAhead {
 }
 
 /// Where a socket's object lives.
-pub(crate) struct Home {
+pub(crate) struct SocketOwner {
     pub(crate) router: Arc<Router>,
     pub(crate) key: ObjectKey,
     pub(crate) binding: usize,
@@ -91,10 +91,10 @@ pub(crate) struct Home {
     pub(crate) serial: u64,
     pub(crate) tags: Box<[Arc<str>]>,
     pub(crate) auto_responses: Arc<AutoResponses>,
-    pub(crate) doorway: Arc<Doorway>,
+    pub(crate) held_bytes: Arc<HeldBytes>,
 }
 
-impl Home {
+impl SocketOwner {
     pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
         self.router.worker_of(&self.id)
     }
@@ -107,7 +107,7 @@ impl Home {
 #[derive(Default)]
 pub(crate) struct Link {
     /// Set when an object accepts the socket.
-    home: OnceLock<Home>,
+    owner: OnceLock<SocketOwner>,
     inner: Mutex<Inner>,
 }
 
@@ -124,7 +124,7 @@ struct Inner {
     /// Weight of all frames that have not been written to the peer.
     buffered: usize,
     /// Since when it is more than the send buffer's size.
-    behind: Option<Duration>,
+    behind_since: Option<Duration>,
     /// Nothing may follow in `outgoing`.
     closing: bool,
     /// The gateway's end is gone.
@@ -147,14 +147,14 @@ struct Inner {
 }
 
 impl Link {
-    pub(crate) fn home(&self) -> Option<&Home> {
-        self.home.get()
+    pub(crate) fn owner(&self) -> Option<&SocketOwner> {
+        self.owner.get()
     }
 
     /// Gives the socket to an object. False if another has it.
-    pub(crate) fn settle(&self, home: Home) -> bool {
-        let memory = Arc::clone(&home.mailbox().memory);
-        let settled = self.home.set(home).is_ok();
+    pub(crate) fn settle(&self, owner: SocketOwner) -> bool {
+        let memory = Arc::clone(&owner.mailbox().memory);
+        let settled = self.owner.set(owner).is_ok();
         if settled {
             memory.take(MemoryUse::Sockets, SOCKET_BYTES);
         }
@@ -175,15 +175,15 @@ impl Link {
 
     /// Puts a message into the send buffer, or does what the node does with slow readers.
     pub(crate) fn push(&self, message: Message, charge: Option<FrameCharge>) {
-        let Some(home) = self.home() else { return };
+        let Some(owner) = self.owner() else { return };
         let frame = Frame::Message(message);
         let mut inner = self.lock();
         if inner.ended || inner.closing {
             return;
         }
-        if inner.is_full(home) {
-            home.mailbox().counters.slow_readers.add();
-            if home.options().slow_reader == SlowReader::Close {
+        if inner.is_full(owner) {
+            owner.mailbox().counters.slow_readers.add();
+            if owner.options().slow_reader == SlowReader::Close {
                 let unsent = std::mem::take(&mut inner.outgoing);
                 inner.buffered -= unsent
                     .iter()
@@ -206,7 +206,7 @@ impl Link {
         } else {
             inner.outgoing.push_back((frame, charge));
         }
-        inner.look_behind(home);
+        inner.update_backpressure(owner);
         wake(inner);
     }
 
@@ -245,14 +245,14 @@ impl Link {
 
     /// The gateway's end: a frame that was taken has been written, or dropped.
     pub(crate) fn written(&self, frame: &Frame) {
-        let Some(home) = self.home() else { return };
+        let Some(owner) = self.owner() else { return };
         let mut inner = self.lock();
         inner.buffered = inner.buffered.saturating_sub(frame.weight());
         drop(inner.writing.pop_front());
         if inner.writing.is_empty() {
             inner.writing = VecDeque::new();
         }
-        inner.look_behind(home);
+        inner.update_backpressure(owner);
     }
 
     /// The gateway's end: how far the close is, if the object or the node has asked for it. Otherwise `waker` is woken when
@@ -270,11 +270,11 @@ impl Link {
     }
 
     /// The gateway's end: counts a message in flight if there is room; otherwise `waker` is woken when there may be.
-    pub(crate) fn enter_flight(&self, bytes: usize, waker: &Waker) -> bool {
-        let Some(home) = self.home() else {
+    pub(crate) fn begin_in_flight(&self, bytes: usize, waker: &Waker) -> bool {
+        let Some(owner) = self.owner() else {
             return false;
         };
-        let options = home.options();
+        let options = owner.options();
         let mut inner = self.lock();
         let full = inner.in_flight >= options.max_in_flight
             || inner.in_flight_bytes + bytes > options.max_message_bytes;
@@ -285,18 +285,18 @@ impl Link {
         }
         inner.in_flight += 1;
         inner.in_flight_bytes += bytes;
-        let memory = &home.mailbox().memory;
+        let memory = &owner.mailbox().memory;
         memory.take(MemoryUse::Sockets, bytes as u64);
         true
     }
 
     /// The object has finished with a message.
-    pub(crate) fn leave_flight(&self, bytes: usize) {
+    pub(crate) fn end_in_flight(&self, bytes: usize) {
         let mut inner = self.lock();
         inner.in_flight -= 1;
         inner.in_flight_bytes -= bytes;
-        if let Some(home) = self.home() {
-            let memory = &home.mailbox().memory;
+        if let Some(owner) = self.owner() {
+            let memory = &owner.mailbox().memory;
             memory.give(MemoryUse::Sockets, bytes as u64);
         }
         if std::mem::take(&mut inner.wants_room) {
@@ -326,7 +326,7 @@ impl Link {
     /// True, once, if the client's end is gone and an object has the other: then the socket is to end.
     pub(crate) fn take_orphaned(&self) -> bool {
         let mut inner = self.lock();
-        self.home().is_some() && std::mem::take(&mut inner.orphaned)
+        self.owner().is_some() && std::mem::take(&mut inner.orphaned)
     }
 
     /// A message is lost: the object gets none of those behind it.
@@ -383,8 +383,8 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Some(home) = self.home() {
-            let memory = &home.mailbox().memory;
+        if let Some(owner) = self.owner() {
+            let memory = &owner.mailbox().memory;
             memory.give(MemoryUse::Sockets, SOCKET_BYTES);
         }
     }
@@ -392,27 +392,27 @@ impl Drop for Link {
 
 impl Inner {
     /// True if the reader is too slow: it has a burst before it, or has been behind for too long.
-    fn is_full(&self, home: &Home) -> bool {
-        let memory = home.mailbox().memory.budget();
+    fn is_full(&self, owner: &SocketOwner) -> bool {
+        let memory = owner.mailbox().memory.budget();
         if self.buffered > WEBSOCKET_TIGHT_BUFFER && memory.is_over() {
             memory.count_refusal(MemoryUse::Sockets);
             return true;
         }
-        let Some(since) = self.behind else {
+        let Some(since) = self.behind_since else {
             return false;
         };
-        let burst = home
+        let burst = owner
             .options()
             .send_buffer_bytes
             .saturating_mul(WEBSOCKET_BURST);
-        self.buffered > burst || home.router.clock.now() >= since + WEBSOCKET_BURST_PATIENCE
+        self.buffered > burst || owner.router.clock.now() >= since + WEBSOCKET_BURST_PATIENCE
     }
 
-    fn look_behind(&mut self, home: &Home) {
-        if self.buffered <= home.options().send_buffer_bytes {
-            self.behind = None;
-        } else if self.behind.is_none() {
-            self.behind = Some(home.router.clock.now());
+    fn update_backpressure(&mut self, owner: &SocketOwner) {
+        if self.buffered <= owner.options().send_buffer_bytes {
+            self.behind_since = None;
+        } else if self.behind_since.is_none() {
+            self.behind_since = Some(owner.router.clock.now());
         }
     }
 

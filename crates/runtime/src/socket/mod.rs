@@ -33,7 +33,7 @@ mod websocket;
 pub(crate) use self::{
     auto_response::AutoResponses,
     delivery::Delivery,
-    link::{Home, Link, Outgoing},
+    link::{Link, Outgoing, SocketOwner},
     pair::end_if_orphaned,
     registry::Registry,
     sent::{FrameCharge, Sent},

@@ -73,7 +73,7 @@ struct Unclaimed {
 impl ClientSocket {
     /// Becomes the gateway's end. Fails if no object has accepted the other end, or this one has been claimed.
     pub fn claim(self) -> Result<Endpoint> {
-        if self.0.link.home().is_none() {
+        if self.0.link.owner().is_none() {
             return Err(Error::with_kind(
                 ErrorKind::Input,
                 "the response carries a WebSocket that no object has accepted: call `state.accept_websocket` with the \

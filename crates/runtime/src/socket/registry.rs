@@ -9,22 +9,22 @@ use super::{AutoResponses, WebSocket};
 use crate::{
     Error, ErrorKind, Result,
     broken::{Variant, broken},
-    gate::Doorway,
+    gate::HeldBytes,
     limits::MAX_WEBSOCKETS_PER_OBJECT,
 };
 
 #[derive(Default)]
-pub(crate) struct Registry(RefCell<FxHashMap<ObjectKey, OfObject>>);
+pub(crate) struct Registry(RefCell<FxHashMap<ObjectKey, ObjectSockets>>);
 
 /// Sockets by serial number, which is the order of acceptance.
 type Sockets = BTreeMap<u64, WebSocket>;
 
 #[derive(Default)]
-struct OfObject {
+struct ObjectSockets {
     all: Sockets,
     tagged: FxHashMap<Arc<str>, Sockets>,
     auto_responses: Arc<AutoResponses>,
-    doorway: Arc<Doorway>,
+    held_bytes: Arc<HeldBytes>,
 }
 
 impl Registry {
@@ -50,32 +50,32 @@ impl Registry {
     }
 
     /// The object's bound on what waits at its output gate.
-    pub(crate) fn doorway(&self, key: ObjectKey) -> Arc<Doorway> {
+    pub(crate) fn held_bytes(&self, key: ObjectKey) -> Arc<HeldBytes> {
         let mut objects = self.0.borrow_mut();
-        Arc::clone(&objects.entry(key).or_default().doorway)
+        Arc::clone(&objects.entry(key).or_default().held_bytes)
     }
 
     pub(crate) fn add(&self, socket: &WebSocket) {
-        let home = socket.home();
+        let owner = socket.owner();
         let mut objects = self.0.borrow_mut();
-        let object = objects.entry(home.key).or_default();
-        object.all.insert(home.serial, socket.clone());
-        for tag in &home.tags {
+        let object = objects.entry(owner.key).or_default();
+        object.all.insert(owner.serial, socket.clone());
+        for tag in &owner.tags {
             let tagged = object.tagged.entry(Arc::clone(tag)).or_default();
-            tagged.insert(home.serial, socket.clone());
+            tagged.insert(owner.serial, socket.clone());
         }
     }
 
     pub(crate) fn remove(&self, socket: &WebSocket) {
-        let home = socket.home();
+        let owner = socket.owner();
         let mut objects = self.0.borrow_mut();
-        let Some(object) = objects.get_mut(&home.key) else {
+        let Some(object) = objects.get_mut(&owner.key) else {
             return;
         };
-        object.all.remove(&home.serial);
-        for tag in &home.tags {
+        object.all.remove(&owner.serial);
+        for tag in &owner.tags {
             if let Some(tagged) = object.tagged.get_mut(tag) {
-                tagged.remove(&home.serial);
+                tagged.remove(&owner.serial);
                 if tagged.is_empty() {
                     object.tagged.remove(tag);
                 }

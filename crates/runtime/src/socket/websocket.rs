@@ -10,10 +10,10 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Close, Frame, Home, Link, Message, Outgoing};
+use super::{Close, Frame, Link, Message, Outgoing, SocketOwner};
 use crate::{
     Error, ErrorKind, Result, context,
-    gate::{Departure, Passage},
+    gate::{Departure, GatePermit},
     limits::{GATED_OVERHEAD, MAX_ATTACHMENT},
     object::Object,
 };
@@ -38,7 +38,7 @@ pub enum ReadyState {
 pub struct WebSocket(Arc<Link>);
 
 impl WebSocket {
-    /// The link must have a home.
+    /// The link must have an owner.
     pub(crate) fn new(link: Arc<Link>) -> Self {
         Self(link)
     }
@@ -47,8 +47,8 @@ impl WebSocket {
         &self.0
     }
 
-    pub(crate) fn home(&self) -> &Home {
-        self.0.home().expect("an accepted socket has a home")
+    pub(crate) fn owner(&self) -> &SocketOwner {
+        self.0.owner().expect("an accepted socket has an owner")
     }
 
     /// Sends a message, when everything that the object wrote before is durable, and after everything that it sent
@@ -69,7 +69,7 @@ impl WebSocket {
             ));
         }
         let message = message.into();
-        let limit = self.home().options().max_message_bytes;
+        let limit = self.owner().options().max_message_bytes;
         if message.len() > limit {
             return Err(Error::with_kind(
                 ErrorKind::Limit,
@@ -79,14 +79,14 @@ impl WebSocket {
                 ),
             ));
         }
-        let home = self.home();
+        let owner = self.owner();
         let weight = message.len() + GATED_OVERHEAD;
-        let passage = Passage::enter(weight, &home.doorway, home.mailbox())?;
+        let permit = GatePermit::acquire(weight, &owner.held_bytes, owner.mailbox())?;
         let mut last_sent = object.worker.last_sent.borrow_mut();
-        let charge = last_sent.charge(message.as_bytes(), &home.mailbox().memory);
+        let charge = last_sent.charge(message.as_bytes(), &owner.mailbox().memory);
         drop(last_sent);
         let outgoing = Outgoing::Frame(Frame::Message(message), Some(charge));
-        object.push(Departure::Frame(self.clone(), outgoing, Some(passage)));
+        object.push(Departure::Frame(self.clone(), outgoing, Some(permit)));
         Ok(())
     }
 
@@ -113,18 +113,18 @@ impl WebSocket {
 
     /// A number that no other socket of this object has had since the process started; later sockets have higher ones.
     pub fn id(&self) -> u64 {
-        self.home().serial
+        self.owner().serial
     }
 
     /// The tags that it was accepted with, in that order.
     pub fn tags(&self) -> Vec<String> {
-        let tags = self.home().tags.iter();
+        let tags = self.owner().tags.iter();
         tags.map(|tag| tag.as_ref().to_owned()).collect()
     }
 
     /// True if it was accepted with this tag.
     pub fn has_tag(&self, tag: &str) -> bool {
-        self.home().tags.iter().any(|known| &**known == tag)
+        self.owner().tags.iter().any(|known| &**known == tag)
     }
 
     /// Keeps a value with the socket, in memory, for as long as the socket lives: at most 16 KiB as CBOR. It replaces
@@ -163,9 +163,9 @@ impl WebSocket {
 
     /// Its object, if that is the one whose code runs.
     fn object(&self) -> Result<Rc<Object>> {
-        let home = self.home();
+        let owner = self.owner();
         match context::current() {
-            Some(object) if object.binding.key(object.id) == home.key => {
+            Some(object) if object.binding.key(object.id) == owner.key => {
                 object.must_be_current()?;
                 Ok(object)
             }

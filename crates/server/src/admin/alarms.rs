@@ -39,16 +39,16 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wanted {
+struct ListQuery {
     #[serde(default)]
-    state: Wanting,
+    state: StateFilter,
     limit: Option<usize>,
     after: Option<String>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Wanting {
+enum StateFilter {
     #[default]
     Pending,
     Failing,
@@ -75,21 +75,21 @@ struct Listed {
 
 async fn list(
     State(readiness): State<Arc<Readiness>>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
+    UrlQuery(query): UrlQuery<ListQuery>,
 ) -> Result<Json<Page>, ApiError> {
     let node = target::node(&readiness)?;
-    let limit = wanted.limit.unwrap_or(DEFAULT_PAGE);
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE);
     if !(1..=MAX_LISTED_ALARMS).contains(&limit) {
         return Err(ApiError::bad_request(
             "invalid_query",
             format!("limit is from 1 to {MAX_LISTED_ALARMS}."),
         ));
     }
-    let after = wanted.after.as_deref().map(read_place).transpose()?;
-    let state = match wanted.state {
-        Wanting::Pending => AlarmState::Pending,
-        Wanting::Failing => AlarmState::Failing,
-        Wanting::Failed => AlarmState::Failed,
+    let after = query.after.as_deref().map(read_place).transpose()?;
+    let state = match query.state {
+        StateFilter::Pending => AlarmState::Pending,
+        StateFilter::Failing => AlarmState::Failing,
+        StateFilter::Failed => AlarmState::Failed,
     };
     let alarms = node.alarms(state, after, limit);
     let next = alarms
@@ -100,9 +100,9 @@ async fn list(
     let until = Instant::now() + ALARM_TROUBLES_LIMIT;
     let mut listed = Vec::with_capacity(alarms.len());
     for alarm in alarms {
-        let troubles = match wanted.state {
-            Wanting::Pending => None,
-            Wanting::Failing | Wanting::Failed => {
+        let troubles = match query.state {
+            StateFilter::Pending => None,
+            StateFilter::Failing | StateFilter::Failed => {
                 let troubles = timeout_at(until, troubles(&node, &alarm)).await;
                 troubles.ok().flatten()
             }

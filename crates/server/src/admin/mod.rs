@@ -1,7 +1,7 @@
 //! The admin listener's answers.
 //!
 //! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
-//! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the figures of this moment. `/alarms` lists
+//! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the current values. `/alarms` lists
 //! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them; `/quarantined` lists those that need it. What changes something asks for a header, see [`guard`]. Errors have
 //! the form that [`ApiError`] has everywhere.
 

@@ -38,22 +38,22 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
         .route("/quarantined", get(quarantined))
 }
 
-type Named = UrlPath<(String, String)>;
+type ObjectPath = UrlPath<(String, String)>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct BookmarkQuery {
     at: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Marked {
+struct BookmarkBody {
     bookmark: Bookmark,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Wanted {
+enum Target {
     Time(u64),
     Bookmark(Bookmark),
 }
@@ -66,7 +66,7 @@ struct Restored {
 #[derive(Deserialize)]
 struct Fork {
     #[serde(flatten)]
-    at: Wanted,
+    at: Target,
     name: String,
 }
 
@@ -90,12 +90,12 @@ struct Listed {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RepairRequest {
-    with: With,
+    with: RepairMethod,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum With {
+enum RepairMethod {
     Accept,
     Anew,
 }
@@ -106,11 +106,11 @@ struct RepairedObject {
     kept: Vec<String>,
 }
 
-impl From<Wanted> for Moment {
-    fn from(wanted: Wanted) -> Self {
-        match wanted {
-            Wanted::Time(millis) => time(millis),
-            Wanted::Bookmark(bookmark) => bookmark.into(),
+impl From<Target> for Moment {
+    fn from(target: Target) -> Self {
+        match target {
+            Target::Time(millis) => time(millis),
+            Target::Bookmark(bookmark) => bookmark.into(),
         }
     }
 }
@@ -122,19 +122,19 @@ fn time(millis: u64) -> Moment {
 
 async fn bookmark(
     State(readiness): State<Arc<Readiness>>,
-    UrlPath((class, object)): Named,
-    UrlQuery(asked): UrlQuery<Asked>,
-) -> Result<Json<Marked>, ApiError> {
+    UrlPath((class, object)): ObjectPath,
+    UrlQuery(query): UrlQuery<BookmarkQuery>,
+) -> Result<Json<BookmarkBody>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let bookmark = node.bookmark(&object, asked.at.map(time)).await?;
-    Ok(Json(Marked { bookmark }))
+    let bookmark = node.bookmark(&object, query.at.map(time)).await?;
+    Ok(Json(BookmarkBody { bookmark }))
 }
 
 async fn restore(
     State(readiness): State<Arc<Readiness>>,
-    UrlPath((class, object)): Named,
-    JsonBody(to): JsonBody<Wanted>,
+    UrlPath((class, object)): ObjectPath,
+    JsonBody(to): JsonBody<Target>,
 ) -> Result<Json<Restored>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
@@ -144,7 +144,7 @@ async fn restore(
 
 async fn fork(
     State(readiness): State<Arc<Readiness>>,
-    UrlPath((class, object)): Named,
+    UrlPath((class, object)): ObjectPath,
     JsonBody(fork): JsonBody<Fork>,
 ) -> Result<Json<Forked>, ApiError> {
     let node = target::node(&readiness)?;
@@ -169,14 +169,14 @@ async fn quarantined(
 
 async fn repair(
     State(readiness): State<Arc<Readiness>>,
-    UrlPath((class, object)): Named,
-    JsonBody(asked): JsonBody<RepairRequest>,
+    UrlPath((class, object)): ObjectPath,
+    JsonBody(query): JsonBody<RepairRequest>,
 ) -> Result<Json<RepairedObject>, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    let how = match asked.with {
-        With::Accept => Repair::Accept,
-        With::Anew => Repair::Anew,
+    let how = match query.with {
+        RepairMethod::Accept => Repair::Accept,
+        RepairMethod::Anew => Repair::Anew,
     };
     let repaired = node.repair(&object, how).await?;
     let kept = repaired.kept.iter().map(|path| path.display().to_string());

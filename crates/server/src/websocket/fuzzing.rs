@@ -8,9 +8,9 @@ use super::{
     reader::{Input, Reader},
 };
 
-/// Something whole that a peer said.
+/// A message or control frame of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum PeerInput {
     /// A message of text.
     Text(String),
     /// A message of bytes.
@@ -27,7 +27,7 @@ pub enum Said {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conversation {
     /// What was whole.
-    pub said: Vec<Said>,
+    pub said: Vec<PeerInput>,
     /// The close code that answers the violation, if there was one.
     pub violation: Option<u16>,
 }
@@ -55,7 +55,7 @@ pub fn read_frames<'a>(
                     return conversation;
                 }
             }
-            if let Some(Said::Close(..)) = conversation.said.last() {
+            if let Some(PeerInput::Close(..)) = conversation.said.last() {
                 return conversation;
             }
         }
@@ -64,12 +64,12 @@ pub fn read_frames<'a>(
     conversation
 }
 
-fn said(input: Input) -> Said {
+fn said(input: Input) -> PeerInput {
     match input {
-        Input::Message(Message::Text(text)) => Said::Text(text.to_string()),
-        Input::Message(Message::Binary(bytes)) => Said::Binary(bytes),
-        Input::Ping(bytes) => Said::Ping(bytes),
-        Input::Pong => Said::Pong,
-        Input::Close(close) => Said::Close(close.code, close.reason.to_string()),
+        Input::Message(Message::Text(text)) => PeerInput::Text(text.to_string()),
+        Input::Message(Message::Binary(bytes)) => PeerInput::Binary(bytes),
+        Input::Ping(bytes) => PeerInput::Ping(bytes),
+        Input::Pong => PeerInput::Pong,
+        Input::Close(close) => PeerInput::Close(close.code, close.reason.to_string()),
     }
 }

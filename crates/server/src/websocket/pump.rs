@@ -93,8 +93,8 @@ impl Ending {
     }
 }
 
-/// The connection is over.
-struct Over;
+/// The connection has ended.
+struct ConnectionEnded;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     /// `early` came with the handshake.
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 
     /// Does what can be done now.
-    fn step(&mut self, cx: &mut Context<'_>) -> Result<(), Over> {
+    fn step(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionEnded> {
         loop {
             let wrote = self.write(cx)?;
             let read = self.read(cx)?;
@@ -138,7 +138,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 
     /// Takes frames and writes them. True if there may be more to do at once.
-    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, Over> {
+    fn write(&mut self, cx: &mut Context<'_>) -> Result<bool, ConnectionEnded> {
         let mut took = false;
         if let (Some(endpoint), Ending::No) = (&self.endpoint, &self.ending) {
             while self.writer.has_room() {
@@ -170,17 +170,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         self.blocked = written.is_pending();
         self.look_for_close(cx, progress);
         match written {
-            Poll::Ready(Err(_)) => return Err(Over),
+            Poll::Ready(Err(_)) => return Err(ConnectionEnded),
             Poll::Ready(Ok(())) => {}
             Poll::Pending => return Ok(false),
         }
         match &mut self.ending {
             // Nothing more may come; the server closes first (RFC 6455, section 7.1.1).
-            Ending::Both { .. } => Err(Over),
+            Ending::Both { .. } => Err(ConnectionEnded),
             Ending::Lingering { shut, .. } if !*shut => {
                 match Pin::new(&mut self.stream).poll_shutdown(cx) {
                     Poll::Ready(Ok(())) => *shut = true,
-                    Poll::Ready(Err(_)) => return Err(Over),
+                    Poll::Ready(Err(_)) => return Err(ConnectionEnded),
                     Poll::Pending => {}
                 }
                 Ok(false)
@@ -206,35 +206,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 
     /// Delivers and reads. True if there may be more to do at once.
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Over> {
+    fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, ConnectionEnded> {
         if !self.deliver(cx) {
             return Ok(false);
         }
-        if !self.may_read_on(cx) {
+        if !self.has_memory_for_message(cx) {
             return Ok(false);
         }
         if !self.unread.is_empty() {
             let bytes = std::mem::take(&mut self.unread);
-            self.take_in(cx, &bytes);
+            self.parse_input(cx, &bytes);
             return Ok(true);
         }
         SCRATCH.with_borrow_mut(|scratch| {
             let mut buffer = ReadBuf::new(scratch);
             match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {
                 Poll::Pending => Ok(false),
-                Poll::Ready(Err(_)) => Err(Over),
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => Err(Over),
+                Poll::Ready(Err(_)) => Err(ConnectionEnded),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => Err(ConnectionEnded),
                 Poll::Ready(Ok(())) => {
                     self.alive();
-                    self.take_in(cx, buffer.filled());
+                    self.parse_input(cx, buffer.filled());
                     Ok(true)
                 }
             }
         })
     }
 
-    /// Tells how much of a message is there. False if there is no memory for more of it yet.
-    fn may_read_on(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Reports the size of an unfinished message. False if there is no memory for more of it yet.
+    fn has_memory_for_message(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(endpoint) = &mut self.endpoint else {
             return true;
         };
@@ -277,7 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 
     /// Parses bytes and acts on them. What follows a message that must wait is kept.
-    fn take_in(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
+    fn parse_input(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
         while matches!(self.ending, Ending::No | Ending::Ours { .. }) {
             match self.reader.read(&mut bytes) {
                 Ok(None) => return,
@@ -331,7 +331,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
     }
 
     /// Looks at the time: is the peer still there, does it take too long to close?
-    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), Over> {
+    fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionEnded> {
         loop {
             let now = Instant::now();
             let since = self.ending.since().or(self.closing);
@@ -339,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 (Some(since), _) => {
                     let until = since + self.keep_alive.close_timeout;
                     if now >= until {
-                        return Err(Over);
+                        return Err(ConnectionEnded);
                     }
                     until
                 }
@@ -352,7 +352,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 (None, Some(interval)) => match self.asked {
                     Some(asked) if now >= asked + self.keep_alive.pong_timeout => {
                         metric::silent_socket();
-                        return Err(Over);
+                        return Err(ConnectionEnded);
                     }
                     Some(asked) => asked + self.keep_alive.pong_timeout,
                     None if now >= self.heard + interval => {
@@ -384,7 +384,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Pump<S> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         match self.step(cx) {
             Ok(()) => Poll::Pending,
-            Err(Over) => {
+            Err(ConnectionEnded) => {
                 // Dropping the endpoint tells the object that the connection broke, unless it knows better.
                 let endpoint = self.endpoint.take();
                 if let (Some(endpoint), Ending::Both { theirs, .. }) = (endpoint, &self.ending) {

@@ -44,14 +44,14 @@ pub(crate) fn upgrading(router: axum::Router, hub: Hub) -> axum::Router {
 }
 
 /// What is kept of a request that may become a WebSocket.
-struct Asked {
+struct UpgradeRequest {
     /// Left in the request, too: a handler may serve WebSockets by itself.
     connection: Option<OnUpgrade>,
     accept: Result<HeaderValue, ApiError>,
     hold: Option<ConnectionHold>,
 }
 
-impl Asked {
+impl UpgradeRequest {
     fn of(request: &Request) -> Self {
         let extensions = request.extensions();
         Self {
@@ -63,12 +63,12 @@ impl Asked {
 }
 
 async fn upgrade(State(hub): State<Hub>, request: Request, next: Next) -> Response {
-    let asked = Asked::of(&request);
+    let requested = UpgradeRequest::of(&request);
     let mut response = next.run(request).await;
     let Some(client) = response.extensions_mut().remove::<ClientSocket>() else {
         return response;
     };
-    match switch(&hub, asked, client, &mut response) {
+    match switch(&hub, requested, client, &mut response) {
         Ok(()) => response,
         Err(error) => handshake::refusal(error),
     }
@@ -78,7 +78,7 @@ async fn upgrade(State(hub): State<Hub>, request: Request, next: Next) -> Respon
 /// ends.
 fn switch(
     hub: &Hub,
-    asked: Asked,
+    requested: UpgradeRequest,
     client: ClientSocket,
     response: &mut Response,
 ) -> Result<(), ApiError> {
@@ -86,8 +86,8 @@ fn switch(
         // The handler changed its mind; what it answers goes to the client.
         return Ok(());
     }
-    let accept = asked.accept?;
-    let connection = asked.connection.ok_or_else(|| {
+    let accept = requested.accept?;
+    let connection = requested.connection.ok_or_else(|| {
         ApiError::new(
             StatusCode::NOT_IMPLEMENTED,
             "websocket_unavailable",
@@ -101,7 +101,7 @@ fn switch(
     handshake::put_headers(response.headers_mut(), accept);
     response.headers_mut().remove(header::CONTENT_LENGTH);
     let keep_alive = hub.keep_alive();
-    let hold = asked.hold;
+    let hold = requested.hold;
     hub.spawn(endpoint.handle(), move |member: Member| async move {
         let _kept = (hold, member);
         match connection.await {

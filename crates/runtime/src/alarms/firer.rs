@@ -1,12 +1,12 @@
-//! A ring and what follows from it: an object is told that its alarm is due, and the alarm is given back to the index when
-//! its attempt has ended, or could not begin.
+//! Fires an alarm: its object is told that it is due, and the alarm is given back to the index when its attempt has ended,
+//! or could not begin.
 
 use std::{sync::Arc, time::Duration};
 
 use abide_storage::{AlarmIndex, DueAlarm, Isolation};
 use tokio::sync::oneshot;
 
-use super::{Cause, Ring};
+use super::{AlarmRequest, Cause};
 use crate::{
     Error, ErrorKind, ObjectId, Result,
     clock::Sleep,
@@ -16,14 +16,14 @@ use crate::{
     router::{Phase, Router},
 };
 
-/// What whoever rings needs.
+/// What firing an alarm needs.
 #[derive(Clone)]
-pub(super) struct Bell {
+pub(super) struct AlarmFirer {
     pub(super) router: Arc<Router>,
     pub(super) bindings: Arc<[Arc<Binding>]>,
 }
 
-impl Bell {
+impl AlarmFirer {
     pub(super) fn index(&self) -> &AlarmIndex {
         self.router.store.alarms()
     }
@@ -43,9 +43,9 @@ impl Bell {
         self.router.clock.unix_millis().cast_signed()
     }
 
-    /// Rings an object of this part and ends when the alarm is the index's again. `leave` is called as soon as others need
+    /// Fires an alarm of this part and ends when the alarm is the index's again. `leave` is called as soon as others need
     /// not wait for this one.
-    pub(super) async fn ring(
+    pub(super) async fn fire(
         &self,
         part: usize,
         due: DueAlarm,
@@ -84,7 +84,7 @@ impl Bell {
         let binding = &self.bindings[part / workers];
         let mailbox = &self.router.workers[part % workers];
         let (answer, answered) = oneshot::channel();
-        mailbox.ring(Ring {
+        mailbox.send_alarm_request(AlarmRequest {
             binding: binding.index,
             id: ObjectId::from_bytes(due.key.id),
             cause: Cause::Due(Replier::new(answer, mailbox, EVENT_BYTES), isolation),

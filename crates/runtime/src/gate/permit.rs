@@ -1,8 +1,8 @@
 //! A bound on what waits at the output gate and has no caller.
 //!
 //! Replies and calls are bounded by the events that they belong to. What an object sends to its sockets is not: one event
-//! may send to thousands of them, and background work belongs to no event. So each such departure takes room at its
-//! object's [`Doorway`] and in its worker, and gives it back when it has left.
+//! may send to thousands of them, and background work belongs to no event. So each such departure has
+//! a permit, which counts against its object's [`HeldBytes`] and its worker's until it has left.
 
 use std::sync::{
     Arc,
@@ -11,26 +11,26 @@ use std::sync::{
 
 use crate::{Error, ErrorKind, Result, envelope::Mailbox, limits::MAX_GATED_PER_OBJECT};
 
-/// What one object has at its output gate, in bytes. It outlives the object in memory, as departures do.
+/// Bytes that one object has at its output gate. They outlive the object in memory, as departures do.
 #[derive(Default)]
-pub(crate) struct Doorway(AtomicUsize);
+pub(crate) struct HeldBytes(AtomicUsize);
 
-/// Room at the gate, for as long as it is held.
-pub(crate) struct Passage {
+/// Room at the gate, given back on drop.
+pub(crate) struct GatePermit {
     bytes: usize,
-    doorway: Arc<Doorway>,
+    held_bytes: Arc<HeldBytes>,
     mailbox: Arc<Mailbox>,
 }
 
-impl Passage {
-    /// Takes room for something of this weight. A single departure always fits.
-    pub(crate) fn enter(
+impl GatePermit {
+    /// Takes room for a departure of this size. A single one always fits.
+    pub(crate) fn acquire(
         bytes: usize,
-        doorway: &Arc<Doorway>,
+        held_bytes: &Arc<HeldBytes>,
         mailbox: &Arc<Mailbox>,
     ) -> Result<Self> {
         // Only the object's own thread adds; others subtract.
-        let of_object = doorway.0.load(Ordering::Relaxed);
+        let of_object = held_bytes.0.load(Ordering::Relaxed);
         let of_worker = mailbox.gated.load(Ordering::Relaxed);
         let full = |used: usize, limit| used > 0 && used.saturating_add(bytes) > limit;
         let most = mailbox.max_gated;
@@ -44,19 +44,19 @@ impl Passage {
                 ),
             ));
         }
-        doorway.0.fetch_add(bytes, Ordering::Relaxed);
+        held_bytes.0.fetch_add(bytes, Ordering::Relaxed);
         mailbox.gated.fetch_add(bytes, Ordering::Relaxed);
         Ok(Self {
             bytes,
-            doorway: Arc::clone(doorway),
+            held_bytes: Arc::clone(held_bytes),
             mailbox: Arc::clone(mailbox),
         })
     }
 }
 
-impl Drop for Passage {
+impl Drop for GatePermit {
     fn drop(&mut self) {
-        self.doorway.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.held_bytes.0.fetch_sub(self.bytes, Ordering::Relaxed);
         self.mailbox.gated.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
