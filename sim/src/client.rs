@@ -7,14 +7,17 @@ use abide_patterns::outbox::{Record, Status};
 
 use crate::{
     classes::{Appended, Ledger, Sender},
-    history::{Carrier, Event, Fate, Letter, ObjectNo, Op, OpId, Outcome, Pen, SenderNo},
+    history::{
+        Carrier, Event, MessageState, ObjectNo, Op, OpId, OutboxMessage, Outcome, Recorder,
+        SenderNo,
+    },
     life::Life,
 };
 
 /// Sends an operation now; its end is noted when it comes.
 pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
-    let pen = life.pen.clone();
-    pen.note(Event::Began(id, op.clone()));
+    let recorder = life.recorder.clone();
+    recorder.note(Event::Began(id, op.clone()));
     let ledger = |number: ObjectNo| {
         life.env()
             .object::<Ledger>()
@@ -23,22 +26,22 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
     match op.clone() {
         Op::Append(object, values) => {
             let call = ledger(object).append(values, pad);
-            spawn(life, id, true, appended(call, pen, object));
+            spawn(life, id, true, appended(call, recorder, object));
         }
         Op::Pair(object, values) => {
             let call = ledger(object).pair(values, pad);
-            spawn(life, id, false, appended(call, pen, object));
+            spawn(life, id, false, appended(call, recorder, object));
         }
         Op::Alone(object, values) => {
             let call = ledger(object).alone(values, pad);
-            spawn(life, id, false, appended(call, pen, object));
+            spawn(life, id, false, appended(call, recorder, object));
         }
         Op::Twice(object, value) => {
             let stub = ledger(object).with_idempotency_key(value.to_string());
             let (first, again) = (stub.append(vec![value], pad), stub.append(vec![value], pad));
             let (first, again) = (
-                appended(first, pen.clone(), object),
-                appended(again, pen.clone(), object),
+                appended(first, recorder.clone(), object),
+                appended(again, recorder.clone(), object),
             );
             spawn(life, id, false, async move {
                 let first = first.await;
@@ -58,7 +61,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
                         Err(error) => error.remote().then(|| error.to_string()),
                     };
                     if let Some(again) = differs {
-                        pen.note(Event::Differs(id, places.clone(), again));
+                        recorder.note(Event::Differs(id, places.clone(), again));
                     }
                     return first;
                 }
@@ -67,15 +70,15 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
         }
         Op::Refused(object, value) => {
             let call = ledger(object).refuse(value, pad);
-            spawn(life, id, true, appended(call, pen, object));
+            spawn(life, id, true, appended(call, recorder, object));
         }
         Op::Panic(object, value) => {
             let call = ledger(object).panic(value, pad);
-            spawn(life, id, true, appended(call, pen, object));
+            spawn(life, id, true, appended(call, recorder, object));
         }
         Op::Tell(object, values) => {
             let call = ledger(object).tell(values, pad);
-            spawn(life, id, false, appended(call, pen, object));
+            spawn(life, id, false, appended(call, recorder, object));
         }
         Op::Relay(object, value, to, other) => {
             let call = ledger(object).relay(value, to, other, pad);
@@ -86,18 +89,18 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
         }
         Op::Alarm(object, values, after, fails) => {
             let call = ledger(object).wake(values, after, fails);
-            spawn(life, id, true, appended(call, pen, object));
+            spawn(life, id, true, appended(call, recorder, object));
         }
         Op::Cancel(object, value) => {
             let call = ledger(object).cancel(value);
-            spawn(life, id, true, appended(call, pen, object));
+            spawn(life, id, true, appended(call, recorder, object));
         }
         Op::Post(..) | Op::Circulate(..) | Op::Redrive(_) | Op::Reset(_) => post(life, id, op),
         Op::Read(object) => {
             let call = ledger(object).read();
             spawn(life, id, true, async move {
                 let values = call.await??;
-                pen.note(Event::Seen {
+                recorder.note(Event::Seen {
                     object,
                     version: values.len() as u32,
                     last: values.last().copied(),
@@ -111,7 +114,7 @@ pub(crate) fn send(life: &Life, id: OpId, op: &Op, pad: u32) {
 
 /// Notes what an object holds.
 pub(crate) fn look(life: &Life, object: ObjectNo) {
-    let pen = life.pen.clone();
+    let recorder = life.recorder.clone();
     let ledger = life
         .env()
         .object::<Ledger>()
@@ -119,8 +122,8 @@ pub(crate) fn look(life: &Life, object: ObjectNo) {
     let call = ledger.read();
     life.executor.spawn(async move {
         match call.await.and_then(|list| list) {
-            Ok(list) => pen.note(Event::Holds(object, list)),
-            Err(error) => pen.note(Event::Failed(error.to_string())),
+            Ok(list) => recorder.note(Event::Holds(object, list)),
+            Err(error) => recorder.note(Event::Failed(error.to_string())),
         }
     });
 }
@@ -169,29 +172,29 @@ fn sender(life: &Life, number: SenderNo) -> Stub<Sender> {
 
 /// Notes what an outbox holds.
 pub(crate) fn look_at_outbox(life: &Life, number: SenderNo) {
-    let pen = life.pen.clone();
+    let recorder = life.recorder.clone();
     let call = sender(life, number).records();
     life.executor.spawn(async move {
         match call.await.and_then(|records| records) {
             Ok(mut records) => {
                 records.sort_by_key(|record| record.id);
-                let letters = records.iter().map(letter).collect();
-                pen.note(Event::Posted(number, letters));
+                let messages = records.iter().map(message).collect();
+                recorder.note(Event::Posted(number, messages));
             }
-            Err(error) => pen.note(Event::Failed(error.to_string())),
+            Err(error) => recorder.note(Event::Failed(error.to_string())),
         }
     });
 }
 
-fn letter(record: &Record) -> Letter {
-    Letter {
+fn message(record: &Record) -> OutboxMessage {
+    OutboxMessage {
         value: record.summary.parse().unwrap_or_default(),
         key: record.ordering_key.clone(),
-        fate: match record.status {
-            Status::Sent => Fate::Sent,
-            Status::Failed if record.last_error.is_some() => Fate::Dead,
-            Status::Queued if record.blocked => Fate::Behind,
-            _ => Fate::Open,
+        state: match record.status {
+            Status::Sent => MessageState::Sent,
+            Status::Failed if record.last_error.is_some() => MessageState::Dead,
+            Status::Queued if record.blocked => MessageState::Behind,
+            _ => MessageState::Open,
         },
         attempts: record.attempts,
     }
@@ -199,11 +202,11 @@ fn letter(record: &Record) -> Letter {
 
 async fn appended(
     call: Call<abide::Result<Appended>>,
-    pen: Pen,
+    recorder: Recorder,
     object: ObjectNo,
 ) -> abide::Result<Outcome> {
     let appended = call.await??;
-    pen.note(Event::Seen {
+    recorder.note(Event::Seen {
         object,
         version: appended.version,
         last: appended.last,
@@ -219,12 +222,12 @@ fn spawn(
     one_turn: bool,
     answer: impl Future<Output = abide::Result<Outcome>> + 'static,
 ) {
-    let pen = life.pen.clone();
+    let recorder = life.recorder.clone();
     life.executor.spawn(async move {
         let outcome = answer
             .await
             .unwrap_or_else(|error| classify(&error, one_turn));
-        pen.note(Event::Ended(id, outcome));
+        recorder.note(Event::Ended(id, outcome));
     });
 }
 

@@ -69,7 +69,7 @@ pub enum Event {
     /// The receiver has taken a message: it took effect.
     Took(SenderNo, Value),
     /// At the very end: what a sender's outbox holds, in the order in which it was put there.
-    Posted(SenderNo, Vec<Letter>),
+    Posted(SenderNo, Vec<OutboxMessage>),
     /// An instance of an object was made. Instances have numbers that no two share.
     Made(ObjectNo, u32),
     /// Code of this instance ran.
@@ -81,7 +81,7 @@ pub enum Event {
     /// An operation that was sent twice under one idempotency key was answered with these places, and then so.
     Differs(OpId, Vec<u32>, String),
     /// The process ended.
-    Died(Death),
+    Died(ProcessEnd),
     /// The data directory could not be opened although the disk refused nothing.
     Refused(String),
     /// The node failed although the disk refused nothing.
@@ -96,7 +96,7 @@ pub enum Event {
     Disk(u64),
 }
 
-/// What carried news out of an object.
+/// How something left an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// The answer to a client.
@@ -111,7 +111,7 @@ pub enum Carrier {
 
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Death {
+pub enum ProcessEnd {
     /// It was killed; the machine lives on.
     Kill,
     /// The machine lost its power.
@@ -124,25 +124,25 @@ pub enum Death {
 
 /// A message in an outbox.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Letter {
+pub struct OutboxMessage {
     /// What it says.
     pub value: Value,
     /// Its ordering key.
     pub key: Option<String>,
-    /// What became of it.
-    pub fate: Fate,
+    /// Its state.
+    pub state: MessageState,
     /// Attempts that were counted.
     pub attempts: u32,
 }
 
-/// What became of a message.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fate {
+pub enum MessageState {
     /// It was delivered.
     Sent,
-    /// It is a dead letter, with a reason.
+    /// It is a dead message, with a reason.
     Dead,
-    /// It waits behind a dead letter.
+    /// It waits behind a dead message.
     Behind,
     /// It is still to be delivered.
     Open,
@@ -179,7 +179,7 @@ pub enum Op {
     Post(SenderNo, u8, Value, Option<u8>, Vec<Act>),
     /// These messages, by a fan-out.
     Circulate(SenderNo, Vec<Value>),
-    /// The dead letters are tried again.
+    /// The dead messages are tried again.
     Redrive(SenderNo),
     /// The sender is reset.
     Reset(SenderNo),
@@ -304,14 +304,14 @@ impl History {
     }
 }
 
-/// A pen that writes while one life of the process lasts.
+/// Records events for as long as one life of the process lasts.
 #[derive(Clone, Debug)]
-pub struct Pen {
+pub struct Recorder {
     history: History,
     life: u32,
 }
 
-impl Pen {
+impl Recorder {
     pub(crate) fn new(history: &History) -> Self {
         Self {
             history: history.clone(),

@@ -13,12 +13,12 @@ use tokio::task::JoinHandle;
 use crate::{
     classes::{Circular, Ledger, Sender},
     executor::Executor,
-    history::{History, Pen},
+    history::{History, Recorder},
     machine::Machine,
     meanwhile,
     network::Network,
     plan::Plan,
-    receiver::{Courier, Receiver},
+    receiver::{Receiver, ReceiverDelivery},
 };
 
 const DIR: &str = "/data";
@@ -34,7 +34,7 @@ pub(crate) struct Life {
     pub(crate) node: Node,
     pub(crate) disk: SimDisk,
     pub(crate) executor: Rc<Executor>,
-    pub(crate) pen: Pen,
+    pub(crate) recorder: Recorder,
     pub(crate) receiver: Receiver,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -51,7 +51,7 @@ impl Life {
     ) -> Result<Self, String> {
         let executor = Rc::new(Executor::new().map_err(|error| error.to_string())?);
         disk.while_syncing(meanwhile::syncing);
-        let pen = Pen::new(history);
+        let recorder = Recorder::new(history);
         let wall = clock.clone();
         let options = StoreOptions {
             manual: true,
@@ -67,22 +67,22 @@ impl Life {
             alarm_retry: AlarmRetry::for_ever(Duration::from_secs(10)),
             ..ClassOptions::default()
         };
-        let courier = Courier {
-            pen: pen.clone(),
+        let delivery = ReceiverDelivery {
+            recorder: recorder.clone(),
             receiver: receiver.clone(),
         };
         let (node, futures) = Node::builder(store)
             .class::<Ledger>("LEDGER", options())
             .class::<Sender>("SENDER", options())
-            .with(Registry::new().with(courier).with_fan_out(Circular))
-            .with(plan.manner)
+            .with(Registry::new().with(delivery).with_fan_out(Circular))
+            .with(plan.delivery_options)
             .with(clock.clone())
             .clock(machine.clock(clock))
             .randomness(Arc::new(SeededRandomness::new(
                 plan.seed.wrapping_add(life << 32),
             )))
-            .outbound(Arc::new(Network::new(pen.clone())))
-            .with(pen.clone())
+            .outbound(Arc::new(Network::new(recorder.clone())))
+            .with(recorder.clone())
             .workers(plan.workers)
             .build()
             .map_err(|error| error.to_string())?;
@@ -92,7 +92,7 @@ impl Life {
             node,
             disk: disk.clone(),
             executor,
-            pen,
+            recorder,
             receiver: receiver.clone(),
         })
     }

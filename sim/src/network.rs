@@ -2,17 +2,17 @@
 
 use abide::{Body, Fetching, Outbound, Request, Response};
 
-use crate::history::{Carrier, Event, Pen};
+use crate::history::{Carrier, Event, Recorder};
 
 /// The receiver of one life's requests. It notes what each shows of its sender, and answers a little later.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
-    pen: Pen,
+    recorder: Recorder,
 }
 
 impl Network {
-    pub(crate) fn new(pen: Pen) -> Self {
-        Self { pen }
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self { recorder }
     }
 }
 
@@ -21,7 +21,7 @@ impl Outbound for Network {
         let mut shown = request.uri().path().split('/').skip(1);
         let mut next = || shown.next().and_then(|part| part.parse::<u32>().ok());
         if let (Some(object), Some(version), Some(last)) = (next(), next(), next()) {
-            self.pen.note(Event::Seen {
+            self.recorder.note(Event::Seen {
                 object: object as u8,
                 version,
                 last: Some(last),

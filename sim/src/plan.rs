@@ -7,7 +7,7 @@ use std::fmt;
 use clap::ValueEnum;
 
 use crate::{
-    classes::Manner,
+    classes::DeliveryOptions,
     history::{Act, ObjectNo, Op, OpId, SenderNo, SocketNo, Value},
     random::Random,
 };
@@ -70,7 +70,7 @@ pub struct Plan {
     /// Objects with outboxes.
     pub senders: SenderNo,
     /// How they deliver.
-    pub(crate) manner: Manner,
+    pub(crate) delivery_options: DeliveryOptions,
     /// After how many bytes of log a checkpoint begins.
     pub checkpoint_bytes: u64,
     /// What happens.
@@ -86,7 +86,7 @@ pub enum Focus {
     Alarms,
     /// Messages over WebSockets to objects that wait, are reset and leave memory.
     Sockets,
-    /// Messages with one ordering key, some of which become dead letters.
+    /// Messages with one ordering key, some of which become dead messages.
     DeadLetters,
 }
 
@@ -145,7 +145,7 @@ impl Plan {
             workers,
             objects,
             senders: if swarm.outboxes { SENDERS } else { 0 },
-            manner: Manner {
+            delivery_options: DeliveryOptions {
                 wait: swarm.wait,
                 ticks: random.one_in(3),
             },
@@ -319,7 +319,7 @@ fn power_loss(random: &mut Random) -> Step {
     Step::PowerLoss(after, random.draw(), again)
 }
 
-/// An operation on an outbox. Dead letters are tried again only where their successors wait for them: elsewhere that would
+/// An operation on an outbox. Dead messages are tried again only where their successors wait for them: elsewhere that would
 /// turn the order around.
 fn post(random: &mut Random, value: Value, wait: bool) -> Op {
     let from = random.below(u32::from(SENDERS)) as SenderNo;

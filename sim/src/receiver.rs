@@ -11,7 +11,7 @@ use std::{
 use abide_patterns::outbox::{Deliver, Delivery, Failure, Polled, Submitted};
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Event, Moment, Pen, SenderNo, Value};
+use crate::history::{Event, Moment, Recorder, SenderNo, Value};
 
 /// What the receiver does with one attempt, or with one question about an operation that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -59,24 +59,24 @@ impl Receiver {
     }
 }
 
-/// The way of one life's messages to the receiver.
+/// Delivers the messages of one life to the receiver.
 #[derive(Clone, Debug)]
-pub(crate) struct Courier {
-    pub(crate) pen: Pen,
+pub(crate) struct ReceiverDelivery {
+    pub(crate) recorder: Recorder,
     pub(crate) receiver: Receiver,
 }
 
-impl Courier {
+impl ReceiverDelivery {
     fn act(&self, value: Value) -> Option<Act> {
         self.receiver.next(value)
     }
 
     fn takes(&self, note: &Note) {
-        self.pen.note(Event::Took(note.from, note.value));
+        self.recorder.note(Event::Took(note.from, note.value));
     }
 }
 
-impl Deliver for Courier {
+impl Deliver for ReceiverDelivery {
     type Payload = Note;
     const KIND: &'static str = "note";
 
@@ -89,12 +89,12 @@ impl Deliver for Courier {
     }
 
     async fn submit(&self, delivery: &Delivery, note: &Note) -> Result<Submitted, Failure> {
-        if !self.pen.writes() {
+        if !self.recorder.writes() {
             return std::future::pending().await;
         }
         let key = delivery.idempotency_key().to_owned();
         let now = Moment(delivery.env().clock().now().as_millis() as u64);
-        self.pen.note(Event::Tried(
+        self.recorder.note(Event::Tried(
             note.from,
             note.value,
             delivery.attempt(),
@@ -132,7 +132,7 @@ impl Deliver for Courier {
         note: &Note,
         _operation: &str,
     ) -> Result<Polled, Failure> {
-        if !self.pen.writes() {
+        if !self.recorder.writes() {
             return std::future::pending().await;
         }
         match self.act(note.value) {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     classes::Ledger,
-    history::{Carrier, Event, ObjectNo, Pen, SocketNo, Value},
+    history::{Carrier, Event, ObjectNo, Recorder, SocketNo, Value},
     life::Life,
 };
 
@@ -32,7 +32,7 @@ impl Socket {
             .object::<Ledger>()
             .get_by_name(&object.to_string());
         let answer = ledger.fetch(Request::new(Body::empty()));
-        let pen = life.pen.clone();
+        let recorder = life.recorder.clone();
         life.executor.spawn(async move {
             let endpoint = answer.await.ok().and_then(|mut response| {
                 let client: ClientSocket = response.extensions_mut().remove()?;
@@ -44,9 +44,9 @@ impl Socket {
                     said,
                     waiting: None,
                 };
-                connection.serve(&pen, number, object).await;
+                connection.serve(&recorder, number, object).await;
             }
-            pen.note(Event::Closed(number));
+            recorder.note(Event::Closed(number));
         });
         Self { object, says }
     }
@@ -78,10 +78,10 @@ enum Next {
 }
 
 impl Connection {
-    async fn serve(mut self, pen: &Pen, number: SocketNo, object: ObjectNo) {
+    async fn serve(mut self, recorder: &Recorder, number: SocketNo, object: ObjectNo) {
         loop {
             match poll_fn(|cx| self.poll(cx)).await {
-                Next::Frame(Frame::Message(message)) => hear(pen, number, object, &message),
+                Next::Frame(Frame::Message(message)) => hear(recorder, number, object, &message),
                 Next::Frame(Frame::Close(close)) | Next::Refused(close) => {
                     return self.endpoint.end(close);
                 }
@@ -113,15 +113,15 @@ impl Connection {
     }
 }
 
-fn hear(pen: &Pen, number: SocketNo, object: ObjectNo, message: &Message) {
+fn hear(recorder: &Recorder, number: SocketNo, object: ObjectNo, message: &Message) {
     let mut parts = message
         .as_text()
         .into_iter()
         .flat_map(str::split_whitespace);
     let mut next = || parts.next().and_then(|part| part.parse::<u32>().ok());
     if let (Some(casts), Some(version), Some(last)) = (next(), next(), next()) {
-        pen.note(Event::Heard(number, object, casts));
-        pen.note(Event::Seen {
+        recorder.note(Event::Heard(number, object, casts));
+        recorder.note(Event::Seen {
             object,
             version,
             last: (version > 0).then_some(last),

@@ -9,7 +9,7 @@ use abide::{
 
 use crate::{
     client,
-    history::{Death, Event, History, ObjectNo, Op, OpId, SocketNo},
+    history::{Event, History, ObjectNo, Op, OpId, ProcessEnd, SocketNo},
     life::Life,
     machine::{HonestMachine, Machine},
     meanwhile,
@@ -104,7 +104,7 @@ impl World<'_> {
                     return true;
                 }
                 Err(_) if self.disk.has_stopped() => {
-                    self.history.note(Event::Died(Death::PowerLoss));
+                    self.history.note(Event::Died(ProcessEnd::PowerLoss));
                     self.lose_power();
                 }
                 Err(_) if self.capacity.is_some() => self.capacity = None,
@@ -143,7 +143,8 @@ impl World<'_> {
             Step::Say(at, object, value) => {
                 let (number, socket) =
                     open(&mut self.sockets, &mut self.opened, life, *at, *object);
-                life.pen.note(Event::Said(*number, socket.object, *value));
+                life.recorder
+                    .note(Event::Said(*number, socket.object, *value));
                 socket.say(*value);
             }
             Step::Break(at) => drop(self.sockets.remove(at)),
@@ -180,13 +181,13 @@ impl World<'_> {
             Step::FailSyncs => self.disk.fail_syncs(true),
             Step::FailSync => self.disk.fail_sync(),
             Step::Kill => {
-                if !self.die(Death::Kill) {
+                if !self.die(ProcessEnd::Kill) {
                     return false;
                 }
             }
             Step::PowerLoss(after, seed, again) => self.arm(*after, *seed, *again),
             Step::Restart => {
-                if !self.die(Death::Stop) {
+                if !self.die(ProcessEnd::Stop) {
                     return false;
                 }
             }
@@ -201,8 +202,8 @@ impl World<'_> {
         // The next life may meet the same at once.
         loop {
             let death = match &self.life {
-                Some(_) if self.disk.has_stopped() => Death::PowerLoss,
-                Some(life) if life.has_failed() => Death::Failure,
+                Some(_) if self.disk.has_stopped() => ProcessEnd::PowerLoss,
+                Some(life) if life.has_failed() => ProcessEnd::Failure,
                 Some(_) => return true,
                 None => return false,
             };
@@ -213,12 +214,12 @@ impl World<'_> {
     }
 
     /// Ends this life and begins the next.
-    fn die(&mut self, death: Death) -> bool {
+    fn die(&mut self, death: ProcessEnd) -> bool {
         let Some(life) = self.life.take() else {
             return false;
         };
         self.sockets.clear();
-        if death == Death::Stop {
+        if death == ProcessEnd::Stop {
             let disk = life.disk.clone();
             if let Err(error) = life.stop(&self.clock)
                 && !disk.has_stopped()
@@ -241,10 +242,10 @@ impl World<'_> {
         self.history.note(Event::Died(death));
         self.history.next_life();
         match death {
-            Death::PowerLoss => self.lose_power(),
+            ProcessEnd::PowerLoss => self.lose_power(),
             // What a failed sync has not written is lost with the machine's power, or stays in its cache, where the next life
             // finds it.
-            Death::Failure => {
+            ProcessEnd::Failure => {
                 if !life.disk.syncs_fail() {
                     self.history
                         .note(Event::Failed("the node failed without a cause".to_owned()));
@@ -257,7 +258,7 @@ impl World<'_> {
                 };
                 self.power = None;
             }
-            Death::Kill | Death::Stop => {
+            ProcessEnd::Kill | ProcessEnd::Stop => {
                 self.disk = self.disk.after_kill();
                 self.power = None;
             }
@@ -284,7 +285,7 @@ impl World<'_> {
             seed: self.plan.seed,
             again: None,
         });
-        if !self.die(Death::PowerLoss) {
+        if !self.die(ProcessEnd::PowerLoss) {
             return;
         }
         let Some(life) = &self.life else { return };

@@ -2,7 +2,7 @@
 
 use abide_sim::{
     checkers,
-    history::{Carrier, Event, Fate, Letter, Moment, Op, Outcome},
+    history::{Carrier, Event, MessageState, Moment, Op, OutboxMessage, Outcome},
 };
 
 const ACKNOWLEDGED: &str = "acknowledged writes survive";
@@ -61,7 +61,7 @@ fn a_history_in_which_nothing_is_wrong_passes() {
         placed(1, &[0, 1]),
         seen(2, 11),
         append(2, &[20]),
-        Event::Died(abide_sim::history::Death::PowerLoss),
+        Event::Died(abide_sim::history::ProcessEnd::PowerLoss),
         read(3),
         list(3, &[10, 11]),
         holds(&[10, 11]),
@@ -192,11 +192,11 @@ fn frames_and_messages_that_change_places_or_are_left_out_are_found() {
     assert_eq!(broken(&said(&[20])), Some(SOCKETS));
 }
 
-fn letter(value: u32, fate: Fate) -> Letter {
-    Letter {
+fn message(value: u32, state: MessageState) -> OutboxMessage {
+    OutboxMessage {
         value,
         key: Some("key".to_owned()),
-        fate,
+        state,
         attempts: 2,
     }
 }
@@ -213,8 +213,8 @@ fn messages_that_are_lost_stuck_repeated_or_out_of_order_are_found() {
     let [began, ended] = post(1, 10);
     let tried = Event::Tried(0, 10, 1, "a".to_owned(), Moment(0));
     let took = Event::Took(0, 10);
-    let posted = |letters: &[Letter]| Event::Posted(0, letters.to_vec());
-    let sent = [letter(10, Fate::Sent)];
+    let posted = |messages: &[OutboxMessage]| Event::Posted(0, messages.to_vec());
+    let sent = [message(10, MessageState::Sent)];
     let good = [began, ended, tried.clone(), took.clone(), posted(&sent)];
     assert_eq!(broken(&good), None);
 
@@ -223,7 +223,7 @@ fn messages_that_are_lost_stuck_repeated_or_out_of_order_are_found() {
     assert_eq!(broken(&lost), Some(OUTBOX));
 
     let mut stuck = good.to_vec();
-    stuck[4] = posted(&[letter(10, Fate::Open)]);
+    stuck[4] = posted(&[message(10, MessageState::Open)]);
     assert_eq!(broken(&stuck), Some(OUTBOX));
 
     let mut never = good.to_vec();
@@ -251,7 +251,10 @@ fn messages_that_are_lost_stuck_repeated_or_out_of_order_are_found() {
 
     let mut turned = [post(1, 10), post(2, 20)].concat();
     turned.extend([Event::Took(0, 20), took]);
-    turned.push(posted(&[letter(10, Fate::Sent), letter(20, Fate::Sent)]));
+    turned.push(posted(&[
+        message(10, MessageState::Sent),
+        message(20, MessageState::Sent),
+    ]));
     assert_eq!(broken(&turned), Some(OUTBOX));
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use abide_sim::{
     Plan, expect_panics,
-    history::{Event, Fate, Outcome},
+    history::{Event, MessageState, Outcome},
     run,
 };
 
@@ -27,10 +27,16 @@ fn kinds(event: &Event) -> Vec<String> {
         Event::Rang { .. } => vec!["an alarm".to_owned()],
         Event::Died(death) => vec![format!("death by {death:?}")],
         Event::Tried(_, _, attempt, ..) if *attempt > 1 => vec!["a second attempt".to_owned()],
-        Event::Posted(_, letters) => {
-            let fate = |letter: &abide_sim::history::Letter| format!("a letter {:?}", letter.fate);
-            assert!(letters.iter().all(|letter| letter.fate != Fate::Open));
-            letters.iter().map(fate).collect()
+        Event::Posted(_, messages) => {
+            let state = |message: &abide_sim::history::OutboxMessage| {
+                format!("a message {:?}", message.state)
+            };
+            assert!(
+                messages
+                    .iter()
+                    .all(|message| message.state != MessageState::Open)
+            );
+            messages.iter().map(state).collect()
         }
         _ => Vec::new(),
     }
@@ -54,9 +60,9 @@ const WANTED: [&str; 20] = [
     "death by Stop",
     "death by Failure",
     "a second attempt",
-    "a letter Sent",
-    "a letter Dead",
-    "a letter Behind",
+    "a message Sent",
+    "a message Dead",
+    "a message Behind",
 ];
 
 #[test]

@@ -1,9 +1,9 @@
 //! Deliberately broken variants of the storage engine, which test its tests: a checker that has never caught anything proves
-//! nothing. Each promise has variants that break it in the one place where it is kept, and a test must catch each of them. What a
-//! disk or a clock can do wrong is not here: the tests pass in a disk or a clock that does it.
+//! nothing. Each promise has variants that break it where it is kept, and a test must catch each of them. Faults of a disk or a
+//! clock are not here: the tests pass in a disk or a clock that has them.
 //!
-//! Contract: without the feature `broken`, which nothing but tests turns on, `broken` is the constant false and not one
-//! instruction of the product is different. With it nothing is broken either unless a test says what: for its thread, with
+//! Contract: without the feature `broken`, which only tests enable, `broken` is the constant false and the product is
+//! unchanged. With it nothing is broken either until a test names a variant: for its thread, with
 //! `Broken::begin`, or for a whole process, with the environment variable [`VARIABLE`].
 
 /// The environment variable that names a variant.
@@ -69,7 +69,7 @@ macro_rules! broken_variants {
                 OF_THREAD.get() == Some(variant) || *of_process == Some(variant)
             }
 
-            /// While it lives the product is broken, on this thread.
+            /// Breaks the product on this thread until it is dropped.
             #[derive(Debug)]
             pub struct Broken(());
 
@@ -96,7 +96,7 @@ broken_variants! {
     log {
         /// A record's payload is not compared with its checksum. A node starts after every crash.
         PayloadUnchecked,
-        /// A record is taken wherever it stands, so those that a recycled segment held before are. A node
+        /// A record is accepted at any position, so old ones of a recycled segment are. A node
         /// starts after every crash.
         OldRecordsTaken,
         /// The first records of a transaction count without the last. Unacknowledged writes are whole or absent.
@@ -113,8 +113,8 @@ broken_variants! {
     checkpoint {
         /// A checkpoint passes over objects that are open. Acknowledged writes survive.
         RedoTooFar,
-        /// A checkpoint does not have the first images behind it written in full. A node starts after every crash.
-        FloorNotRaised,
+        /// A checkpoint does not require full images after it. A node starts after every crash.
+        HorizonNotAdvanced,
         /// A checkpoint does not wait for the log before it writes files. A node starts after every crash.
         FileBeforeLog,
         /// Pages that were written during a checkpoint leave the overlay with the older ones in the file. Acknowledged writes
@@ -150,7 +150,7 @@ broken_variants! {
         BudgetIgnored,
     }
     alarms {
-        /// Recovery takes no notice of the alarms in the log. Alarms go off.
+        /// Recovery ignores the alarms in the log. Alarms go off.
         AlarmForgottenByRecovery,
         /// A checkpoint does not save the index of alarms. Alarms go off.
         AlarmForgottenByCheckpoint,
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_variant_is_broken_on_the_thread_that_says_so_and_as_long_as_it_says_so() {
-        let variant = Variant::FloorNotRaised;
+        let variant = Variant::HorizonNotAdvanced;
         {
             let _broken = Broken::begin(variant);
             assert!(broken(variant) && !broken(Variant::RedoTooFar));

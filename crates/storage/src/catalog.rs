@@ -1,7 +1,7 @@
 //! The catalog: the manifest of an open store, in memory and on disk.
 //!
-//! Readers get the manifest that was published last, and never wait for the disk. A change is durable before anybody
-//! sees it.
+//! Readers get the manifest that was published last, and never wait for the disk. A change is durable before it is
+//! visible.
 
 use crate::disk::Disk;
 use crate::error::{Error, Result};
@@ -82,10 +82,10 @@ pub(crate) fn check_unique_key(unique_key: &str) -> Result<()> {
     Ok(())
 }
 
-/// The longest name in a directory, on every file system of Linux that matters (`NAME_MAX`).
+/// The longest file name on Linux file systems (`NAME_MAX`).
 const MAX_NAME_BYTES: usize = 255;
 
-/// A directory's name for a unique key: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`.
+/// The directory name of a unique key: letters, digits, `-`, `_` and inner dots are kept, other bytes become `%XX`.
 fn directory_name(unique_key: &str) -> String {
     use std::fmt::Write as _;
     let mut name = String::new();

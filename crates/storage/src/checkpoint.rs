@@ -1,6 +1,6 @@
 //! The checkpoint: object files catch up with the log, and the log's tail is given back.
 //!
-//! 1. Raise the floor to the log's end, **redo**: from here on each page's first image is full.
+//! 1. Advance the horizon of full images to the log's end, **redo**: from here on each page's first image is full.
 //! 2. Wait until everything before redo is durable.
 //! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest commit
 //!    is durable, write it to the file. (A file never holds what is not durable in the log.) Of an object that is
@@ -123,16 +123,19 @@ impl Checkpointer {
         }
     }
 
-    /// How many were taken.
+    /// Checkpoints taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// True if so much has gathered that one should be taken.
+    /// True if enough log has accumulated for a checkpoint.
     pub(crate) fn is_due(&self) -> bool {
         let bytes = self.shared.options.checkpoint_bytes;
         let log = &self.shared.log;
-        let since = log.durable().get().saturating_sub(log.floor().get());
+        let since = log
+            .durable()
+            .get()
+            .saturating_sub(log.full_image_horizon().get());
         let of_overlay = bytes.min(self.objects.max_overlay_bytes() / 2);
         since >= bytes || self.objects.overlay_bytes() >= of_overlay
     }
@@ -153,7 +156,7 @@ impl Checkpointer {
             free.ok_or_else(Error::no_space)?
         };
         log.must_not_have_failed()?;
-        let redo = log.raise_floor();
+        let redo = log.advance_full_image_horizon();
         if !broken(Variant::FileBeforeLog) {
             log.wait_durable(redo, !threads)?;
         }
@@ -169,7 +172,7 @@ impl Checkpointer {
             // The log is kept for that object; it has no claim to more than a part of the room.
             Err(error) if error.object().is_some() => self.shared.set_obstacle(None),
             Err(error) => {
-                self.shared.judge(error);
+                self.shared.note_failure(error);
                 self.shared.set_obstacle(Some(error.clone()));
             }
         }
@@ -271,7 +274,7 @@ impl Checkpointer {
         if runs != saved_runs
             && let Err(error) = alarms::remove_others(&**disk, dir, &runs)
         {
-            // They are in nobody's way; the next start tries again.
+            // They do no harm; the next start tries again.
             tracing::warn!(%error, "old runs of the alarm index were not removed");
         }
         Ok(())
@@ -284,7 +287,7 @@ impl Checkpointer {
         shared.log_is_full() || (shared.log.wants_segment(1) && filled > shared.log_bound())
     }
 
-    /// Decides on the objects whose files cannot be written. Returns the error of one that gets more time.
+    /// Retries or quarantines the objects whose files cannot be written. Returns the error of one that is retried.
     fn hold_back_or_quarantine(&self, failing: Vec<(Arc<Object>, Error)>) -> Result<Option<Error>> {
         if failing.len() > MAX_FAILING_FILES {
             let (_, first) = &failing[0];
@@ -330,7 +333,7 @@ impl Checkpointer {
                 }
             };
             let known = manifest.quarantine_of(object.key);
-            // What a repair that was cut short has written counts for nothing.
+            // What an interrupted repair has written is ignored.
             if known.is_some_and(|known| known.aside.is_some()) {
                 listed.push((object, known.cloned()));
                 continue;
@@ -497,7 +500,7 @@ fn write_first_page(snapshot: &Snapshot, file: &dyn DiskFile) -> io::Result<()> 
             page
         }
     };
-    header::mend(&mut page, snapshot.commit, snapshot.size);
+    header::set_commit(&mut page, snapshot.commit, snapshot.size);
     file.write_at(&page, 0)
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Puts together what recovery has made.
+    /// Builds the engine from what recovery has found.
     pub(crate) fn new(
         shared: Shared,
         segments: Arc<SegmentPool>,

@@ -41,15 +41,15 @@ pub struct Error {
     message: String,
 }
 
-/// What is concerned, beyond the call that met the error.
+/// What is affected beyond the call that met the error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Scope {
-    /// Nothing: what was asked for was not done.
+    /// Nothing: the operation was not done.
     #[default]
     Call,
     /// One object: its file cannot be read or written.
     Object(ObjectKey),
-    /// The node: what was to be made durable may be lost, and nobody can tell before a recovery.
+    /// The node: data may be lost, and only a recovery can tell.
     Node,
 }
 
@@ -129,7 +129,7 @@ impl Error {
         }
     }
 
-    /// What was met cannot be told apart from the failure of a sync.
+    /// The error cannot be distinguished from the failure of a sync.
     pub(crate) fn into_final(mut self) -> Self {
         self.kind = ErrorKind::Io;
         self.scope = Scope::Node;
@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// True if nobody can tell what is durable: the node must not go on, and nothing may be tried again.
+    /// True if it is unknown what is durable: the node must stop, and nothing may be retried.
     pub(crate) fn is_final(&self) -> bool {
         self.scope == Scope::Node
     }

@@ -1,4 +1,4 @@
-//! Maintenance: what has to be done from time to time so that commits have room.
+//! Maintenance: the periodic work that keeps room for commits.
 //!
 //! A checkpoint is taken when it is due, and segments are prepared ahead of the log. Each has a thread of its own, so
 //! that segments are there however long a checkpoint and its archiving take. A store without threads does both when its
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::limits::PREPARED_SEGMENTS;
 use std::time::{Duration, Instant};
 
-/// The threads look for work at least so often.
+/// The longest interval between two checks for work.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Engine {
@@ -33,7 +33,7 @@ impl Engine {
         let no_segments = shared.log.wants_segment(1) && !shared.may_prepare_segment();
         if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
             match self.checkpointer.checkpoint() {
-                // The log is kept for that object; nobody else need know.
+                // The log is kept for that object; others are not affected.
                 Err(error) if error.object().is_some() => {}
                 taken => taken?,
             }
@@ -51,7 +51,7 @@ impl Engine {
                     shared.set_obstacle(None);
                 }
                 Err(error) => {
-                    shared.judge(&error);
+                    shared.note_failure(&error);
                     shared.set_obstacle(Some(error.clone()));
                     // One segment is enough to go on with, and a checkpoint may free others.
                     if shared.log.segments_ready() > 0 || shared.log_tail() > 0 {

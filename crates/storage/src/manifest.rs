@@ -80,7 +80,7 @@ impl Manifest {
         self.namespaces.get(place as usize).map(String::as_str)
     }
 
-    /// What is known of an object, if it is quarantined.
+    /// The quarantine of an object, if it is quarantined.
     pub(crate) fn quarantine_of(&self, key: ObjectKey) -> Option<&Quarantine> {
         self.quarantined.get(&key.to_string())
     }
@@ -180,7 +180,7 @@ impl Manifest {
         // From the rename on the new manifest may be the one that is found.
         let lost =
             |error: io::Error| Error::sync(format_args!("writing {}", path.display()), &error);
-        // Opened before the rename: afterwards it is too late to learn that there is no descriptor.
+        // Opened before the rename, so that a missing descriptor is met while nothing has changed.
         let names = disk.names(dir).map_err(failed)?;
         let write = || {
             // A crash in the middle of the rename may have left both names to one file: it must not be written again.

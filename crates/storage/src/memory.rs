@@ -1,12 +1,12 @@
-//! One budget of memory for a whole node, in bytes, and who takes from it.
+//! The memory budget of a node, in bytes, and the accounts that charge it.
 //!
-//! Contract: everything that grows with load takes its bytes from the budget for as long as it exists, and says what for.
-//! Taking never fails and never waits: whoever lets new work in asks [`MemoryBudget::is_over`] first and refuses it, and
-//! what has begun goes on. So the budget is passed by no more than what was let in while it was not.
+//! Contract: everything that grows with load takes its bytes from the budget for as long as it exists, by use. Taking never
+//! fails and never waits: admission checks [`MemoryBudget::is_over`] first and refuses new work, and work that has begun
+//! goes on. So the budget is exceeded at most by the work that was admitted before it was used up.
 //!
 //! Each worker, and each other part of the node, has an [account](MemoryAccount) of its own. Taking is one addition to a
 //! counter of that account; the total, which everybody reads, moves only when an account has passed a multiple of a grain.
-//! The total is therefore exact to a grain for each account and use, and threads do not meet at one cache line for each
+//! The total is therefore exact to a grain for each account and use, and threads do not contend for its cache line on each
 //! event.
 
 use crate::broken::{Variant, broken};
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// What memory is taken for.
+/// The use that memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemoryUse {
     /// Objects in memory: connections, page caches, prepared statements, instances.
@@ -37,7 +37,7 @@ pub enum MemoryUse {
 }
 
 impl MemoryUse {
-    /// All there are.
+    /// All uses.
     pub const ALL: [Self; 8] = [
         Self::Objects,
         Self::Events,
@@ -76,7 +76,7 @@ const MIN_GRAIN_BITS: u32 = 8;
 /// A grain is this part of the limit or less.
 const GRAINS: u64 = 1 << 12;
 
-/// When so many eighths of the budget are taken, what can leave memory does.
+/// From this many eighths of the budget on, idle objects leave memory.
 const TIGHT_EIGHTHS: u64 = 7;
 
 /// See the module's documentation. Clones are the same budget.
@@ -91,7 +91,7 @@ struct Inner {
     accounts: Mutex<Vec<Weak<MemoryAccount>>>,
 }
 
-/// Read by everybody: on a cache line of its own.
+/// Read by all threads: on a cache line of its own.
 #[repr(align(64))]
 struct Total(AtomicI64);
 
@@ -102,7 +102,7 @@ pub struct MemoryUsage {
     pub used_for: MemoryUse,
     /// Bytes taken now.
     pub bytes: u64,
-    /// How often something that would have needed memory for it was refused.
+    /// Requests for this use that were refused.
     pub refused: u64,
 }
 
@@ -119,12 +119,12 @@ impl MemoryBudget {
         }))
     }
 
-    /// A budget that is never used up; what is taken is counted all the same.
+    /// A budget without a limit; usage is counted all the same.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
 
-    /// Its bytes.
+    /// The limit in bytes.
     pub fn limit(&self) -> u64 {
         self.0.limit
     }
@@ -139,12 +139,12 @@ impl MemoryBudget {
             .cast_unsigned()
     }
 
-    /// True while it is used up: nothing new is to begin.
+    /// True while it is used up: new work is refused.
     pub fn is_over(&self) -> bool {
         self.used() > self.0.limit && !broken(Variant::BudgetIgnored)
     }
 
-    /// True while little is left: what can leave memory is to do so.
+    /// True while little is left: idle objects leave memory.
     pub fn is_tight(&self) -> bool {
         self.used() > self.0.limit / 8 * TIGHT_EIGHTHS
     }
@@ -161,7 +161,7 @@ impl MemoryBudget {
         account
     }
 
-    /// Counts something that was refused because the budget is used up.
+    /// Counts a refusal for lack of memory.
     pub fn count_refusal(&self, used_for: MemoryUse) {
         self.0.refused[used_for as usize].fetch_add(1, Ordering::Relaxed);
     }

@@ -65,7 +65,7 @@ impl ObjectTable {
         loop {
             let object = self.get(key)?;
             let mut pages = object.pages();
-            // Whoever had the pages until now may have taken it from the table.
+            // The holder of the lock may have removed it from the table.
             if !pages.retired {
                 return Ok(access(&object, &mut pages));
             }
@@ -201,7 +201,7 @@ impl ObjectTable {
         pages.quarantined = Some(why);
     }
 
-    /// The manifest lists these objects now.
+    /// Notes that the manifest lists these objects.
     pub(crate) fn quarantine_is_listed(&self, keys: impl IntoIterator<Item = ObjectKey>) {
         let mut new = self.newly_quarantined.lock();
         for key in keys {
@@ -221,7 +221,7 @@ impl ObjectTable {
         all.into_iter().map(object).collect()
     }
 
-    /// Replaces what is known of a quarantined object, whose file has been exchanged. Nobody has it open.
+    /// Replaces the state of a quarantined object whose file has been exchanged. It is not open.
     pub(crate) fn renew(&self, key: ObjectKey) -> Result<()> {
         self.with(key, |object, pages| {
             if pages.open {

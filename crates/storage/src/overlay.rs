@@ -2,7 +2,7 @@
 //! yet. It outlives the object's connection and is shared with the checkpointer.
 //!
 //! Invariants kept here: a page leaves the overlay only when that very version is durable in the file; a delta is
-//! only made against an image whose full version lies behind the log's floor.
+//! only made against an image whose full version lies behind the log's horizon of full images.
 
 use crate::delta::Entry;
 use crate::disk::DiskFile;
@@ -35,7 +35,7 @@ pub(crate) struct Pages {
     pub(crate) failed_writes: u32,
     /// The number of the first commit found in the log's tail; `None` once it is known that the file goes before it.
     pub(crate) tail: Option<CommitNo>,
-    /// Why the object is refused. Nothing changes its pages any more.
+    /// Why the object is refused. Its pages do not change any more.
     pub(crate) quarantined: Option<String>,
     /// True while a connection is open.
     pub(crate) open: bool,
@@ -145,7 +145,7 @@ impl Pages {
     }
 }
 
-/// The fields of SQLite's database header that the engine reads and mends
+/// The fields of SQLite's database header that the engine reads and sets
 /// (<https://www.sqlite.org/fileformat2.html#the_database_header>).
 pub(crate) mod header {
     use super::{CommitNo, Page};
@@ -168,7 +168,7 @@ pub(crate) mod header {
 
     /// Sets the change counter and the "version-valid-for" number, offset 92, so that every other reader of the file
     /// sees that it changed and takes the size in the header as valid. (In exclusive locking mode SQLite does not.)
-    pub(crate) fn mend(page: &mut Page, commit: CommitNo, size: u32) {
+    pub(crate) fn set_commit(page: &mut Page, commit: CommitNo, size: u32) {
         (&mut page[24..]).put_u32(commit.0);
         (&mut page[28..]).put_u32(size);
         (&mut page[92..]).put_u32(commit.0);

@@ -66,7 +66,7 @@ struct Encoding {
 /// As long as this is the same an encoded transaction can be appended as it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Basis {
-    floor: Lsn,
+    full_image_horizon: Lsn,
     departures: u64,
 }
 
@@ -303,7 +303,7 @@ impl PageFile {
                     let reason = self.engine.wait_reason(shortage);
                     waiting
                         .get_or_insert_with(|| self.engine.waits.begin(reason))
-                        .goes_on(reason);
+                        .continues(reason);
                     let encoding = self.encoding.borrow();
                     self.engine.make_room(shortage, &encoding.transaction)?;
                 }
@@ -350,7 +350,7 @@ impl PageFile {
         }
         let mut encoding = self.encoding.borrow_mut();
         let basis = Basis {
-            floor: self.engine.shared.log.floor(),
+            full_image_horizon: self.engine.shared.log.full_image_horizon(),
             departures: pages.departures,
         };
         if encoding.basis == Some(basis) {
@@ -359,7 +359,13 @@ impl PageFile {
                 .transaction
                 .set_time(self.engine.shared.unix_millis());
         } else {
-            self.encode(&mut encoding, &staged, &pages, size, basis.floor);
+            self.encode(
+                &mut encoding,
+                &staged,
+                &pages,
+                size,
+                basis.full_image_horizon,
+            );
             encoding.basis = Some(basis);
         }
         if encoding.transaction.bytes.is_empty() {
@@ -423,7 +429,7 @@ impl PageFile {
         staged: &FxHashMap<u32, Arc<Page>>,
         pages: &Pages,
         size: u32,
-        floor: Lsn,
+        full_image_horizon: Lsn,
     ) {
         let encodings = &self.engine.shared.log.stats.encodings;
         encodings.add(1);
@@ -435,7 +441,7 @@ impl PageFile {
         } = encoding;
         transaction.bytes.clear();
         transaction.lengths.clear();
-        transaction.floor = floor;
+        transaction.full_image_horizon = full_image_horizon;
         written.clear();
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
@@ -455,7 +461,7 @@ impl PageFile {
             let previous = pages
                 .overlay
                 .get(&page_no)
-                .filter(|old| old.full_at >= floor);
+                .filter(|old| old.full_at >= full_image_horizon);
             let encoded = delta::encode(
                 &mut transaction.bytes,
                 page_no,

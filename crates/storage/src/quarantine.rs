@@ -1,7 +1,7 @@
 //! Quarantine: objects that are refused until they are repaired.
 //!
 //! An object is quarantined when its file and the log do not fit together, or when checkpoints fail to write its file.
-//! From then on its connection refuses everything, and nobody opens it; other objects are not affected.
+//! From then on its connection refuses everything, and it cannot be opened; other objects are not affected.
 //!
 //! What was acknowledged must outlive the log, which is recycled behind the next checkpoint. So before that checkpoint
 //! publishes its redo position it saves the pages that the object's file lacks as a run in the directory `quarantine`,
@@ -27,10 +27,10 @@ use std::path::PathBuf;
 /// The directory's name in the data directory.
 const DIR: &str = "quarantine";
 
-/// Saved pages wait for a person, so time does not matter.
+/// Saved pages are kept for long, so compression may take time.
 const COMPRESSION: i32 = 3;
 
-/// What the manifest says of a quarantined object.
+/// The manifest's entry of a quarantined object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Stored")]
 pub(crate) struct Quarantine {
@@ -101,7 +101,7 @@ pub struct QuarantinedObject {
     pub why: String,
 }
 
-/// What somebody is told who wants to use a quarantined object.
+/// The refusal of a quarantined object.
 pub(crate) fn refusal(key: ObjectKey, why: &str) -> Error {
     Error::damaged(format!(
         "the object {key} is quarantined: {why}. Nothing is deleted, and other objects are not affected. Bring it back to a \

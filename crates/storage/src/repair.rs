@@ -34,10 +34,10 @@ use std::sync::Arc;
 /// Bytes that are written to the new file at once.
 const WRITE_BYTES: usize = 64 * PAGE_BYTES;
 
-/// What a quarantined object is to be.
+/// The state that a quarantined object gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// What it was at a bookmark, from its history.
+    /// Its state at a bookmark, from its history.
     Restore(Bookmark),
     /// What its file holds, with the pages that were saved for it if they continue the file. Refused if that is no sound
     /// database.
@@ -126,7 +126,7 @@ impl Engine {
     pub(crate) fn repair(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
         let _one = self.repairs.lock();
         let repaired = self.repair_alone(key, how);
-        repaired.inspect_err(|error| self.shared.judge(error))
+        repaired.inspect_err(|error| self.shared.note_failure(error))
     }
 
     fn repair_alone(self: &Arc<Self>, key: ObjectKey, how: Repair) -> Result<Repaired> {
@@ -220,7 +220,7 @@ impl Engine {
 
     /// Takes a checkpoint, so that the manifest lists the object and the log's tail has nothing of it.
     fn settle(&self, key: ObjectKey) -> Result<Quarantine> {
-        // Another object that holds redo back does so for no longer.
+        // An object that holds redo back gets no further attempt.
         for _ in 0..=FILE_ATTEMPTS {
             let taken = self.checkpointer.checkpoint();
             let newest = self.objects.find(key).map(|object| {
@@ -374,7 +374,7 @@ impl Engine {
             for page_no in 1..=source.size() {
                 let mut page = source.page(page_no)?;
                 if page_no == 1 {
-                    header::mend(&mut page, commit, source.size());
+                    header::set_commit(&mut page, commit, source.size());
                 }
                 bytes.extend_from_slice(&page);
                 if bytes.len() >= WRITE_BYTES || page_no == source.size() {
@@ -433,7 +433,7 @@ impl Engine {
         how: Repair,
         commit: CommitNo,
     ) -> Result<Bookmark> {
-        // The manifest still refuses everybody else.
+        // The manifest still refuses all others.
         self.objects.renew(key)?;
         let file = self.objects.open_whatever_the_manifest_says(key)?;
         let file = Rc::new(PageFile::new(self.clone(), file));

@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) catalog: Catalog,
     pub(crate) vfs: Vfs,
-    /// What the overlays and the log take of the node's memory.
+    /// The memory account of the overlays and the log.
     pub(crate) memory: Arc<MemoryAccount>,
     /// The object files that are kept open.
     pub(crate) open_files: Arc<OpenFiles>,
@@ -110,21 +110,20 @@ impl Shared {
             .kept_log()
             .saturating_add(self.log.room())
             .saturating_add(segment);
-        // Two segments are the least that a log can do with.
+        // A log needs two segments at least.
         filled <= self.log_bound().max(2 * segment)
             || (self.log.wants_segments_at_once() && !self.log_is_full())
     }
 
-    /// Changes the manifest, durably. If nobody can tell afterwards which one is on disk the log is poisoned.
+    /// Changes the manifest, durably. If it is unknown afterwards which one is on disk, the log is poisoned.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let published = self.catalog.publish(change);
-        published.inspect_err(|error| self.judge(error))
+        published.inspect_err(|error| self.note_failure(error))
     }
 
-    /// Draws the consequence of an error of the disk outside the log. A failure after which nobody can tell what is
-    /// durable stops the node. A full disk is waited out, and so is everything else: nothing was published, so
-    /// nothing is lost, and the next attempt may succeed.
-    pub(crate) fn judge(&self, error: &Error) {
+    /// Reacts to an error of the disk outside the log. A failure after which it is unknown what is durable stops the node.
+    /// A full disk and every other error are retried: nothing was published, so nothing is lost.
+    pub(crate) fn note_failure(&self, error: &Error) {
         if error.is_final() {
             self.log.poison(&error.to_string());
         } else if error.kind() == ErrorKind::NoSpace {
@@ -157,7 +156,7 @@ impl Shared {
     }
 }
 
-/// Has the bytes of commits given back when they are durable; [`Shared::count_append`] takes them.
+/// Returns the bytes of commits to the budget when they are durable; [`Shared::count_append`] takes them.
 fn count_log(log: &Log, memory: &Arc<MemoryAccount>) {
     let counted = AtomicU64::new(log.durable().get());
     let memory = memory.clone();

@@ -129,11 +129,11 @@ pub struct StoreStats {
     pub sync_wait_seconds: f64,
     /// Of [`Self::sync_seconds`], the part that was spent on syncs.
     pub flush_seconds: f64,
-    /// Time that the log's writer spent on telling listeners instead of writing, in seconds.
+    /// Time that the log's writer spent in listeners instead of writing, in seconds.
     pub release_seconds: f64,
-    /// Time that anybody spent on telling listeners, in seconds.
+    /// Time that all threads spent in listeners, in seconds.
     pub announce_seconds: f64,
-    /// Groups whose listeners were told while the next group was written.
+    /// Groups whose listeners were notified while the next group was written.
     pub overlapped_groups: u64,
     /// Time that one commit of 64 has waited for the log's lock, in seconds.
     pub append_wait_seconds: f64,
@@ -378,7 +378,7 @@ impl Store {
         self.0.engine.shared.log.failed()
     }
 
-    /// Tells `listener` how far the log is durable, in order, and once of a failure, from a thread of the store or the one
+    /// Notifies `listener` of the durable position, in order, and once of a failure, from a thread of the store or the one
     /// that made the log fail. It must be quick and must not call the store. Its panic is logged and counted in
     /// [`StoreStats::listener_panics`]; it is told of the next group again.
     pub fn subscribe(&self, listener: Box<dyn Fn(Progress) + Send + Sync>) {
@@ -415,8 +415,8 @@ impl Store {
         self.0.engine.archive.verify()
     }
 
-    /// What of the history was given up because there was no room for it, oldest first. The commits in it cannot be restored
-    /// one by one. What is older than the retention is not named any more.
+    /// The parts of the history that were given up for lack of room, oldest first. Commits in them cannot be restored one by
+    /// one. Those older than the retention are not listed any more.
     pub fn archive_holes(&self) -> Vec<ArchiveHole> {
         self.0.engine.shared.catalog.current().archive.holes.clone()
     }

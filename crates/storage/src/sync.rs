@@ -1,7 +1,7 @@
 //! Locks without poisoning: a panic elsewhere must not make a store unusable. Every critical section of this crate
 //! leaves its data whole at each point where it could panic.
 //!
-//! Everything that threads of a store wait for, or tell each other by, comes from here. With the feature
+//! All synchronization between threads of a store comes from here. With the feature
 //! `interleavings` it is a model checker's instead of the standard library's: the checker then decides at each of these
 //! operations which thread goes on.
 
@@ -85,7 +85,7 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In a model the time never passes: whoever relies on it is found waiting for ever.
+    /// In a model no time passes: a wait that only its timeout would end is found as a deadlock.
     pub(crate) fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

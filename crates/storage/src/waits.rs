@@ -163,7 +163,7 @@ pub(crate) struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// It waits for this now.
-    pub(crate) fn goes_on(&mut self, reason: WaitReason) {
+    pub(crate) fn continues(&mut self, reason: WaitReason) {
         let mut current = self.waits.current.lock();
         let waits = current.iter_mut();
         if let Some(wait) = waits.into_iter().find(|wait| wait.number == self.number)

@@ -3,16 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Act, Event, Fate, Letter, Moment, Op, OpId, Outcome, SenderNo, Value};
+use crate::history::{
+    Act, Event, MessageState, Moment, Op, OpId, OutboxMessage, Outcome, SenderNo, Value,
+};
 
 /// The first of the waits between attempts, in milliseconds.
 const SHORTEST_WAIT: u64 = 1_000;
 
 pub(super) fn check(events: &[Event]) -> Result<(), String> {
-    let posted: BTreeMap<SenderNo, &[Letter]> = events
+    let posted: BTreeMap<SenderNo, &[OutboxMessage]> = events
         .iter()
         .filter_map(|event| match event {
-            Event::Posted(sender, letters) => Some((*sender, letters.as_slice())),
+            Event::Posted(sender, messages) => Some((*sender, messages.as_slice())),
             _ => None,
         })
         .collect();
@@ -23,7 +25,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
 }
 
 /// What was acknowledged is there, once, and has come to its end.
-fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
+fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut ops: BTreeMap<OpId, &Op> = BTreeMap::new();
     for event in events {
         match event {
@@ -36,13 +38,13 @@ fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), 
                     Some(Op::Circulate(sender, values)) => (sender, values.as_slice()),
                     _ => continue,
                 };
-                let Some(letters) = posted.get(sender) else {
+                let Some(messages) = posted.get(sender) else {
                     continue;
                 };
                 for value in values {
-                    let count = letters
+                    let count = messages
                         .iter()
-                        .filter(|letter| letter.value == *value)
+                        .filter(|message| message.value == *value)
                         .count();
                     let right = match outcome {
                         Outcome::Done => count == 1,
@@ -66,19 +68,19 @@ fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), 
             _ => None,
         })
         .collect();
-    for (sender, letters) in posted {
-        for letter in *letters {
-            let ended = match letter.fate {
-                Fate::Sent => took.contains(&(*sender, letter.value)),
-                Fate::Dead => true,
-                Fate::Behind => letters
+    for (sender, messages) in posted {
+        for message in *messages {
+            let ended = match message.state {
+                MessageState::Sent => took.contains(&(*sender, message.value)),
+                MessageState::Dead => true,
+                MessageState::Behind => messages
                     .iter()
-                    .any(|other| other.fate == Fate::Dead && other.key == letter.key),
-                Fate::Open => false,
+                    .any(|other| other.state == MessageState::Dead && other.key == message.key),
+                MessageState::Open => false,
             };
             if !ended {
                 return Err(format!(
-                    "{letter:?} of sender {sender} has not come to its end"
+                    "{message:?} of sender {sender} has not come to its end"
                 ));
             }
         }
@@ -87,21 +89,21 @@ fn lost(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), 
 }
 
 /// Within a key nothing takes effect after its successor did.
-fn ordered(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
+fn ordered(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut reached: BTreeMap<(SenderNo, &str), usize> = BTreeMap::new();
     for event in events {
         let Event::Took(sender, value) = event else {
             continue;
         };
-        let Some(letters) = posted.get(sender) else {
+        let Some(messages) = posted.get(sender) else {
             continue;
         };
-        let Some(place) = letters.iter().position(|letter| letter.value == *value) else {
+        let Some(place) = messages.iter().position(|message| message.value == *value) else {
             return Err(format!(
                 "message {value} of sender {sender} took effect, and the outbox does not know it"
             ));
         };
-        if let Some(key) = &letters[place].key {
+        if let Some(key) = &messages[place].key {
             let before = reached.insert((*sender, key), place);
             if before.is_some_and(|before| before > place) {
                 return Err(format!(
@@ -138,7 +140,7 @@ fn in_time(events: &[Event]) -> Result<(), String> {
 
 /// A message takes effect once, and once more for each answer that the receiver, a death or a reset may have lost. All
 /// attempts have one idempotency key, and each is counted before it is made; one that is throttled is not counted.
-fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<(), String> {
+fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> Result<(), String> {
     let mut lost: BTreeMap<Value, usize> = BTreeMap::new();
     let mut throttled: BTreeMap<Value, u32> = BTreeMap::new();
     let mut took: BTreeMap<(SenderNo, Value), usize> = BTreeMap::new();
@@ -163,7 +165,7 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<
             Event::Tried(sender, value, _, key, _) => {
                 let (count, before) = tried.entry((*sender, *value)).or_insert((0, key));
                 *count += 1;
-                // A dead letter that is tried again is another message, unless it may have taken effect.
+                // A dead message that is tried again is another message, unless it may have taken effect.
                 let another = redriven.contains(sender) && !took.contains_key(&(*sender, *value));
                 if *before != key && !another {
                     return Err(format!(
@@ -183,18 +185,18 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[Letter]>) -> Result<
             ));
         }
     }
-    for (sender, letters) in posted {
+    for (sender, messages) in posted {
         if redriven.contains(sender) {
             continue;
         }
-        for letter in *letters {
+        for message in *messages {
             let count = tried
-                .get(&(*sender, letter.value))
+                .get(&(*sender, message.value))
                 .map_or(0, |(count, _)| *count);
-            let throttled = throttled.get(&letter.value).copied().unwrap_or(0);
-            if count > letter.attempts + throttled {
+            let throttled = throttled.get(&message.value).copied().unwrap_or(0);
+            if count > message.attempts + throttled {
                 return Err(format!(
-                    "{letter:?} of sender {sender} was tried {count} times"
+                    "{message:?} of sender {sender} was tried {count} times"
                 ));
             }
         }

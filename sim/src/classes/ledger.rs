@@ -8,7 +8,7 @@ use abide::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Carrier, Event, ObjectNo, Pen, Value};
+use crate::history::{Carrier, Event, ObjectNo, Recorder, Value};
 
 /// Where broadcasts are counted.
 const CASTS: &str = "casts";
@@ -20,7 +20,7 @@ const PARTS: u32 = 3;
 #[derive(Clone)]
 pub(crate) struct Ledger {
     state: State,
-    pen: Pen,
+    recorder: Recorder,
     number: ObjectNo,
     instance: u32,
 }
@@ -49,7 +49,7 @@ fn alarm_key(at: i64) -> String {
 
 impl DurableObject for Ledger {
     fn new(state: State, env: Env) -> Result<Self> {
-        let pen = Pen::clone(&*env.require::<Pen>()?);
+        let recorder = Recorder::clone(&*env.require::<Recorder>()?);
         let number: ObjectNo = state
             .name()
             .and_then(|name| name.parse().ok())
@@ -64,10 +64,10 @@ impl DurableObject for Ledger {
              PRIMARY KEY (place, part)) WITHOUT ROWID",
             (),
         )?;
-        let instance = pen.made(number);
+        let instance = recorder.made(number);
         Ok(Self {
             state,
-            pen,
+            recorder,
             number,
             instance,
         })
@@ -96,10 +96,10 @@ impl DurableObject for Ledger {
         let at = info.scheduled_time.unix_millis();
         let Some(plan): Option<AlarmPlan> = storage.get(&alarm_key(at))? else {
             let what = format!("an alarm of {at} went off, which was never set");
-            self.pen.note(Event::Torn(self.number, what));
+            self.recorder.note(Event::Torn(self.number, what));
             return Ok(());
         };
-        self.pen.note(Event::Rang {
+        self.recorder.note(Event::Rang {
             object: self.number,
             value: plan.value,
             at,
@@ -344,7 +344,7 @@ impl Ledger {
         named.sort();
         let dense = rows.iter().zip(0..).all(|((place, _), at)| *place == at);
         if !dense || version as usize != rows.len() || parts != expected || kept != named {
-            self.pen.note(Event::Torn(
+            self.recorder.note(Event::Torn(
                 self.number,
                 format!("version {version}, entries {rows:?}, parts {parts:?}, keys {kept:?}"),
             ));
@@ -359,11 +359,11 @@ impl Ledger {
     }
 
     fn runs(&self) {
-        self.pen.note(Event::Ran(self.number, self.instance));
+        self.recorder.note(Event::Ran(self.number, self.instance));
     }
 
     fn saw(&self, object: ObjectNo, version: u32, last: Option<Value>, by: Carrier) {
-        self.pen.note(Event::Seen {
+        self.recorder.note(Event::Seen {
             object,
             version,
             last,

@@ -5,5 +5,5 @@ mod sender;
 
 pub(crate) use self::{
     ledger::{Appended, Ledger},
-    sender::{Circular, Manner, Sender},
+    sender::{Circular, DeliveryOptions, Sender},
 };

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     history::{SenderNo, Value},
-    receiver::{Courier, Note},
+    receiver::{Note, ReceiverDelivery},
 };
 
 #[durable_object]
@@ -20,16 +20,16 @@ pub(crate) struct Sender {
     outbox: Outbox,
 }
 
-/// How this simulation's outboxes deliver.
+/// Options of the simulated outboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
-    /// Messages wait behind a dead letter with their ordering key.
+pub(crate) struct DeliveryOptions {
+    /// Messages wait behind a dead message with their ordering key.
     pub(crate) wait: bool,
     /// Deliveries go in ticks.
     pub(crate) ticks: bool,
 }
 
-impl Manner {
+impl DeliveryOptions {
     fn options(self) -> Options {
         Options {
             pace: if self.ticks {
@@ -103,13 +103,17 @@ impl FanOut for Circular {
 }
 
 fn message(from: SenderNo, to: u8, value: Value) -> Result<Message> {
-    Courier::message(&Note { from, to, value }).map_err(Error::from_std)
+    ReceiverDelivery::message(&Note { from, to, value }).map_err(Error::from_std)
 }
 
 impl DurableObject for Sender {
     fn new(state: State, env: Env) -> Result<Self> {
-        let manner = env.require::<Manner>()?;
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, manner.options())?;
+        let delivery_options = env.require::<DeliveryOptions>()?;
+        let outbox = Outbox::open(
+            &state,
+            env.require::<Registry>()?,
+            delivery_options.options(),
+        )?;
         Ok(Self { state, outbox })
     }
 

@@ -132,7 +132,7 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         V::PayloadUnchecked
         | V::OldRecordsTaken
         | V::FileBeforeLog
-        | V::FloorNotRaised
+        | V::HorizonNotAdvanced
         | V::SegmentsFreedEarly => STARTS,
         V::AlarmForgottenByRecovery | V::AlarmForgottenByCheckpoint | V::AlarmNotPutBack => ALARMS,
         V::HistorySkipped

@@ -35,14 +35,14 @@ pub struct AlarmEntry {
     pub attempts: u16,
     /// It was given up: it waits for somebody to run it again.
     pub failed: bool,
-    /// Its last attempt has failed, or the process did not survive it; it is tried again.
+    /// Its last attempt failed, or the process ended during it; it will be retried.
     pub failing: bool,
-    /// An attempt has begun whose end is not written, with so much isolation.
+    /// An attempt with this isolation has begun and its end is not recorded.
     pub begun: Option<Isolation>,
 }
 
 impl AlarmEntry {
-    /// An alarm that nothing has happened to yet.
+    /// An alarm without attempts.
     pub fn at(due: i64) -> Self {
         Self {
             due,
@@ -71,16 +71,16 @@ impl AlarmEntry {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// It is no suspect.
+    /// Not a suspect.
     #[default]
     Free,
-    /// It was running when a process ended, and runs beside a few such others.
+    /// It ran when a process ended, and runs beside at most a few other suspects.
     Few,
-    /// A process has ended while it ran beside a few: no other suspect runs.
+    /// A process ended again while it ran beside a few: no other suspect may run.
     Alone,
 }
 
-/// What an entry says beside its time and its attempts, as bits. Runs and records have them at different places.
+/// The flags of an entry, as bits. Runs and records have them at different offsets.
 pub(crate) mod marks {
     use super::{AlarmEntry, Isolation};
 
@@ -105,7 +105,7 @@ pub(crate) mod marks {
         begun | failed | failing
     }
 
-    /// `None`: no version writes these.
+    /// `None` if no version writes these.
     pub(crate) fn entry(marks: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
         let begun = match marks & (BEGUN | FEW | ALONE) {
             0 => None,

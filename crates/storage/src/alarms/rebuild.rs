@@ -1,4 +1,4 @@
-//! The index made anew from the objects' rows, when a saved run is damaged or missing.
+//! Rebuilds the index from the objects' rows when a saved run is damaged or missing.
 //!
 //! Called when a store is opened, after the log's tail was replayed and before anybody uses the store. Each object is
 //! opened in its turn, so memory holds one of them beside the index. The damaged run is kept beside the others under
@@ -25,11 +25,11 @@ pub(crate) struct DamagedRun {
     pub(crate) why: io::Error,
 }
 
-/// Objects after which the log says how far it is.
+/// Objects between two log lines about the progress.
 const REPORT: u64 = 100_000;
 
 impl DamagedRun {
-    /// Brings the index, which knows the log's tail alone, to what the rows say.
+    /// Completes the index, which holds only the log's tail, from the rows.
     pub(crate) fn rebuild(&self, engine: &Arc<Engine>) -> Result<()> {
         tracing::error!(
             path = %self.path.display(), why = %self.why,
@@ -61,7 +61,7 @@ impl DamagedRun {
                         }
                         failing.push((key, error));
                     }
-                    // The disk's answer may be another one the next time, and would be taken for "no alarm".
+                    // The error may be transient, and must not be taken for "no alarm".
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -101,7 +101,7 @@ impl DamagedRun {
         Ok(())
     }
 
-    /// Gives the run another name, under which nothing removes it.
+    /// Renames the run, so that nothing removes it.
     fn keep_aside(&self, engine: &Engine) {
         let aside = aside(&self.path);
         let Shared { disk, dir, .. } = &*engine.shared;

@@ -155,7 +155,7 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
     bytes.put_i64_le(due);
 }
 
-/// `None`: no version writes this.
+/// `None` if no version writes this.
 fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<(ObjectKey, AlarmChange)> {
     let mut fields = &bytes[..];
     let namespace = NamespaceNo(fields.get_u32_le());
@@ -181,11 +181,11 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     crate::fuzzing::put_crc(bytes, HEADER_BYTES - 4, 0..HEADER_BYTES - 4);
 }
 
-/// What the saved runs come to.
+/// The outcome of loading the saved runs.
 pub(crate) enum Loaded {
-    /// The index of their moment.
+    /// The index as it was saved.
     Whole(Box<AlarmIndex>),
-    /// This run is damaged or missing: the rows have to tell.
+    /// This run is damaged or missing: the index must be rebuilt from the rows.
     Damaged(DamagedRun),
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn load(disk: &dyn Disk, data: &Path, runs: &Runs) -> Result<Loaded> 
     Ok(Loaded::Whole(Box::new(index)))
 }
 
-/// True if trying again would not help: the bytes are wrong, gone, or cannot be read from the medium.
+/// True if a retry cannot help: the bytes are wrong, missing, or unreadable on the medium.
 fn is_damage(error: &io::Error) -> bool {
     /// `EIO` on every Unix.
     const MEDIUM: i32 = 5;

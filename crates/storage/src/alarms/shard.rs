@@ -14,28 +14,28 @@ pub(super) struct Shard {
     /// How many alarms of each namespace are failing; without those that have none.
     pub(super) failing: BTreeMap<NamespaceNo, u64>,
     pub(super) in_flight: FxHashSet<ObjectKey>,
-    /// What the next run must say.
+    /// Changed since the last run.
     pub(super) changed: FxHashSet<ObjectKey>,
     /// The position behind the newest change.
     pub(super) newest: Lsn,
     /// The pending alarms that nobody has taken, by time, with as much isolation as they need; `None` as long as nobody
     /// takes any from here.
     queues: Option<[BTreeSet<(i64, ObjectKey)>; 3]>,
-    /// The isolation of those attempts that an earlier process had begun and did not end.
+    /// Suspects: alarms whose attempt an earlier process began and did not end, with their isolation.
     suspects: FxHashMap<ObjectKey, Isolation>,
 }
 
-/// What a change has done to what a scheduler waits for.
+/// The effect of a change on what a scheduler waits for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Effect {
-    /// Something is due earlier than all else.
+    /// The change is due earlier than everything else.
     pub(super) earlier: bool,
-    /// So many suspects are none any more.
+    /// This many suspects were cleared.
     pub(super) cleared: usize,
 }
 
 impl Shard {
-    /// Makes the queues. What was taken before can be taken again, and what had begun before is a suspect now.
+    /// Builds the queues. Alarms that were taken before can be taken again; attempts that had begun make suspects.
     pub(super) fn open_queues(&mut self) {
         self.in_flight.clear();
         self.suspects = FxHashMap::default();
@@ -51,7 +51,7 @@ impl Shard {
             }
             queues[isolation as usize].push((entry.due, *key));
         }
-        // A tree that is made of a sorted list at once is made many times faster.
+        // Building a tree from a sorted list is many times faster than inserting.
         self.queues = Some(queues.map(|mut queue| {
             queue.sort_unstable();
             queue.into_iter().collect()
@@ -82,7 +82,7 @@ impl Shard {
         Some((key, *self.entries.get(&key)?))
     }
 
-    /// Puts back what was taken, where its entry says now. True if it is now the earliest of its queue.
+    /// Puts a taken alarm back, at the time of its entry. True if it is now the earliest of its queue.
     pub(super) fn give_back(&mut self, key: ObjectKey) -> bool {
         self.in_flight.remove(&key);
         match self.entries.get(&key) {
@@ -120,7 +120,7 @@ impl Shard {
         }
     }
 
-    /// An entry is no more what it was.
+    /// An entry was replaced or removed.
     fn uncount(&mut self, key: ObjectKey, old: &AlarmEntry) {
         self.failed -= usize::from(old.failed);
         if old.failing
@@ -141,7 +141,7 @@ impl Shard {
         self.suspects.get(key).copied().unwrap_or_default()
     }
 
-    /// Puts an alarm where it is found when it is due. True if it is now the earliest there.
+    /// Queues an alarm by its time. True if it is now the earliest there.
     fn enqueue(&mut self, key: ObjectKey, entry: AlarmEntry) -> bool {
         if entry.failed || self.in_flight.contains(&key) {
             return false;
@@ -166,8 +166,8 @@ impl Shard {
         }
     }
 
-    /// What is known of this alarm, as a run says it.
-    pub(super) fn said_of(&self, key: &ObjectKey) -> AlarmChange {
+    /// The current entry of this key as a change of a run.
+    pub(super) fn change_of(&self, key: &ObjectKey) -> AlarmChange {
         match self.entries.get(key) {
             Some(entry) => AlarmChange::Set(*entry),
             None => AlarmChange::Cleared,

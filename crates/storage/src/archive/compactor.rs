@@ -1,18 +1,18 @@
 //! The compactor keeps the archive small: runs are merged, and what is too old is folded into bases.
 //!
-//! - A **merge** makes one run of [`crate::limits::ARCHIVE_FAN_IN`] neighbours of the same level. Nothing is lost.
+//! - A **merge** makes one run of [`crate::limits::ARCHIVE_FAN_IN`] adjacent runs of the same level. Nothing is lost.
 //! - A **fold** makes one **base** of the oldest runs: of each object only its last state in them remains, as a snapshot.
 //!   It is done when the expired runs are a good share of the base that has to be written again with them, so the cost
 //!   of a byte of history is bounded, and an object with a busy life costs its size and the changes of the retention.
 //!
-//! - If the disk has no room even for that, the oldest history is **dropped**: the base stays, and so do the newest runs.
+//! - If there is no room even for that, the oldest history is **dropped**: the base and the newest runs stay.
 //!
 //! The new run is durable before the manifest lists it in place of the old ones; these are removed afterwards. Both read
 //! and write as streams: memory is bounded by a block for each run, the index of the new run (128 bytes for each of its
 //! objects), and in a fold the pages of one object, up to a bound.
 //!
 //! A run that cannot be read is not merged, and the others are merged around it: somebody may put it back. Once it has
-//! expired a fold takes of it what can be read. No error here stops the node; the archive is tidied later.
+//! expired, a fold takes what can be read of it. No error here stops the node; compaction is retried later.
 
 use super::hole::ArchiveHole;
 use super::image::Image;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// Better than in a step: a merge has time, and its output lives longer.
 const COMPRESSION: i32 = 3;
 
-/// What is remembered between two looks at the archive.
+/// State that is kept between two passes.
 #[derive(Default)]
 struct State {
     /// The runs that were found damaged before this start were looked at again.
@@ -48,9 +48,9 @@ struct State {
     too_little: u64,
     /// Folds in a row that had too little room.
     folds_refused: u32,
-    /// How often a run could not be read, and is not known to be damaged.
+    /// Failed reads of runs that are not known to be damaged.
     unread: BTreeMap<u64, u32>,
-    /// True after the warning that history leaves before its time, until that is over.
+    /// The warning that history is folded early was logged and still applies.
     over: bool,
 }
 
@@ -68,7 +68,7 @@ impl Compactor {
         }
     }
 
-    /// The compactor's thread: works beside everything else.
+    /// The body of the compactor's thread.
     pub(crate) fn run(&self) {
         while self.archive.await_compaction() {
             loop {
@@ -84,8 +84,7 @@ impl Compactor {
         }
     }
 
-    /// Does the next piece of work, if there is any. False: there was none, or it must wait. An error is one of the
-    /// manifest.
+    /// Runs the next compaction. False if there is none, or if it must wait. An error is one of the manifest.
     pub(crate) fn compact(&self) -> Result<bool> {
         let mut known = self.state.lock();
         if !known.looked {
@@ -140,7 +139,7 @@ impl Compactor {
                 tracing::warn!(%error, "there is no room to tidy the archive");
                 let fold = matches!(work, Compaction::Fold(_));
                 if fold {
-                    // One refusal may be a passing one, and what comes after a fold is a loss.
+                    // One refusal may be transient, and the step after a fold loses history.
                     known.folds_refused += 1;
                     if known.folds_refused >= ARCHIVE_FULL_AFTER {
                         known.too_little = room.available;
@@ -191,7 +190,7 @@ impl Compactor {
         Ok(true)
     }
 
-    /// Somebody may have put a damaged run back.
+    /// An operator may have put a damaged run back.
     fn look_at_damaged(&self) -> Result<()> {
         let state = self.archive.state();
         let set_aside = state
@@ -380,14 +379,14 @@ impl Compactor {
         for run in runs {
             let path = self.archive.dir.join(RunMeta::file_name(run.number));
             if let Err(error) = self.archive.shared.disk.remove(&path) {
-                // It is in nobody's way; the next start removes it.
+                // It does no harm; the next start removes it.
                 tracing::warn!(%error, path = %path.display(), "an old run of the archive was not removed");
             }
         }
     }
 }
 
-/// Watches that a merge or fold does not take the last room of the disk.
+/// Keeps a merge or fold from taking the last room of the disk.
 struct RoomCheck<'a> {
     archive: &'a Archive,
     floor: u64,
@@ -417,7 +416,7 @@ impl<'a> RoomCheck<'a> {
     }
 }
 
-/// What became of a piece of work.
+/// The outcome of a compaction.
 enum Outcome {
     /// The store is closed; nothing was changed.
     Stopped,

@@ -1,6 +1,6 @@
 //! Holes: parts of the history that were given up because there was no room for them.
 //!
-//! They are kept in the manifest, so that whoever asks for a state in one learns what became of it.
+//! The manifest lists them, so that a request for a state in one is refused with the reason.
 
 use super::ArchiveState;
 use super::history::time;

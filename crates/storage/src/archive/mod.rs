@@ -88,7 +88,7 @@ impl Default for ArchiveOptions {
     }
 }
 
-/// What the manifest says of the archive.
+/// The archive's part of the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ArchiveState {
     /// Everything before this position of the log is archived; `None` while the archive is off.
@@ -102,7 +102,7 @@ pub(crate) struct ArchiveState {
     /// with its next.
     #[serde(default)]
     pub(crate) rebase: u64,
-    /// What was given up, oldest first.
+    /// Parts of the history that were given up, oldest first.
     #[serde(default)]
     pub(crate) holes: Vec<ArchiveHole>,
 }
@@ -125,7 +125,7 @@ impl ArchiveState {
     }
 }
 
-/// Brings the archive's directory in order when a store is opened: removes what a crash has left, and notes in
+/// Prepares the archive's directory when a store is opened: removes what a crash has left, and notes in
 /// `manifest`, which the caller publishes, where archiving begins or that it has ended.
 pub(crate) fn prepare(
     disk: &dyn Disk,
@@ -153,7 +153,7 @@ pub(crate) fn prepare(
         let mut runs = state.runs.iter();
         runs.any(|run| RunMeta::file_name(run.number) == name)
     };
-    // Nothing else is touched: the directory may be that of a volume, and somebody may keep a copy beside a run.
+    // Nothing else is touched: the directory may be the root of a volume, or hold copies of runs.
     for name in disk.list(&dir).map_err(failed)? {
         let path = dir.join(&name);
         if is_own(&name)
@@ -166,7 +166,7 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-/// The archive of an open store: its directory, and what the archiver and the compactor tell each other.
+/// The archive of an open store: its directory, and the state that the archiver and the compactor share.
 pub(crate) struct Archive {
     pub(crate) shared: Arc<Shared>,
     dir: PathBuf,
@@ -208,7 +208,7 @@ impl Archive {
         &self.shared.options.archive
     }
 
-    /// What the manifest says of the archive.
+    /// The archive's part of the manifest.
     fn state(&self) -> ArchiveState {
         self.shared.catalog.current().archive.clone()
     }
@@ -341,7 +341,7 @@ impl Archive {
         let mut entries = 0;
         for run in &runs {
             match self.verify_run(run) {
-                // A merge has replaced it meanwhile: what was read counts for nothing.
+                // A merge has replaced it meanwhile: ignore the result.
                 Err(_) if !self.has(run.number) => return self.verify(),
                 verified => entries += verified?,
             }

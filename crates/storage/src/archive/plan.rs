@@ -1,4 +1,4 @@
-//! What the compactor does next: a decision from the list of runs and the room on the disk, which changes nothing.
+//! Plans compaction: a pure decision from the list of runs and the room on the disk.
 
 use super::run::RunMeta;
 use super::{ArchiveOptions, ArchiveState};
@@ -20,7 +20,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// True if the archive cannot go on: the disk says so, or has refused so often that it must be meant.
+    /// True if the archive has no room: the disk reports it, or has refused several steps in a row.
     fn is_full(&self) -> bool {
         let little = self.available < self.reserve;
         self.refused >= ARCHIVE_FULL_AFTER || (self.refused > 0 && little)
@@ -41,7 +41,7 @@ impl Room {
     }
 }
 
-/// What is to be done with which runs, by their places.
+/// A compaction, with the places of its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Compaction {
     Merge(Range<usize>),
@@ -54,7 +54,7 @@ pub(super) fn retention_millis(options: &ArchiveOptions) -> u64 {
     u64::try_from(options.retention.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Decides what is to be done next.
+/// Decides on the next compaction.
 pub(super) fn plan(
     state: &ArchiveState,
     options: &ArchiveOptions,

@@ -102,7 +102,7 @@ impl Engine {
         Ok(bookmark)
     }
 
-    /// The number of an object's newest commit; `None` if it is quarantined or cannot be read, so that nobody knows.
+    /// The number of an object's newest commit; `None` if it is unknown because the object is quarantined or unreadable.
     pub(crate) fn present_commit(&self, key: ObjectKey) -> Result<Option<CommitNo>> {
         if self.shared.catalog.current().quarantine_of(key).is_some() {
             return Ok(None);
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Looks at an object's newest commit, whether it is open or not.
+    /// Reads an object's newest commit number, whether it is open or not.
     fn at_present<R>(&self, key: ObjectKey, look: impl FnOnce(&Pages) -> R) -> Result<R> {
         let (seen, object) = self.objects.with(key, |object, pages| {
             let looked = self.objects.look_at_file(object, pages);

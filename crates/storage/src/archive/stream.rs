@@ -22,11 +22,11 @@ pub(crate) struct Stream {
     salvage: Option<Salvage>,
 }
 
-/// What cannot be read is passed over.
+/// Unreadable entries are skipped.
 struct Salvage {
     /// Whatever the error is; else only damage.
     any_error: bool,
-    /// True once it was said.
+    /// True once it was logged.
     said: bool,
 }
 

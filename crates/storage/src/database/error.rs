@@ -8,7 +8,7 @@ use crate::vfs;
 use rusqlite::ErrorCode;
 
 impl ObjectDb {
-    /// What a user is told of an error of SQLite.
+    /// Translates an error of SQLite for the user.
     pub(crate) fn sql_error(&self, error: &rusqlite::Error) -> Error {
         if self.state.get() == State::Transaction && self.connection.is_autocommit() {
             self.state.set(State::Lost);

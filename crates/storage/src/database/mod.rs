@@ -53,7 +53,7 @@ pub struct ObjectDb {
     memory: Cell<Measured>,
 }
 
-/// What the connection takes of memory, as far as it was measured.
+/// The connection's memory when it was last measured.
 #[derive(Clone, Copy, Default)]
 struct Measured {
     /// [`PageFile::growth`] at the time.
@@ -207,7 +207,7 @@ impl ObjectDb {
             self.file.discard();
             return Err(error);
         }
-        // What was committed is committed, whatever becomes of the space; SQLite uses it again.
+        // The commit stands; SQLite reuses the space if it cannot be given back.
         if self.vacuum.take()
             && let Err(error) = self.internal("VACUUM/*abide*/", ())
         {
@@ -217,7 +217,7 @@ impl ObjectDb {
         Ok(self.file.take_committed())
     }
 
-    /// The position behind the object's newest commit, whoever made it. After an error of [`Self::commit`] nothing
+    /// The position behind the object's newest commit, also of an earlier connection. After an error of [`Self::commit`] nothing
     /// newer than this can be seen by another connection.
     pub fn newest(&self) -> Lsn {
         self.file.newest()
@@ -303,7 +303,7 @@ impl ObjectDb {
         Ok(first)
     }
 
-    /// Hands over the rows of one of the engine's own statements. SQLite may prepare a statement again while it steps,
+    /// Calls `take` with each row of one of the engine's own statements. SQLite may prepare a statement again while it steps,
     /// so the engine's rights last until the end.
     pub(crate) fn internal_rows(
         &self,

@@ -4,7 +4,7 @@ use super::ObjectDb;
 use crate::error::Result;
 
 impl ObjectDb {
-    /// The object's name, if the object was ever told.
+    /// The object's name, if it has one.
     pub fn name(&self) -> Result<Option<String>> {
         if let Some(name) = &*self.pending_name.borrow() {
             return Ok(Some(name.clone()));
@@ -16,7 +16,7 @@ impl ObjectDb {
         )
     }
 
-    /// Tells the object its name; it is stored with the next transaction, once.
+    /// Sets the object's name, if it has none; it is stored with the next transaction.
     pub fn set_name(&self, name: &str) -> Result<()> {
         if self.name()?.is_none() {
             *self.pending_name.borrow_mut() = Some(name.to_owned());

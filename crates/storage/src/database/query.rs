@@ -1,4 +1,4 @@
-//! Users' SQL: statements are checked, run, and their rows gathered or handed over.
+//! Users' SQL: statements are checked and run, and their rows collected or passed on.
 
 use super::{MARK, ObjectDb};
 use crate::error::{Error, Result};

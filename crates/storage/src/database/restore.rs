@@ -1,4 +1,4 @@
-//! An earlier state that becomes the object's present one: asked for in a transaction, committed when it is staged.
+//! Restores: requested in a transaction, committed when the pages of the earlier state are staged.
 
 use super::ObjectDb;
 use crate::archive::bookmark::Bookmark;
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 impl ObjectDb {
     /// Commits what is staged beside SQLite: the pages of an earlier state. The object keeps its name and has the alarm of
-    /// that state; a restore that was asked for is done.
+    /// that state, and its requested restore is done.
     pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
         self.touch_alarm();
@@ -37,7 +37,7 @@ impl ObjectDb {
         self.internal(upsert, [name]).map(drop)
     }
 
-    /// Asks for a restore, in the current transaction: whoever opens the object next finds it with
+    /// Requests a restore, in the current transaction: the next opener of the object finds it with
     /// [`Self::requested_restore`] and does it with [`crate::Store::restore_requested`]. Returns the bookmark that undoes it,
     /// which is that of the commit that ends the transaction.
     ///
@@ -58,7 +58,7 @@ impl ObjectDb {
         Ok(present)
     }
 
-    /// The restore that was asked for and not done yet.
+    /// The restore that was requested and is not done yet.
     pub fn requested_restore(&self) -> Result<Option<Bookmark>> {
         let text: Option<String> = self.internal_row(
             "SELECT value FROM _abide_meta WHERE key = 'restore'/*abide*/",
@@ -68,7 +68,7 @@ impl ObjectDb {
         text.map(|text| text.parse()).transpose()
     }
 
-    /// Forgets a restore that was asked for, in the current transaction.
+    /// Removes the requested restore, in the current transaction.
     pub(crate) fn forget_requested_restore(&self) -> Result<()> {
         self.begin()?;
         let delete = "DELETE FROM _abide_meta WHERE key = 'restore'/*abide*/";

@@ -1,22 +1,22 @@
-//! What an error of the disk means, whatever was being done.
+//! Classifies errors of the disk, independent of the operation.
 
 use rustix::io::Errno;
 use std::io;
 
-/// What an error of the disk means.
+/// The class of an error of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The disk, or a quota of it, is full. Nothing was changed; it ends when somebody frees space.
+    /// The disk, or a quota of it, is full. Nothing was changed; it ends when space is freed.
     Full,
-    /// The process or the machine is out of descriptors or of memory. Nothing was changed; it ends by itself.
+    /// The process or the machine is out of descriptors or memory. Nothing was changed; a retry may succeed.
     Passing,
     /// Anything else: the device, the file system, permissions, a name that is missing or taken. It will be the same the
-    /// next time, unless somebody mends it.
+    /// next time, unless it is repaired.
     Lasting,
 }
 
 impl Failure {
-    /// What an error says that is not one of a sync.
+    /// The class of an error of any operation except a sync.
     pub(crate) fn of(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
@@ -26,9 +26,8 @@ impl Failure {
         }
     }
 
-    /// What an error of a sync says. Space and memory tell nothing here: some of what was to be made durable may be lost,
-    /// and asking again would answer that all is well. A missing descriptor does: it was missing before anything was
-    /// synced.
+    /// The class of an error of a sync. Lack of space or memory is lasting here: some of the data may be lost, and a
+    /// second sync would report success. A missing descriptor is not: it was missing before anything was synced.
     pub(crate) fn of_sync(error: &io::Error) -> Self {
         if is_without_descriptors(error) {
             Self::Passing

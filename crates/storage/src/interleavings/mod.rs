@@ -20,7 +20,7 @@ const FEW_SWITCHES: usize = 3;
 /// SQLite runs on the stack of a model's thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// More steps than any model takes that ends.
+/// More steps than any terminating model takes.
 const MAX_STEPS: usize = 200_000;
 
 /// Runs a model with so many schedules, times `ABIDE_INTERLEAVINGS`.
@@ -54,7 +54,7 @@ pub fn explore(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// A panic that says nothing on the standard error: models make many of them.
+/// A panic without a message on standard error: models make many of them.
 pub fn quiet_panic() -> ! {
     resume_unwind(Box::new("on purpose"))
 }

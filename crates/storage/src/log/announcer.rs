@@ -1,8 +1,8 @@
-//! Tells listeners how far the log is.
+//! Notifies listeners of the log's progress.
 //!
-//! - One thread at a time tells, so what listeners hear never goes back, nothing follows a failure, and each is told of a
-//!   failure once. Whoever has news while another tells leaves it to that one.
-//! - A listener is code of others: its panic is counted and logged, and the next one is told.
+//! - One thread at a time notifies, so positions never move backwards, nothing follows a failure, and each listener is
+//!   notified of a failure once. A thread with news leaves it to the one that is notifying.
+//! - A listener is foreign code: its panic is counted and logged, and the next one is notified.
 
 use super::{Counter, Listener, Progress};
 use crate::ident::Lsn;
@@ -16,18 +16,18 @@ pub(super) struct Announcer {
     /// Everything before this position is durable.
     durable: AtomicU64,
     failed: AtomicBool,
-    told: Mutex<Told>,
+    notified: Mutex<Notified>,
     /// The thread of [`Self::run`] waits here.
     wake: Condvar,
-    /// Time spent on telling, by whoever did it.
+    /// Time spent in listeners, on any thread.
     nanos: Counter,
     panics: Counter,
 }
 
-struct Told {
+struct Notified {
     durable: Lsn,
     failed: bool,
-    /// Somebody is telling.
+    /// A thread is notifying.
     busy: bool,
     thread: Thread,
     stopped: bool,
@@ -38,9 +38,9 @@ struct Told {
 enum Thread {
     /// There is none, or it is about to end.
     Absent,
-    /// It waits, or is telling and will look again.
+    /// It waits, or is notifying and will check for more.
     Idle,
-    /// It is to tell.
+    /// It is to notify.
     Asked,
 }
 
@@ -50,7 +50,7 @@ impl Announcer {
             listeners: RwLock::default(),
             durable: AtomicU64::new(durable.0),
             failed: AtomicBool::new(false),
-            told: Mutex::new(Told {
+            notified: Mutex::new(Notified {
                 durable,
                 failed: false,
                 busy: false,
@@ -67,7 +67,7 @@ impl Announcer {
         self.listeners.write().push(listener);
     }
 
-    /// Panics of listeners, and the time that telling them took.
+    /// Panics of listeners, and the time spent in them.
     pub(super) fn stats(&self) -> (u64, Duration) {
         (self.panics.get(), Duration::from_nanos(self.nanos.get()))
     }
@@ -80,7 +80,7 @@ impl Announcer {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Notes the news. Under the log's lock, so that the position does not move after a failure.
+    /// Records progress. Called under the log's lock, so that the position does not move after a failure.
     pub(super) fn note(&self, progress: Progress) {
         match progress {
             Progress::Durable(lsn) => self.durable.store(lsn.0, Ordering::Release),
@@ -88,16 +88,16 @@ impl Announcer {
         }
     }
 
-    /// Tells what is not told yet, unless another thread is just doing it.
-    pub(super) fn tell(&self) {
-        let mut told = self.told.lock();
-        if told.busy {
+    /// Notifies listeners of progress that they do not know, unless another thread is doing so.
+    pub(super) fn notify(&self) {
+        let mut notified = self.notified.lock();
+        if notified.busy {
             return;
         }
-        told.busy = true;
+        notified.busy = true;
         let begun = Instant::now();
-        while let Some(news) = self.next(&mut told) {
-            drop(told);
+        while let Some(news) = self.next(&mut notified) {
+            drop(notified);
             for listener in self.listeners.read().iter() {
                 if let Err(why) = guard(|| listener(news)) {
                     self.panics.add(1);
@@ -108,64 +108,64 @@ impl Announcer {
                     );
                 }
             }
-            told = self.told.lock();
+            notified = self.notified.lock();
         }
-        told.busy = false;
-        drop(told);
+        notified.busy = false;
+        drop(notified);
         self.nanos.add_time(begun.elapsed());
     }
 
-    /// What became durable before a failure did so: it is told first.
-    fn next(&self, told: &mut Told) -> Option<Progress> {
+    /// What became durable before a failure is announced first.
+    fn next(&self, notified: &mut Notified) -> Option<Progress> {
         let failed = self.failed();
         let durable = self.durable();
-        if durable > told.durable {
-            told.durable = durable;
+        if durable > notified.durable {
+            notified.durable = durable;
             return Some(Progress::Durable(durable));
         }
-        if failed && !told.failed {
-            told.failed = true;
+        if failed && !notified.failed {
+            notified.failed = true;
             return Some(Progress::Failed);
         }
         None
     }
 
-    /// Has the thread of [`Self::run`] tell. False if there is none.
+    /// Wakes the thread of [`Self::run`]. False if there is none.
     pub(super) fn hand_over(&self) -> bool {
-        let mut told = self.told.lock();
-        let before = told.thread;
+        let mut notified = self.notified.lock();
+        let before = notified.thread;
         if before == Thread::Idle {
-            told.thread = Thread::Asked;
+            notified.thread = Thread::Asked;
         }
-        drop(told);
+        drop(notified);
         if before == Thread::Idle {
             self.wake.notify_all();
         }
         before != Thread::Absent
     }
 
-    /// A thread that tells what it is asked to, until [`Self::stop`].
+    /// The body of the thread that notifies listeners, until [`Self::stop`].
     pub(super) fn run(&self) {
-        let mut told = self.told.lock();
-        told.thread = Thread::Idle;
-        while !told.stopped {
-            if told.thread == Thread::Asked {
-                told.thread = Thread::Idle;
-                drop(told);
-                self.tell();
-                told = self.told.lock();
+        let mut notified = self.notified.lock();
+        notified.thread = Thread::Idle;
+        while !notified.stopped {
+            if notified.thread == Thread::Asked {
+                notified.thread = Thread::Idle;
+                drop(notified);
+                self.notify();
+                notified = self.notified.lock();
             } else {
-                told = self.wake.wait(told);
+                notified = self.wake.wait(notified);
             }
         }
-        told.thread = Thread::Absent;
-        drop(told);
-        self.tell();
+        notified.thread = Thread::Absent;
+        drop(notified);
+        self.notify();
     }
 
-    /// Ends the thread when all is told.
+    /// Ends the thread when all is notified.
     pub(super) fn stop(&self) {
-        self.told.lock().stopped = true;
+        self.notified.lock().stopped = true;
         self.wake.notify_all();
     }
 }

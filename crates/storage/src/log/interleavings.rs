@@ -75,7 +75,7 @@ fn transaction(bytes: usize) -> Transaction {
     let mut transaction = Transaction {
         bytes: vec![0; bytes],
         lengths: vec![bytes],
-        floor: Lsn::ZERO,
+        full_image_horizon: Lsn::ZERO,
         ticket: None,
     };
     header.write(&mut transaction.bytes);
@@ -296,7 +296,7 @@ fn whoever_waits_for_room_gets_it_with_the_next_segment() {
     explore(SCHEDULES, || {
         let log = with_room(Provider::default(), 4 * SMALL as u64);
         let threads = Threads::of(&log);
-        let housekeeper = {
+        let maintenance = {
             let log = log.clone();
             spawn(move || {
                 // Nine records of four in a segment, whatever their order.
@@ -316,7 +316,7 @@ fn whoever_waits_for_room_gets_it_with_the_next_segment() {
         for appender in appenders {
             appender.join().unwrap();
         }
-        housekeeper.join().unwrap();
+        maintenance.join().unwrap();
         threads.end(&log);
     });
 }
@@ -428,12 +428,12 @@ fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
             })
         };
         let log_too = log.clone();
-        let housekeeper = spawn(move || (0..3).for_each(|_| log_too.add_segment()));
+        let maintenance = spawn(move || (0..3).for_each(|_| log_too.add_segment()));
         for _ in 0..2 {
             commit(&log, 2 * SMALL).unwrap();
         }
         impatient.join().unwrap();
-        housekeeper.join().unwrap();
+        maintenance.join().unwrap();
         threads.end(&log);
     });
 }

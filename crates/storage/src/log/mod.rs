@@ -9,7 +9,7 @@
 //! - An error or a panic of the provider poisons the log for good: the durable LSN never moves again, every later append
 //!   is refused and the listeners are told once.
 //! - Room is counted before a record is accepted, so the disk never runs full in the middle of one ([`room`]).
-//! - A delta may be appended only if the full image it builds on is behind the checkpoint's floor; that is checked
+//! - A delta may be appended only if the full image it builds on is behind the horizon of full images; that is checked
 //!   here again, under the lock, because a checkpoint can begin between encoding and appending.
 
 mod announcer;
@@ -38,7 +38,7 @@ use room::{Room, Ticket};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What a listener is told.
+/// What a listener is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Everything up to this position is durable.
@@ -55,9 +55,9 @@ type Listener = Box<dyn Fn(Progress) + Send + Sync>;
 pub(crate) struct Transaction {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lengths: Vec<usize>,
-    /// The floor that its deltas were encoded against.
-    pub(crate) floor: Lsn,
-    /// Its place among those that wait for room.
+    /// The horizon that its deltas were encoded against.
+    pub(crate) full_image_horizon: Lsn,
+    /// Its place in the queue for room.
     ticket: Option<Ticket>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum Refused {
     Failed(Error),
 }
 
-/// Counters of the log. Those of the standard library: nobody decides by them.
+/// Counters of the log. They use atomics of the standard library, also in a model: no decision depends on them.
 #[derive(Debug, Default)]
 pub(crate) struct LogStats {
     pub(crate) commits: Counter,
@@ -103,16 +103,16 @@ pub(crate) struct LogStats {
     pub(crate) provider_nanos: Counter,
     pub(crate) sync_nanos: Counter,
     pub(crate) last_group_nanos: Counter,
-    /// Time that the writer spent on telling listeners.
+    /// Time that the writer spent in listeners.
     pub(crate) release_nanos: Counter,
-    /// Groups whose listeners were told beside the next group.
+    /// Groups whose listeners were notified while the next group was written.
     pub(crate) overlapped: Counter,
     /// Of one append in [`MEASURED`]: how long it waited for the lock and how long it held it.
     pub(crate) append_wait_nanos: Counter,
     pub(crate) append_held_nanos: Counter,
 }
 
-/// A figure.
+/// One counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(std::sync::atomic::AtomicU64);
 
@@ -121,7 +121,7 @@ impl Counter {
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Returns what it was.
+    /// Returns the old value.
     pub(crate) fn add(&self, more: u64) -> u64 {
         self.0.fetch_add(more, std::sync::atomic::Ordering::Relaxed)
     }
@@ -138,11 +138,11 @@ pub(crate) struct Log {
     state: Mutex<State>,
     /// The writer waits here for records.
     work: Condvar,
-    /// Whoever waits for durability or for room.
+    /// Threads that wait for durability or for room.
     progress: Condvar,
     announcer: Announcer,
     /// A page's first image behind this position must be full. Changed under the lock.
-    floor: AtomicU64,
+    full_image_horizon: AtomicU64,
     failure: OnceLock<String>,
     provider: Mutex<Box<dyn Durability>>,
     /// When the provider was given the group that it has.
@@ -211,18 +211,18 @@ impl Log {
         provider: Box<dyn Durability>,
         epoch: Epoch,
         end: Lsn,
-        floor: Lsn,
+        full_image_horizon: Lsn,
         segment_capacity: u64,
     ) -> Self {
         let room = Room::new(MAX_UNSYNCED_BYTES, segment_capacity);
-        Self::with_room(provider, epoch, end, floor, room)
+        Self::with_room(provider, epoch, end, full_image_horizon, room)
     }
 
     fn with_room(
         provider: Box<dyn Durability>,
         epoch: Epoch,
         end: Lsn,
-        floor: Lsn,
+        full_image_horizon: Lsn,
         room: Room,
     ) -> Self {
         Self {
@@ -239,7 +239,7 @@ impl Log {
             work: Condvar::default(),
             progress: Condvar::default(),
             announcer: Announcer::new(end),
-            floor: AtomicU64::new(floor.0),
+            full_image_horizon: AtomicU64::new(full_image_horizon.0),
             failure: OnceLock::new(),
             provider: Mutex::new(provider),
             writing_since: Mutex::default(),
@@ -266,17 +266,17 @@ impl Log {
         self.announcer.failed()
     }
 
-    /// The floor that deltas must be encoded against.
-    pub(crate) fn floor(&self) -> Lsn {
-        Lsn(self.floor.load(Ordering::Acquire))
+    /// The horizon of full images that deltas must be encoded against.
+    pub(crate) fn full_image_horizon(&self) -> Lsn {
+        Lsn(self.full_image_horizon.load(Ordering::Acquire))
     }
 
-    /// Tells `listener` how far the log is, and once of a failure.
+    /// Notifies `listener` of progress, and once of a failure.
     pub(crate) fn subscribe(&self, listener: Listener) {
         self.announcer.subscribe(listener);
     }
 
-    /// Panics of listeners, and the time that telling them took.
+    /// Panics of listeners, and the time spent in them.
     pub(crate) fn listeners(&self) -> (u64, Duration) {
         self.announcer.stats()
     }
@@ -290,7 +290,7 @@ impl Log {
         if self.failed() || state.closed {
             return Err(Refused::Failed(self.failure()));
         }
-        if self.floor() != transaction.floor {
+        if self.full_image_horizon() != transaction.full_image_horizon {
             return Err(Refused::Stale);
         }
         let State {
@@ -330,7 +330,7 @@ impl Log {
         Ok(Appended { start, end })
     }
 
-    /// A transaction that was refused for want of room will not be tried again.
+    /// Gives up the place of a transaction that was refused for lack of room.
     pub(crate) fn give_up(&self, transaction: &mut Transaction) {
         if transaction.ticket.is_some() && self.state.lock().room.leave(&mut transaction.ticket) {
             self.progress.notify_all();
@@ -405,10 +405,11 @@ impl Log {
     }
 
     /// Begins a checkpoint: from the returned position on, the first image of each page is full.
-    pub(crate) fn raise_floor(&self) -> Lsn {
+    pub(crate) fn advance_full_image_horizon(&self) -> Lsn {
         let state = self.state.lock();
-        if !broken(Variant::FloorNotRaised) {
-            self.floor.store(state.appended.0, Ordering::Release);
+        if !broken(Variant::HorizonNotAdvanced) {
+            self.full_image_horizon
+                .store(state.appended.0, Ordering::Release);
         }
         state.appended
     }
@@ -459,12 +460,12 @@ impl Log {
         };
         let more = self.recycle(state, batch);
         self.progress.notify_all();
-        // The next group is not kept waiting for listeners. If there is none, telling them here is the shortest way.
+        // The next group does not wait for listeners. Without a next group, notifying them here is fastest.
         if more && self.announcer.hand_over() {
             self.stats.overlapped.add(1);
         } else {
             let begun = Instant::now();
-            self.announcer.tell();
+            self.announcer.notify();
             self.stats.release_nanos.add_time(begun.elapsed());
         }
         true
@@ -532,7 +533,7 @@ impl Log {
         }
     }
 
-    /// A thread that tells listeners while the writer goes on. It ends when the writer has.
+    /// The body of the thread that notifies listeners while the writer goes on. It ends after the writer.
     pub(crate) fn run_announcer(&self) {
         self.announcer.run();
     }
@@ -584,7 +585,7 @@ impl Log {
         );
         self.work.notify_all();
         self.progress.notify_all();
-        self.announcer.tell();
+        self.announcer.notify();
     }
 
     fn failure(&self) -> Error {

@@ -1,7 +1,7 @@
-//! The room that the log has for transactions, and who gets it: first come, first served.
+//! Admission of transactions to the log: first come, first served.
 //!
 //! Two things are counted before a transaction is accepted: the bytes in memory that are not durable yet, those of the
-//! group being written included, and the room in prepared segments. Whoever was refused has a [`Ticket`] and is next when
+//! group being written included, and the room in prepared segments. A refused transaction has a [`Ticket`] and is next when
 //! those before it are served, so a large transaction is not passed by small ones for ever.
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-/// What there is too little of.
+/// What a transaction lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
     /// Prepared segments.
@@ -31,7 +31,7 @@ pub(super) struct Room {
     segments: usize,
     /// The segments that the first in the queue needs.
     wanted: usize,
-    /// What the first in the queue lacked last.
+    /// What the first in the queue lacked at its last try.
     shortage: Shortage,
     queue: VecDeque<Ticket>,
     next_ticket: u64,
@@ -124,12 +124,12 @@ impl Room {
         self.is_awaited()
     }
 
-    /// True if somebody waits for room.
+    /// True if a transaction waits for room.
     pub(super) fn is_awaited(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// So many bytes are durable, or lost.
+    /// Releases bytes that are durable, or lost.
     pub(super) fn synced(&mut self, bytes: usize) {
         self.unsynced -= bytes;
     }

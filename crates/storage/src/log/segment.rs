@@ -123,7 +123,7 @@ impl Segment {
         let failed = |error| Error::io(doing(), &error);
         let unsynced = |error| Error::sync(doing(), &error);
         let write = || {
-            // Opened before anything is renamed: afterwards it is too late to learn that there is no descriptor.
+            // Opened before anything is renamed, so that a missing descriptor is met while nothing has changed.
             let names = disk.names(dir).map_err(failed)?;
             if let Some(old) = recycle {
                 // The header goes first: under its new name the file must not look like a used segment.

@@ -21,7 +21,7 @@ pub(crate) struct SegmentPool {
     dir: PathBuf,
     pub(super) segment_bytes: u64,
     segments: Mutex<Segments>,
-    /// Wakes whoever prepares segments.
+    /// Wakes the thread that prepares segments.
     pub(crate) wakeup: Wakeup,
 }
 

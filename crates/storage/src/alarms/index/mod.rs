@@ -1,18 +1,18 @@
 //! The index of a node's alarms: which object's alarm is due when.
 //!
-//! - It is divided into shards, one for each class on each worker, each behind a lock of its own: commits of different
-//!   workers meet on none.
-//! - A commit that touches an alarm changes the index right after it was appended, while its object is still locked: the
-//!   changes of one object come in the order of the log.
-//! - Whoever takes a due alarm has it alone until it says [`AlarmIndex::finished`]; changes meanwhile are noted, and
-//!   decide when it is due again.
-//! - An attempt that an earlier process had begun and did not end makes its alarm a suspect: it is taken by
-//!   [`AlarmIndex::take_suspect`] alone, until this process has begun an attempt of it or its object has set another.
-//! - What has changed since the last run is kept apart, so that a checkpoint writes that and no more; if the run cannot
-//!   be published it is kept for the next one.
+//! - It is divided into shards, one for each class on each worker, each with its own lock: commits of different workers
+//!   do not contend.
+//! - A commit that changes an alarm updates the index right after it was appended, while its object is still locked, so
+//!   the changes of one object arrive in the order of the log.
+//! - A due alarm that was taken belongs to its taker until [`AlarmIndex::finished`]. Changes in the meantime are recorded
+//!   and decide when it is due again.
+//! - An attempt that an earlier process began and did not end makes its alarm a suspect. Only
+//!   [`AlarmIndex::take_suspect`] takes it, until this process has begun an attempt of it or its object has set another.
+//! - The keys that have changed since the last run are kept, so that a checkpoint writes only those; if the run cannot be
+//!   published, the next one includes them.
 //!
-//! What looks at all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) looks at one after the other: each
-//! alarm is told of as it was at some moment of the look, once.
+//! Operations on all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) lock one after the other: each
+//! alarm is seen once, at some moment of the operation.
 
 mod unsaved;
 
@@ -27,35 +27,35 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// An alarm that was taken because it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueAlarm {
-    /// Whose it is.
+    /// Its object.
     pub key: ObjectKey,
-    /// What was known of it.
+    /// Its entry when it was taken.
     pub entry: AlarmEntry,
 }
 
 /// How many alarms there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts {
-    /// Those that will go off, or are going off now.
+    /// Pending: they will fire, or are firing now.
     pub pending: u64,
-    /// Those that were given up.
+    /// Given up.
     pub failed: u64,
-    /// Those of the pending ones whose last attempt failed, or ended with its process.
+    /// Pending ones whose last attempt failed, or ended with its process.
     pub failing: u64,
-    /// Those of the pending ones that were taken and are not finished.
+    /// Pending ones that were taken and are not finished.
     pub in_flight: u64,
-    /// Those of the pending ones that wait to be run apart, since an earlier process ended while they ran.
+    /// Pending ones that must run in isolation, because an earlier process ended while they ran.
     pub suspects: u64,
 }
 
 /// Which alarms to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmState {
-    /// Those that will go off, or are going off now.
+    /// Pending: they will fire, or are firing now.
     Pending,
-    /// Those of the pending ones whose last attempt failed, or ended with its process.
+    /// Pending ones whose last attempt failed, or ended with its process.
     Failing,
-    /// Those that were given up.
+    /// Given up.
     Failed,
 }
 
@@ -71,7 +71,7 @@ pub struct AlarmIndex {
     /// Written when a node begins; until then and from then on only read.
     layout: RwLock<Layout>,
     suspects: AtomicUsize,
-    /// The next run must say everything: those on disk cannot be read.
+    /// The next run must hold the whole index: those on disk cannot be read.
     whole: AtomicBool,
 }
 
@@ -123,7 +123,7 @@ impl Layout {
         self.shards.iter().map(Mutex::lock)
     }
 
-    fn tell(&self, part: usize, earlier: bool) {
+    fn notify(&self, part: usize, earlier: bool) {
         if earlier && let Some(listener) = &self.listener {
             listener(part);
         }
@@ -172,25 +172,25 @@ impl AlarmIndex {
         self.layout_mut().listener = Some(Box::new(listener));
     }
 
-    /// When the earliest alarm of a part is due that nobody has taken and that is no suspect.
+    /// When the earliest alarm of a part is due that is not taken and not a suspect.
     pub fn next_due(&self, part: usize) -> Option<i64> {
         self.layout().part(part)?.next_due(Isolation::Free)
     }
 
-    /// Takes the earliest alarm of a part if it is due and no suspect.
+    /// Takes the earliest alarm of a part if it is due and not a suspect.
     pub fn take_due(&self, part: usize, now: i64) -> Option<DueAlarm> {
         let (key, entry) = self.layout().part(part)?.take(Isolation::Free, now)?;
         Some(DueAlarm { key, entry })
     }
 
-    /// When the earliest of the suspects is due that need so much isolation.
+    /// When the earliest suspect of this isolation is due.
     pub fn next_suspect(&self, isolation: Isolation) -> Option<i64> {
         let layout = self.layout();
         self.earliest_suspect(&layout, isolation)
             .map(|(due, _)| due)
     }
 
-    /// Takes the earliest of the suspects that need so much isolation, if it is due. It comes with its part.
+    /// Takes the earliest suspect of this isolation if it is due, and returns it with its part.
     pub fn take_suspect(&self, isolation: Isolation, now: i64) -> Option<(usize, DueAlarm)> {
         let layout = self.layout();
         let (_, part) = self.earliest_suspect(&layout, isolation)?;
@@ -198,7 +198,7 @@ impl AlarmIndex {
         Some((part, DueAlarm { key, entry }))
     }
 
-    /// The time and the part of the earliest suspect. Free where there is none, as almost always.
+    /// The time and the part of the earliest suspect. Costs nothing when there is none, which is the common case.
     fn earliest_suspect(&self, layout: &Layout, isolation: Isolation) -> Option<(i64, usize)> {
         if self.suspects.load(Ordering::Relaxed) == 0 {
             return None;
@@ -212,19 +212,19 @@ impl AlarmIndex {
             .min()
     }
 
-    /// Gives back what was taken: from now on its entry says again when it is due.
+    /// Returns a taken alarm to the index: its entry decides again when it is due.
     pub fn finished(&self, key: ObjectKey) {
         let layout = self.layout();
         let earlier = layout.shard(&key).give_back(key);
-        layout.tell(layout.place(&key), earlier);
+        layout.notify(layout.place(&key), earlier);
     }
 
-    /// What is known of an object's alarm.
+    /// The entry of an object's alarm.
     pub fn get(&self, key: ObjectKey) -> Option<AlarmEntry> {
         self.layout().shard(&key).entries.get(&key).copied()
     }
 
-    /// How many there are.
+    /// Counts the alarms.
     pub fn counts(&self) -> AlarmCounts {
         let mut counts = AlarmCounts {
             suspects: self.suspects.load(Ordering::Relaxed) as u64,
@@ -250,7 +250,7 @@ impl AlarmIndex {
         all
     }
 
-    /// Alarms by time, behind a place in the list. Looks at every alarm: not for hot paths.
+    /// Lists alarms by time, from behind a cursor. Visits every alarm: not for hot paths.
     pub fn list(
         &self,
         state: AlarmState,
@@ -292,12 +292,12 @@ impl AlarmIndex {
         self.take_effect(&layout, place, effect);
     }
 
-    /// An entry of a run, or of a row, when a store is opened. Later ones come later.
+    /// Applies an entry of a run, or of a row, when a store is opened, in order of age.
     pub(crate) fn load(&self, key: ObjectKey, change: AlarmChange) {
         self.layout().shard(&key).change(key, change);
     }
 
-    /// Says that the next run must say everything, whether it has changed or not.
+    /// Makes the next run hold the whole index.
     pub(crate) fn save_whole(&self) {
         self.whole.store(true, Ordering::Release);
     }
@@ -306,7 +306,7 @@ impl AlarmIndex {
         if effect.cleared > 0 {
             self.suspects.fetch_sub(effect.cleared, Ordering::Relaxed);
         }
-        layout.tell(place, effect.earlier);
+        layout.notify(place, effect.earlier);
     }
 
     fn layout(&self) -> RwLockReadGuard<'_, Layout> {
@@ -317,7 +317,7 @@ impl AlarmIndex {
         self.layout.write()
     }
 
-    /// Takes what the next run is to say; see [`Unsaved`].
+    /// Takes the changes since the last run; see [`Unsaved`].
     pub(crate) fn unsaved(&self) -> Unsaved<'_> {
         let layout = self.layout();
         let mut unsaved = Unsaved::none(self);

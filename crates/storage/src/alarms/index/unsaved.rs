@@ -1,15 +1,15 @@
-//! What a checkpoint saves of the index.
+//! Changes of the index that the next checkpoint saves.
 
 use super::AlarmIndex;
 use crate::alarms::{AlarmChange, AlarmEntry};
 use crate::ident::{Lsn, ObjectKey};
 use crate::sync::atomic::Ordering;
 
-/// What has changed since the last run. If it is dropped before [`Self::saved`], it is unsaved again.
+/// The changes since the last run. Dropped without [`Self::saved`], they go back to the index for the next run.
 pub(crate) struct Unsaved<'a> {
     index: &'a AlarmIndex,
     pub(super) keys: Vec<ObjectKey>,
-    /// What was taken reaches up to this position: the log must be durable so far before it is saved.
+    /// The changes reach up to this position: the log must be durable so far before they are saved.
     pub(crate) newest: Lsn,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Unsaved<'a> {
         self.keys.len()
     }
 
-    /// True if [`Self::changes`] are not enough.
+    /// True if the run must hold the whole index.
     pub(crate) fn is_whole(&self) -> bool {
         self.index.whole.load(Ordering::Acquire)
     }
@@ -40,7 +40,7 @@ impl<'a> Unsaved<'a> {
         let change = |key: &ObjectKey| {
             let shard = layout.shard(key);
             *newest = (*newest).max(shard.newest);
-            (*key, shard.said_of(key))
+            (*key, shard.change_of(key))
         };
         sorted(self.keys.iter().map(change).collect())
     }
@@ -57,7 +57,7 @@ impl<'a> Unsaved<'a> {
         sorted(all)
     }
 
-    /// It is in a run that the manifest names.
+    /// The changes are in a run that the manifest lists.
     pub(crate) fn saved(mut self) {
         self.keys.clear();
         self.index.whole.store(false, Ordering::Release);
