@@ -182,20 +182,20 @@ mod tests {
         files: OpenFiles,
     }
 
+    fn object(id: u8) -> Arc<Object> {
+        let key = ObjectKey {
+            namespace: NamespaceNo(1),
+            id: [id; 32],
+        };
+        Arc::new(Object::new(key, PathBuf::from(format!("/{id}"))))
+    }
+
     impl World {
         fn new(shards: usize, capacity: usize) -> Self {
             Self {
                 disk: SimDisk::new(),
                 files: OpenFiles::with_shards(shards, capacity),
             }
-        }
-
-        fn object(&self, id: u8) -> Arc<Object> {
-            let key = ObjectKey {
-                namespace: NamespaceNo(1),
-                id: [id; 32],
-            };
-            Arc::new(Object::new(key, PathBuf::from(format!("/{id}"))))
         }
 
         /// Uses an object's file. True if it had to be opened.
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_file_is_closed() {
         let world = World::new(1, 3);
-        let [a, b, c, d] = [1, 2, 3, 4].map(|id| world.object(id));
+        let [a, b, c, d] = [1, 2, 3, 4].map(object);
         for object in [&a, &b, &c] {
             assert!(world.read(object));
         }
@@ -228,9 +228,9 @@ mod tests {
     fn a_file_that_is_always_used_stays_open_however_many_others_are_opened() {
         for shards in [1, 8] {
             let world = World::new(shards, 4);
-            let hot = world.object(0);
+            let hot = object(0);
             assert!(world.read(&hot));
-            let others: Vec<_> = (1..=255).map(|id| world.object(id)).collect();
+            let others: Vec<_> = (1..=255).map(object).collect();
             for _ in 0..3 {
                 for other in &others {
                     assert!(world.read(other));
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_file_in_use_by_another_thread_stays_open_and_is_closed_later() {
         let world = World::new(1, 2);
-        let [a, b, c, d] = [1, 2, 3, 4].map(|id| world.object(id));
+        let [a, b, c, d] = [1, 2, 3, 4].map(object);
         world.read(&a);
         world.read(&b);
         let (in_use, also) = (a.pages(), b.pages());
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn closed_files_and_objects_that_are_gone_take_no_place() {
         let world = World::new(1, 2);
-        let [a, b, c] = [1, 2, 3].map(|id| world.object(id));
+        let [a, b, c] = [1, 2, 3].map(object);
         world.read(&a);
         world.read(&b);
         world.files.close(&a, &mut a.pages());
