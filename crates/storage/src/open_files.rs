@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::disk::{Disk, OpenMode, SimDisk};
     use crate::ident::NamespaceNo;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     struct World {
         disk: SimDisk,
@@ -187,13 +187,15 @@ mod tests {
             namespace: NamespaceNo(1),
             id: [id; 32],
         };
-        Arc::new(Object::new(key, PathBuf::from(format!("/{id}"))))
+        Arc::new(Object::new(key, PathBuf::from(format!("/objects/{id}"))))
     }
 
     impl World {
         fn new(shards: usize, capacity: usize) -> Self {
+            let disk = SimDisk::new();
+            disk.create_dir_all(Path::new("/objects")).unwrap();
             Self {
-                disk: SimDisk::new(),
+                disk,
                 files: OpenFiles::with_shards(shards, capacity),
             }
         }
