@@ -34,7 +34,7 @@ fn listen(store: &Store) -> Arc<Mutex<Vec<Progress>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
     store.subscribe(Box::new(move |progress| {
-        tell.lock().unwrap().push(progress)
+        tell.lock().unwrap().push(progress);
     }));
     told
 }
