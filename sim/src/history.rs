@@ -140,9 +140,9 @@ pub struct OutboxMessage {
 pub enum MessageState {
     /// It was delivered.
     Sent,
-    /// It is a dead message, with a reason.
+    /// It is a dead letter, with a reason.
     Dead,
-    /// It waits behind a dead message.
+    /// It waits behind a dead letter.
     Behind,
     /// It is still to be delivered.
     Open,
@@ -179,7 +179,7 @@ pub enum Op {
     Post(SenderNo, u8, Value, Option<u8>, Vec<Act>),
     /// These messages, by a fan-out.
     Circulate(SenderNo, Vec<Value>),
-    /// The dead messages are tried again.
+    /// The dead letters are tried again.
     Redrive(SenderNo),
     /// The sender is reset.
     Reset(SenderNo),

@@ -86,7 +86,7 @@ pub enum Focus {
     Alarms,
     /// Messages over WebSockets to objects that wait, are reset and leave memory.
     Sockets,
-    /// Messages with one ordering key, some of which become dead messages.
+    /// Messages with one ordering key, some of which become dead letters.
     DeadLetters,
 }
 
@@ -319,7 +319,7 @@ fn power_loss(random: &mut Random) -> Step {
     Step::PowerLoss(after, random.draw(), again)
 }
 
-/// An operation on an outbox. Dead messages are tried again only where their successors wait for them: elsewhere that would
+/// An operation on an outbox. Dead letters are tried again only where their successors wait for them: elsewhere that would
 /// turn the order around.
 fn post(random: &mut Random, value: Value, wait: bool) -> Op {
     let from = random.below(u32::from(SENDERS)) as SenderNo;

@@ -35,12 +35,12 @@ pub(crate) enum Fate {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Errand {
+struct Job {
     fate: Fate,
 }
 
 /// Sends nothing anywhere.
-struct Errands(Arc<Taken>);
+struct Jobs(Arc<Taken>);
 
 /// Messages that were delivered.
 #[derive(Default)]
@@ -51,16 +51,16 @@ struct Taken {
 
 const DAY: Duration = Duration::from_hours(24);
 
-impl Deliver for Errands {
-    type Payload = Errand;
-    const KIND: &'static str = "errand";
+impl Deliver for Jobs {
+    type Payload = Job;
+    const KIND: &'static str = "job";
 
-    fn destination(&self, errand: &Errand) -> String {
-        format!("{:?}", errand.fate)
+    fn destination(&self, job: &Job) -> String {
+        format!("{:?}", job.fate)
     }
 
-    async fn submit(&self, _delivery: &Delivery, errand: &Errand) -> Result<Submitted, Failure> {
-        match errand.fate {
+    async fn submit(&self, _delivery: &Delivery, job: &Job) -> Result<Submitted, Failure> {
+        match job.fate {
             Fate::Taken => {
                 self.0.count.fetch_add(1, Ordering::Relaxed);
                 self.0.news.notify_one();
@@ -107,7 +107,7 @@ impl Backlog {
     /// Enqueues; the mean microseconds of a message.
     pub(crate) async fn enqueue(&self, pile: Pile) -> Result<f64, String> {
         let message = || -> Result<Message> {
-            let mut message = Errands::message(&Errand { fate: pile.fate })?;
+            let mut message = Jobs::message(&Job { fate: pile.fate })?;
             message.not_before = pile.later.then(|| now() + 86_400_000);
             message.ordering_key = pile.ordered.then(|| "one".to_owned());
             Ok(message)
@@ -188,7 +188,7 @@ impl Backlogs {
             ..outbox::class_options()
         };
         let host = Host::builder(dir)
-            .with(Registry::new().with(Errands(Arc::clone(&taken))))
+            .with(Registry::new().with(Jobs(Arc::clone(&taken))))
             .object_with::<Backlog>("BACKLOG", options);
         let host = runtime
             .block_on(host.start_local())

@@ -16,7 +16,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
     let mut deleted = BTreeMap::new();
     // Alarms whose handler has begun, and those of them that were deleted after that: an attempt that runs is not taken back, and
     // is repeated if it breaks.
-    let mut rung = BTreeSet::new();
+    let mut fired = BTreeSet::new();
     let mut spared = BTreeSet::new();
     for event in events {
         match event {
@@ -35,7 +35,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
                     let place = lists.get(*object).and_then(|list| list.place(*value));
                     let newest = deleted.entry(*object).or_insert(place);
                     *newest = place.max(*newest);
-                    spared.extend(rung.iter().copied());
+                    spared.extend(fired.iter().copied());
                 }
             }
             Event::Rang {
@@ -53,7 +53,7 @@ pub(super) fn check(events: &[Event]) -> Result<(), String> {
                     ));
                 }
                 let set = lists.get(*object).and_then(|list| list.place(*value));
-                rung.insert(*value);
+                fired.insert(*value);
                 if let (Some(set), Some(Some(deleted))) = (set, deleted.get(object))
                     && set < *deleted
                     && !spared.contains(value)

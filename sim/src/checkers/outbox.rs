@@ -165,7 +165,7 @@ fn repeated(events: &[Event], posted: &BTreeMap<SenderNo, &[OutboxMessage]>) -> 
             Event::Tried(sender, value, _, key, _) => {
                 let (count, before) = tried.entry((*sender, *value)).or_insert((0, key));
                 *count += 1;
-                // A dead message that is tried again is another message, unless it may have taken effect.
+                // A dead letter that is tried again is another message, unless it may have taken effect.
                 let another = redriven.contains(sender) && !took.contains_key(&(*sender, *value));
                 if *before != key && !another {
                     return Err(format!(

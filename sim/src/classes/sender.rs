@@ -23,7 +23,7 @@ pub(crate) struct Sender {
 /// Options of the simulated outboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeliveryOptions {
-    /// Messages wait behind a dead message with their ordering key.
+    /// Messages wait behind a dead letter with their ordering key.
     pub(crate) wait: bool,
     /// Deliveries go in ticks.
     pub(crate) ticks: bool,

@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 /// What the scheduler waits for: a listener's call, which is not lost if it comes before the wait.
 #[derive(Default)]
-struct Bell(Mutex<bool>, Condvar);
+struct Signal(Mutex<bool>, Condvar);
 
-impl Bell {
-    fn ring(&self) {
+impl Signal {
+    fn notify(&self) {
         *self.0.lock() = true;
         self.1.notify_all();
     }
 
     fn wait(&self) {
-        let mut rung = self.0.lock();
-        while !*rung {
-            rung = self.1.wait(rung);
+        let mut notified = self.0.lock();
+        while !*notified {
+            notified = self.1.wait(notified);
         }
-        *rung = false;
+        *notified = false;
     }
 }
 
@@ -58,9 +58,9 @@ impl Row {
 fn an_alarm_that_is_set_while_it_goes_off_goes_off_again() {
     explore(2_000, || {
         let index = Arc::new(AlarmIndex::default());
-        let bell = Arc::new(Bell::default());
-        let ear = bell.clone();
-        index.subscribe(move |_| ear.ring());
+        let signal = Arc::new(Signal::default());
+        let ear = signal.clone();
+        index.subscribe(move |_| ear.notify());
         index.divide(1, |_| Some(0));
         let rows = [1, 2].map(|id| {
             let key = ObjectKey {
@@ -92,7 +92,7 @@ fn an_alarm_that_is_set_while_it_goes_off_goes_off_again() {
                         last_fired += usize::from(fired && due.entry.due == 20);
                     }
                     if last_fired < rows.len() {
-                        bell.wait();
+                        signal.wait();
                     }
                 }
             })
