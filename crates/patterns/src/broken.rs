@@ -39,6 +39,8 @@ abide::broken_variants! {
         SuspectsBuried,
         /// What was in flight at a crash is tried with others until the end. A message that ends the process is found.
         SuspectsTogether,
+        /// What a transaction does is counted although it is undone. Metrics say what happened.
+        CountedThoughUndone,
         /// Being throttled counts as an attempt. A receiver that is only busy makes no dead letters.
         ThrottledCounts,
         /// What was tried before waits until nothing else is due. Nobody waits longer than for its turn.

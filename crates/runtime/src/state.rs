@@ -35,6 +35,11 @@ impl State {
         self.object().id
     }
 
+    /// What tells the object's class from others in metrics and in logs: its [unique key](crate::ClassOptions::unique_key).
+    pub fn class(&self) -> &str {
+        &self.object().binding.unique_key
+    }
+
     /// The object's name, if anybody ever called it by one. It is kept with the object's data.
     pub fn name(&self) -> Option<String> {
         self.object().name()

@@ -57,7 +57,10 @@ impl ObjectCall {
     }
 }
 
-/// Makes [`ObjectCall`]s. A method's `Err` makes a dead letter.
+/// Makes [`ObjectCall`]s. A method's `Err` makes a dead letter, unless it says that another time will do: an
+/// [`abide::Error`] of a kind that is [retryable](Error::retryable), or what has a field `retryable` that is true. Such a call is
+/// made again, under another key because the receiver remembers the `Err` under the first. A method that returns one must
+/// have changed nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallDelivery;
 
@@ -105,10 +108,7 @@ impl Deliver for CallDelivery {
             .await;
         match result {
             Ok(result) => match JsonResult::read(&result) {
-                Some(JsonResult::Err(error)) => Err(Failure::permanent(format!(
-                    "the method says no: {}",
-                    told(error)
-                ))),
+                Some(JsonResult::Err(error)) => Err(said_no(error)),
                 _ => Ok(Submitted::Done),
             },
             // Nobody here wants its result.
@@ -120,7 +120,29 @@ impl Deliver for CallDelivery {
     }
 }
 
-/// The `Err` of a method's `Result`, as a text for people.
+/// The `Err` of a method's `Result`.
+fn said_no(error: &RawValue) -> Failure {
+    #[derive(Deserialize)]
+    struct Said {
+        #[serde(default)]
+        retryable: bool,
+        #[serde(default)]
+        kind: serde_json::Value,
+    }
+    let text = format!("the method says no: {}", told(error));
+    match serde_json::from_str(error.get()) {
+        Ok(Said {
+            retryable: true,
+            kind,
+        }) if kind == "Overloaded" => Failure::throttled(text, None).remembered(),
+        Ok(Said {
+            retryable: true, ..
+        }) => Failure::refused(text).remembered(),
+        _ => Failure::permanent(text),
+    }
+}
+
+/// The same, as a text for people.
 fn told(error: &RawValue) -> String {
     let known: Option<Error> = serde_json::from_str(error.get()).ok();
     known.map_or_else(|| error.get().to_owned(), |error| error.to_string())
@@ -130,9 +152,9 @@ fn told(error: &RawValue) -> String {
 fn failure(error: &Error) -> Failure {
     let text = error.message();
     if error.remote() {
-        // The object says itself whether another time will do.
-        return if error.retryable() {
-            Failure::refused(text)
+        // The object says so itself, for whatever reason; another time may do.
+        return if Error::with_kind(error.kind(), "").retryable() {
+            Failure::refused(text).remembered()
         } else {
             Failure::permanent(text)
         };

@@ -31,7 +31,9 @@ impl Outbox {
         self.act(id, Status::Failed, "edited", |record, now| {
             let message = Message::from_json(record.kind.clone(), payload);
             let accepted = self.0.check(&message, now)?;
-            if self.0.rows.payload(id)?.as_deref() == Some(payload) {
+            let handler = self.0.registry.handler(&record.kind)?;
+            let before = self.0.rows.payload(id)?;
+            if before.is_some_and(|before| handler.says_the_same(&before, payload)) {
                 // It is the same message, which may have had its effect.
                 return Ok(());
             }

@@ -257,6 +257,8 @@ pub struct Failure {
     pub(crate) after: Option<Duration>,
     /// Whether it may have had its effect, whatever its fate.
     pub(crate) after_effect: bool,
+    /// Whether the receiver remembers the failure under the idempotency key.
+    pub(crate) remembered: bool,
 }
 
 /// What a failed attempt means for the message.
@@ -337,6 +339,14 @@ impl Failure {
         self
     }
 
+    /// Says of a failure that the receiver gives it again under the same idempotency key, and that no attempt with the key had an
+    /// effect: the next attempt has a new one.
+    #[must_use]
+    pub fn remembered(mut self) -> Self {
+        self.remembered = true;
+        self
+    }
+
     /// The object or its process ended before the answer came.
     pub(crate) fn cut_off() -> Self {
         Self::new(
@@ -351,6 +361,7 @@ impl Failure {
             error: error.into(),
             after: None,
             after_effect: matches!(fate, Fate::Unknown | Fate::CutOff),
+            remembered: false,
         }
     }
 }

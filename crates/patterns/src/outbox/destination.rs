@@ -13,7 +13,7 @@ use super::{
     Breaker, Failure, Rate,
     bucket::Bucket,
     deliver::Fate,
-    limits, metrics,
+    limits,
     sql::Sql,
     throttle::{self, Refusals, Throttle},
 };
@@ -141,11 +141,6 @@ impl Row {
         self.origin.as_deref().unwrap_or(&self.destination)
     }
 
-    /// Until when it has asked to be left alone, if it has.
-    pub(super) fn paused_until(&self, now: i64) -> Option<i64> {
-        self.paused_until.filter(|until| *until > now)
-    }
-
     /// True while its circuit is not closed, or it has throttled and not answered since: one message at a time probes it.
     pub(super) fn is_probed(&self) -> bool {
         self.opened > 0 || self.throttled > 0
@@ -196,14 +191,14 @@ impl Row {
         self.last_error = None;
     }
 
-    /// What a failed attempt says of it.
+    /// What a failed attempt says of it. True if its circuit opens that was closed.
     pub(super) fn failed(
         &mut self,
         failure: &Failure,
         breaker: &Breaker,
         configured: Option<Rate>,
         now: i64,
-    ) {
+    ) -> bool {
         let asked = failure
             .after
             .map(|after| millis(after.min(limits::MAX_RETRY_AFTER)));
@@ -226,19 +221,13 @@ impl Row {
                         .pause
                         .saturating_mul(1 << doublings)
                         .min(breaker.max_pause);
-                    if self.opened == 0 {
-                        metrics::circuit_opened();
-                        tracing::warn!(
-                            destination = self.destination,
-                            error = failure.error,
-                            "a destination of an outbox keeps failing: its circuit opens"
-                        );
-                    }
                     self.opened = self.opened.saturating_add(1);
                     self.open_until = Some(now.saturating_add(millis(pause)));
+                    return self.opened == 1;
                 }
             }
         }
+        false
     }
 
     /// It asks for patience. Answers to attempts that were on their way when its pause began say nothing new of its capacity,
@@ -317,6 +306,16 @@ pub(super) fn resume(sql: &Sql, destination: &str, now: i64) -> Result<bool> {
         (destination, now),
     )?;
     Ok(!known.is_empty())
+}
+
+/// Destinations whose circuit is open, at most as many as a list may have.
+pub(super) fn open(sql: &Sql) -> Result<Vec<String>> {
+    sql.exec(
+        "SELECT destination FROM outbox_destinations INDEXED BY outbox_destination_open
+         WHERE destination > '' AND opened > 0 LIMIT ?1",
+        (rows(limits::MAX_PAGE),),
+    )?
+    .to_array()
 }
 
 /// Destinations, those with trouble first.

@@ -18,6 +18,10 @@ impl Flying {
         self.0.get(name).copied().unwrap_or(0)
     }
 
+    pub(super) fn each(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count))
+    }
+
     pub(super) fn total(&self) -> u32 {
         self.0.values().sum()
     }
@@ -42,7 +46,7 @@ pub(super) struct Flights {
     /// Attempts by origin.
     pub(super) sends: Flying,
     /// Attempts by destination.
-    to_destination: Flying,
+    pub(super) to_destination: Flying,
     /// Polls by origin.
     pub(super) polls: Flying,
     pub(super) poll_turns: Turns,

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
     fmt,
     rc::Rc,
     sync::Arc,
@@ -15,8 +16,10 @@ use super::{
     FanOutStatus, Message, Options, OutboxError, Priority, Registry,
     changes::Changes,
     claims::Claim,
+    destination,
     flights::Flights,
     limits,
+    metrics::Holding,
     overload::Overload,
     registry::Accepted,
     rows::{New, Rows},
@@ -45,6 +48,8 @@ pub(super) struct Inner {
     pub(super) unwritten: RefCell<Vec<(Claim, Outcome)>>,
     /// Wakes the task.
     pub(super) news: Notify,
+    /// When to say again what it holds.
+    show_at: Cell<i64>,
     /// Counts the turns of destinations.
     turns: Cell<i64>,
 }
@@ -60,6 +65,7 @@ impl Inner {
                 storage,
                 options: Rc::new(options),
                 changes: Rc::new(Changes::default()),
+                notes: Rc::default(),
             },
             flights: RefCell::default(),
             running: Cell::new(false),
@@ -68,6 +74,7 @@ impl Inner {
             suspects: Cell::default(),
             unwritten: RefCell::default(),
             news: Notify::new(),
+            show_at: Cell::new(0),
             turns: Cell::new(0),
         })
     }
@@ -241,6 +248,60 @@ impl Inner {
         }
     }
 
+    /// Waits until all is durable that was written, and tells what there is to tell of it.
+    pub(super) async fn tell(&self) -> Result<()> {
+        let count = self.rows.notes.len();
+        self.state.storage().sync().await?;
+        self.tell_durable(count);
+        Ok(())
+    }
+
+    /// Tells the first so many of what there is to tell.
+    pub(super) fn tell_durable(&self, count: usize) {
+        let (board, class) = (&self.registry.board, self.state.class());
+        self.rows.notes.tell(count, board, class, self.state.id());
+    }
+
+    /// Says what the outbox holds, for whoever scrapes the node.
+    pub(super) fn show(&self, now: i64) -> Result<()> {
+        self.show_at
+            .set(now.saturating_add(millis(limits::SHOW_EVERY)));
+        self.rows.notes.holding_is_shown();
+        let counts = self.rows.counts()?;
+        let mut in_flight: HashMap<String, i64> = HashMap::new();
+        let flights = self.flights.borrow();
+        let polls = flights.polls.each();
+        for (destination, count) in flights.to_destination.each().chain(polls) {
+            *in_flight.entry(destination.to_owned()).or_default() += i64::from(count);
+        }
+        let holding = Holding {
+            queued: counts.queued,
+            sending: counts.sending,
+            failing: counts.failing,
+            dead: counts.failed,
+            oldest: self.rows.oldest(now)?,
+            in_flight,
+            open: destination::open(&self.rows.sql)?,
+        };
+        let board = &self.registry.board;
+        board.show(self.state.class(), self.state.id(), holding);
+        Ok(())
+    }
+
+    /// The same, if it has changed and was not said for a while. When to say it, if that is later.
+    pub(super) fn show_changes(&self, now: i64) -> Result<Option<i64>> {
+        if !self.rows.notes.holding_has_changed() {
+            return Ok(None);
+        }
+        // A clock may be set back.
+        let latest = now.saturating_add(millis(limits::SHOW_EVERY));
+        let at = self.show_at.get().min(latest);
+        if at > now {
+            return Ok(Some(at));
+        }
+        self.show(now).map(|()| None)
+    }
+
     /// The number of the next turn. It goes on from the time at which the object came to life, and so outlives it.
     pub(super) fn next_turn(&self) -> i64 {
         let turn = self.turns.get().max(self.now().saturating_mul(1_000)) + 1;
@@ -302,6 +363,12 @@ impl FanOutStatus {
             Self::Failed => "failed",
             Self::Canceled => "canceled",
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.registry.board.leave(self.state.id());
     }
 }
 

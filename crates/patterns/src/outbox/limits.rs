@@ -135,6 +135,25 @@ pub const MAX_PAGE: usize = 1_000;
 /// Messages that one redrive or discard by a filter takes in one transaction; it says how many are left.
 pub const MAX_BATCH: usize = 1_000;
 
+/// Destinations of a node that have labels of their own in its metrics; all others have one together. A label costs whoever
+/// scrapes memory for as long as the node lives.
+pub const MAX_SHOWN_DESTINATIONS: usize = 50;
+
+/// Outboxes of a node that its metrics sum up, some hundred bytes each; further ones are not shown until others are empty.
+pub const MAX_SHOWN_OUTBOXES: usize = 100_000;
+
+/// Warnings that an outbox logs at a time; one line says how many more there are.
+pub const MAX_WARNINGS: usize = 10;
+
+/// What is to be told waits for what is in flight up to so many.
+pub const MAX_NOTES: usize = 1_000;
+
+/// How often an outbox that works says what it holds.
+pub const SHOW_EVERY: Duration = Duration::from_secs(1);
+
+/// Messages among which the oldest that could be tried is looked for: those that were enqueued first.
+pub const MAX_LOOKED_AT: usize = 64;
+
 /// Changes that are kept of one message; the oldest but the first give way.
 pub const MAX_HISTORY: i64 = 100;
 

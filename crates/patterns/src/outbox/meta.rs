@@ -2,7 +2,8 @@
 
 use abide::Result;
 
-use super::{Counts, Status, rows::Rows};
+use super::{Counts, Status, limits, rows::Rows};
+use crate::numbers::rows;
 
 /// What passes keep in the one row of `outbox_meta`.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +51,27 @@ impl Rows {
             .one()
     }
 
+    /// Since when the oldest message could be tried that is not at its end, among those that were enqueued first.
+    pub(super) fn oldest(&self, now: i64) -> Result<Option<i64>> {
+        let mut oldest: Option<i64> = None;
+        for status in ["queued", "sending"] {
+            let since: Option<i64> = self
+                .sql
+                .exec(
+                    "SELECT min(since) FROM (SELECT since FROM outbox_messages
+                         WHERE status = ?1 AND id > 0 ORDER BY id LIMIT ?2)
+                     WHERE since <= ?3",
+                    (status, rows(limits::MAX_LOOKED_AT), now),
+                )?
+                .one()?;
+            oldest = [oldest, since].into_iter().flatten().min();
+        }
+        Ok(oldest)
+    }
+
     /// Counts a new message. Returns how many are queued.
     pub(super) fn count_new(&self) -> Result<i64> {
+        self.notes.holding_changes();
         self.sql
             .exec(
                 "UPDATE outbox_meta SET queued = queued + 1 RETURNING queued",
@@ -72,6 +92,7 @@ impl Rows {
 
     /// Counts so many messages that have gone from one status to another; to none if they are removed.
     pub(super) fn count(&self, from: Status, to: Option<Status>, by: i64) -> Result<()> {
+        self.notes.holding_changes();
         let more =
             |status: Status| by * (i64::from(to == Some(status)) - i64::from(from == status));
         self.sql.exec(

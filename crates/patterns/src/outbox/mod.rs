@@ -96,6 +96,7 @@ pub mod live;
 mod message;
 mod meta;
 mod metrics;
+mod notes;
 mod options;
 mod order;
 mod overload;
@@ -153,6 +154,7 @@ impl Outbox {
             inner.arm(inner.guard(now))?;
             inner.kick();
         }
+        inner.show(now)?;
         Ok(Self(inner))
     }
 

@@ -69,7 +69,7 @@ struct Budget {
 impl Inner {
     /// Makes a pass: all of it, or nothing.
     pub(super) fn pass(&self, now: i64) -> Result<Taken> {
-        self.rows.storage.transaction_sync(|| self.take(now))
+        self.rows.transaction(|| self.take(now))
     }
 
     /// Has waits counted from the new time if the clock was set back; true if it was. To be called before anything is written
@@ -231,7 +231,7 @@ impl Inner {
             }
             let pause = match pauses.get(&destination) {
                 Some(pause) => *pause,
-                None => destination::Row::load(&self.rows.sql, &destination)?.paused_until(now),
+                None => destination::Row::load(&self.rows.sql, &destination)?.rests_until(now),
             };
             pauses.insert(destination, pause);
             let mut flights = self.flights.borrow_mut();

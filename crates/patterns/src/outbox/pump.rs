@@ -96,7 +96,7 @@ impl Inner {
             }
         }
         if !delivered.is_empty() {
-            let together = storage.transaction_sync(|| self.delivered(&delivered, now));
+            let together = self.rows.transaction(|| self.delivered(&delivered, now));
             if together.is_err() {
                 // One by one, so that what is wrong with one is not with all.
                 others.extend(delivered.into_iter().map(Outcome::delivered));
@@ -117,9 +117,12 @@ impl Inner {
                 Some(row) => row,
                 None => destination::Row::load(&self.rows.sql, &name)?,
             };
-            let settled =
-                storage.transaction_sync(|| self.settle(&claim, outcome.clone(), &mut row, now));
+            let before = row.clone();
+            let settled = self
+                .rows
+                .transaction(|| self.settle(&claim, outcome.clone(), &mut row, now));
             if let Err(error) = settled {
+                row = before;
                 tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is tried again");
                 self.unwritten.borrow_mut().push((claim, outcome));
             }
@@ -276,6 +279,7 @@ impl Task {
                 self.flights.clear();
                 inner.recover(now)?;
             }
+            inner.show_changes(now)?;
             let taken = inner.pass(now)?;
             let wake = taken.wake;
             let more = inner.tell_changes()?;
@@ -287,21 +291,35 @@ impl Task {
             let again = unwritten.then(|| now.saturating_add(millis(limits::SHORT_WAIT)));
             let wake = wake.into_iter().chain(again).min();
             let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
+            let untold = inner.rows.notes.len();
             if self.flights.is_empty() && soon.is_none() && !more {
+                if untold > 0 {
+                    // Something else may come meanwhile.
+                    inner.tell().await?;
+                    continue;
+                }
+                if inner.rows.notes.holding_has_changed() {
+                    inner.show(now)?;
+                }
                 inner.arm_at(wake)?;
                 return Ok(Then::Rest);
+            }
+            if untold > limits::MAX_NOTES {
+                inner.tell().await?;
             }
             if more || soon.is_some_and(|at| at <= now) {
                 tokio::task::yield_now().await;
                 landed = waits::landed(&mut self.flights);
                 continue;
             }
-            let sleep = waits::until(&*clock, soon, now);
+            let wake = soon.into_iter().chain(inner.show_changes(now)?).min();
+            let sleep = waits::until(&*clock, wake, now);
             tokio::select! {
                 biased;
                 first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
                 () = inner.news.notified() => {}
                 () = sleep => {}
+                told = inner.tell(), if untold > 0 => told?,
             }
             landed.extend(waits::landed(&mut self.flights));
         }
@@ -312,6 +330,7 @@ impl Task {
         if taken.sends.is_empty() && taken.polls.is_empty() {
             return;
         }
+        let untold = self.inner.rows.notes.len();
         let mut synced = pin!(self.inner.state.storage().sync());
         let durable = loop {
             if broken(Variant::SendBeforeDurable) {
@@ -323,6 +342,9 @@ impl Task {
                 first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
             }
         };
+        if durable.is_ok() {
+            self.inner.tell_durable(untold);
+        }
         for claim in taken.polls.into_iter().chain(taken.sends) {
             self.flights.push(self.inner.fly(claim, &durable, now));
         }

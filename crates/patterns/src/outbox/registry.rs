@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 
 use super::{
     Deliver, Delivery, Failure, FanOut, Message, Polled, Polling, RetryPolicy, Submitted,
-    fan_out::AnyFanOut, limits,
+    fan_out::AnyFanOut, limits, metrics::Board,
 };
 use crate::texts::{cut, text_of};
 
@@ -20,6 +20,8 @@ use crate::texts::{cut, text_of};
 pub struct Registry {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
     fan_outs: BTreeMap<String, Arc<dyn AnyFanOut>>,
+    /// What the outboxes that have these handlers hold.
+    pub(super) board: Board,
 }
 
 impl Registry {
@@ -117,6 +119,8 @@ pub(crate) type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Failure>>>>;
 /// A [`Deliver`] without its type. Its futures do not panic.
 pub(crate) trait Handler: Send + Sync {
     fn accept(&self, payload: &str) -> Result<Accepted, String>;
+    /// Whether two payloads are one to the handler, however they are written.
+    fn says_the_same(&self, one: &str, other: &str) -> bool;
     fn retry(&self) -> Option<RetryPolicy>;
     fn polling(&self) -> Option<Polling>;
     fn timeout(&self) -> Option<Duration>;
@@ -151,6 +155,11 @@ impl<D: Deliver> Handler for Typed<D> {
             origin,
             summary,
         })
+    }
+
+    fn says_the_same(&self, one: &str, other: &str) -> bool {
+        let read = |payload: &str| serde_json::to_string(&decode::<D>(payload).ok()?).ok();
+        one == other || read(one).is_some_and(|one| read(other) == Some(one))
     }
 
     fn retry(&self) -> Option<RetryPolicy> {

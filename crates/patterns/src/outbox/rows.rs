@@ -13,7 +13,8 @@ use super::{
     changes::Changes,
     claims::Claim,
     destination, limits,
-    metrics::{self, Event},
+    metrics::Event,
+    notes::{Note, Notes},
     registry::Accepted,
     schema::COLUMNS,
     sql::Sql,
@@ -55,9 +56,19 @@ pub(super) struct Rows {
     pub(super) sql: Sql,
     pub(super) options: Rc<Options>,
     pub(super) changes: Rc<Changes>,
+    pub(super) notes: Rc<Notes>,
 }
 
 impl Rows {
+    /// Runs a function in a transaction, which is undone with all that was noted in it if the function fails.
+    pub(super) fn transaction<T, E: From<abide::Error>>(
+        &self,
+        f: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.notes
+            .unless_undone(|| self.storage.transaction_sync(f))
+    }
+
     /// Notes a change of a message. `seq` is its number among the message's changes, from 1.
     pub(super) fn note(
         &self,
@@ -310,7 +321,9 @@ impl Rows {
                  changes = changes + 1, failing_since = NULL WHERE id IN (SELECT value FROM json_each(?1))",
             (ids_of(claims), now),
         )?;
-        metrics::count(Event::Sent, claims.len());
+        for claim in claims {
+            self.notes.add(Note::new(Event::Sent, &claim.destination));
+        }
         self.note_all(claims, now, "sent")?;
         self.count(Status::Sending, Some(Status::Sent), rows(claims.len()))?;
         for claim in claims {
@@ -323,12 +336,13 @@ impl Rows {
     /// To the dead letters.
     pub(super) fn bury(&self, letter: &Burial<'_>, now: i64) -> Result<()> {
         let &Burial { id, from, .. } = letter;
-        let changes: i64 = self
+        let (changes, destination): (i64, String) = self
             .sql
             .exec(
                 "UPDATE outbox_messages
                  SET status = 'failed', next_at = NULL, blocked = 0, last_error = ?2, unknown = ?3, updated_at = ?4,
-                     finished_at = ?4, changes = changes + 1, failing_since = NULL WHERE id = ?1 RETURNING changes",
+                     finished_at = ?4, changes = changes + 1, failing_since = NULL WHERE id = ?1
+                 RETURNING changes, destination",
                 (
                     id,
                     cut(letter.error.to_owned(), limits::MAX_ERROR_BYTES),
@@ -342,12 +356,8 @@ impl Rows {
             self.sql
                 .exec("DELETE FROM outbox_dead_letters WHERE id = ?1", (id,))?;
         }
-        tracing::warn!(
-            message = id,
-            error = letter.error,
-            "a message of an outbox became a dead letter"
-        );
-        metrics::count(Event::Dead, 1);
+        let note = Note::warning(Event::Dead, &destination, Some(id), letter.error);
+        self.notes.add(note);
         self.note(id, changes, now, "failed", Some(letter.error))?;
         self.count_failing(letter.failing_since, None)?;
         self.count(from, Some(Status::Failed), 1)?;

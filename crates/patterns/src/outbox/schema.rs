@@ -147,6 +147,7 @@ const INDEXES: &str = "
     -- What is to be tried, or asked about, alone.
     CREATE INDEX outbox_alone ON outbox_messages (next_at, id) WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL;
     CREATE INDEX outbox_failing ON outbox_messages (id) WHERE failing_since IS NOT NULL;
+    CREATE INDEX outbox_destination_open ON outbox_destinations (destination) WHERE opened > 0;
     CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
 ";
 

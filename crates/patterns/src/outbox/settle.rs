@@ -15,7 +15,8 @@ use super::{
     destination,
     inner::Inner,
     limits,
-    metrics::{self, Event},
+    metrics::Event,
+    notes::Note,
     registry::Handler,
     rows::{Ask, Burial, Retry},
 };
@@ -161,7 +162,11 @@ impl Inner {
 
     fn destination_failed(&self, to: &mut destination::Row, failure: &Failure, now: i64) {
         let configured = self.destination_limit().rate;
-        to.failed(failure, &self.rows.options.breaker, configured, now);
+        if to.failed(failure, &self.rows.options.breaker, configured, now) {
+            let (event, to) = (Event::CircuitOpened, &to.destination);
+            let note = Note::warning(event, to, None, &failure.error);
+            self.rows.notes.add(note);
+        }
     }
 
     /// Writes that messages have arrived.
@@ -208,11 +213,11 @@ impl Inner {
         let asked = failure
             .after
             .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        let unknown = claim.unknown || failure.after_effect;
+        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
         if broken(Variant::RefusedMeansSent) {
             return self.rows.sent(from_ref(claim), now);
         }
-        if broken(Variant::NewKeyOnRetry) {
+        if failure.remembered || broken(Variant::NewKeyOnRetry) {
             self.renew_key(claim.id, now)?;
         }
         let wait = self.wait(claim, claim.attempts, handler).map(|wait| {
@@ -445,8 +450,8 @@ impl Inner {
         self.rows.bury(&letter, now)
     }
 
-    fn count(&self, event: Event, _claim: &Claim) {
-        metrics::count(event, 1);
+    fn count(&self, event: Event, claim: &Claim) {
+        self.rows.notes.add(Note::new(event, &claim.destination));
     }
 
     fn polling(&self, handler: Option<&dyn Handler>) -> Polling {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use abide::{
-    Host,
+    ErrorKind, Host,
     prelude::*,
     server::{AllowPrivate, HostBuilder, LocalHost},
 };
@@ -90,6 +90,14 @@ impl Teller {
     /// Counts, and returns what Rust can take and JSON cannot.
     pub async fn grid(&self) -> BTreeMap<(i64, i64), i64> {
         BTreeMap::from([((1, 1), self.count())])
+    }
+
+    /// Counts, and says no the first times: because of something that passes.
+    pub async fn busy(&self, kind: ErrorKind, times: i64) -> Result<()> {
+        if self.count() <= times {
+            return Err(Error::with_kind(kind, "not now"));
+        }
+        Ok(())
     }
 
     pub async fn counted(&self) -> Result<Option<i64>> {
@@ -299,4 +307,26 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
         (Status::Failed, 5, true),
         "it was tried again before it was given up: {error}"
     );
+}
+
+#[tokio::test]
+async fn a_call_whose_method_says_that_another_time_will_do_is_made_again() {
+    let host = tellers(Registry::new().with(CallDelivery))
+        .start_local()
+        .await
+        .unwrap();
+    let ada = teller(&host, "ada");
+    for (name, kind, times) in [
+        ("bob", ErrorKind::Overloaded, 1),
+        ("eve", ErrorKind::Unavailable, 3),
+    ] {
+        let call = ObjectCall::new("TELLER", name, "busy", &(kind, times)).unwrap();
+        let record = settled(&ada, message("call", &call)).await;
+        assert_eq!(record.status, Status::Sent, "{record:?}");
+        let counted = teller(&host, name).counted().await.unwrap().unwrap();
+        assert_eq!(counted, Some(times + 1));
+    }
+    let call = ObjectCall::new("TELLER", "sam", "busy", &(ErrorKind::Application, 3)).unwrap();
+    let record = settled(&ada, message("call", &call)).await;
+    assert_eq!((record.status, record.attempts), (Status::Failed, 1));
 }

@@ -12,6 +12,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::SuspectsTogether => {
             "suspects::a_message_that_ends_the_process_is_buried_and_no_other"
         }
+        Variant::CountedThoughUndone => "metrics::what_could_not_be_written_is_not_counted",
         Variant::ThrottledCounts => {
             "throttling::being_throttled_is_no_attempt_and_is_bounded_by_age"
         }

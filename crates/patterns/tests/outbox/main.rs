@@ -13,6 +13,7 @@ mod enqueue;
 mod fairness;
 mod fan_out;
 mod giving_up;
+mod metrics;
 mod migration;
 mod operations;
 mod order;

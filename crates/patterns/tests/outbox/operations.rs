@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_patterns::outbox::{Failure, Options, Polled, Polling, Status, Submitted};
+use abide_patterns::outbox::{Breaker, Failure, Options, Polled, Polling, Status, Submitted};
 
 use crate::support::{Act, World, note, plain, run};
 
@@ -273,5 +273,34 @@ fn nothing_is_asked_of_a_destination_that_wants_to_be_left_alone() {
         assert_eq!(polls(), 0);
         world.pass(Duration::from_secs(25)).await;
         assert!(polls() > 0);
+    });
+}
+
+#[test]
+fn nothing_is_asked_of_a_destination_whose_circuit_is_open() {
+    run(async {
+        let world = World::new(Options {
+            breaker: Breaker {
+                failures: 3,
+                pause: Duration::from_mins(5),
+                ..Breaker::default()
+            },
+            ..options()
+        });
+        world.script.say("a", [accepted(None)]);
+        world.script.say("a", vec![silent(); 100]);
+        world.enqueue(note("bob", "a")).await;
+        world.rest().await;
+        for number in 0..3 {
+            let text = format!("n{number}");
+            world
+                .script
+                .say(&text, [Act::Submit(Err(Failure::refused("503")))]);
+            world.enqueue(note("bob", &text)).await;
+        }
+        world.pass(Duration::from_mins(4)).await;
+        let polls = world.script.calls().into_iter();
+        assert_eq!(polls.filter(|call| call.poll.is_some()).count(), 0);
+        assert_eq!(world.status(1).await, Status::Sending);
     });
 }

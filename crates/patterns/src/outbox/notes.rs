@@ -1,0 +1,136 @@
+//! What the world is to hear of what a transaction did: counters, and warnings in the log.
+//!
+//! Contract: what happens in a transaction is noted, and told when that is durable. What is undone is never told, and what the
+//! process does not survive is not either.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
+
+use abide::ObjectId;
+
+use super::{
+    limits,
+    metrics::{Board, Event},
+};
+use crate::broken::{Variant, broken};
+
+/// What is to be told.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    event: Event,
+    destination: String,
+    /// What the log says of it.
+    warning: Option<Warning>,
+}
+
+#[derive(Clone, Debug)]
+struct Warning {
+    message: Option<i64>,
+    error: String,
+}
+
+impl Note {
+    pub(super) fn new(event: Event, destination: &str) -> Self {
+        Self {
+            event,
+            destination: destination.to_owned(),
+            warning: None,
+        }
+    }
+
+    /// Somebody should look at it.
+    pub(super) fn warning(
+        event: Event,
+        destination: &str,
+        message: Option<i64>,
+        error: &str,
+    ) -> Self {
+        Self {
+            warning: Some(Warning {
+                message,
+                error: error.to_owned(),
+            }),
+            ..Self::new(event, destination)
+        }
+    }
+}
+
+/// What is not told yet.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    notes: RefCell<Vec<Note>>,
+    /// Whether the outbox holds something else than was shown.
+    changed: Cell<bool>,
+}
+
+impl Notes {
+    pub(super) fn add(&self, note: Note) {
+        self.notes.borrow_mut().push(note);
+    }
+
+    /// What the outbox holds has changed.
+    pub(super) fn holding_changes(&self) {
+        self.changed.set(true);
+    }
+
+    pub(super) fn holding_has_changed(&self) -> bool {
+        self.changed.get()
+    }
+
+    pub(super) fn holding_is_shown(&self) {
+        self.changed.set(false);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.notes.borrow().len()
+    }
+
+    /// Forgets what was noted in a function that fails, whose transaction is undone.
+    pub(super) fn unless_undone<T, E>(&self, f: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let before = self.len();
+        let result = f();
+        if result.is_err() && !broken(Variant::CountedThoughUndone) {
+            self.notes.borrow_mut().truncate(before);
+        }
+        result
+    }
+
+    /// Tells the first so many, which are durable.
+    pub(super) fn tell(&self, count: usize, board: &Board, class: &str, outbox: ObjectId) {
+        let notes: Vec<Note> = {
+            let mut notes = self.notes.borrow_mut();
+            let count = count.min(notes.len());
+            notes.drain(..count).collect()
+        };
+        let mut sums: HashMap<(Event, &str), u64> = HashMap::new();
+        let mut warned = 0;
+        for note in &notes {
+            *sums.entry((note.event, &note.destination)).or_default() += 1;
+            let Some(Warning { message, error }) = &note.warning else {
+                continue;
+            };
+            warned += 1;
+            if warned > limits::MAX_WARNINGS {
+                continue;
+            }
+            let destination = &note.destination;
+            match message {
+                Some(message) => {
+                    tracing::warn!(class, %outbox, message, destination, error, "a message of an outbox became a dead letter");
+                }
+                None => {
+                    tracing::warn!(class, %outbox, destination, error, "a destination of an outbox keeps failing: its circuit opens");
+                }
+            }
+        }
+        if warned > limits::MAX_WARNINGS {
+            let more = warned - limits::MAX_WARNINGS;
+            tracing::warn!(class, %outbox, more, "more messages of an outbox became dead letters, or circuits opened");
+        }
+        for ((event, destination), messages) in sums {
+            board.count(class, event, destination, messages);
+        }
+    }
+}
