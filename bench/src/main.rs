@@ -81,6 +81,8 @@ enum Bench {
     Budget(benches::budget::Options),
     /// (r) Latency of commits beside continuous checkpoints and the archive.
     Stalls(benches::stalls::Options),
+    /// (r) How long messages of an outbox wait beyond their time, by priority, first and again.
+    OutboxFairness(benches::outbox_fairness::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]
     Child(ours::child::Options),
@@ -105,6 +107,7 @@ fn main() -> Result<()> {
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Outbox(options) => benches::outbox::run(&context, &options),
         Bench::OutboxScale(options) => benches::outbox_scale::run(&context, &options),
+        Bench::OutboxFairness(options) => benches::outbox_fairness::run(&context, &options),
         Bench::Load(options) => benches::load::run(&context, &options),
         Bench::Bank(options) => benches::bank::run(&context, &options),
         Bench::All => benches::run_all(&context),

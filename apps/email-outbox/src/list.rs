@@ -74,7 +74,7 @@ impl Lists {
         })
     }
 
-    /// Stores a list and begins to make its mails. Returns the fan-out's id.
+    /// Stores a list and begins to make its mails, or does neither. Returns the fan-out's id.
     pub(crate) fn begin(
         &self,
         outbox: &Outbox,
@@ -89,24 +89,26 @@ impl Lists {
         };
         let letter = serde_json::to_string(&letter).map_err(Error::from_std)?;
         let total = i64::try_from(draft.to.len()).unwrap_or(i64::MAX);
-        let list: i64 = sql
-            .exec(
-                "INSERT INTO lists (letter, total) VALUES (?1, ?2) RETURNING id",
-                (letter, total),
-            )?
-            .one()?;
-        for (place, address) in (1_i64..).zip(&draft.to) {
+        self.storage.transaction_sync(|| {
+            let list: i64 = sql
+                .exec(
+                    "INSERT INTO lists (letter, total) VALUES (?1, ?2) RETURNING id",
+                    (letter, total),
+                )?
+                .one()?;
+            for (place, address) in (1_i64..).zip(&draft.to) {
+                sql.exec(
+                    "INSERT INTO recipients (list, place, address) VALUES (?1, ?2, ?3)",
+                    (list, place, address),
+                )?;
+            }
+            let fan_out = outbox.fan_out::<Mailing>(&MailTo { list })?;
             sql.exec(
-                "INSERT INTO recipients (list, place, address) VALUES (?1, ?2, ?3)",
-                (list, place, address),
+                "UPDATE lists SET fan_out = ?2 WHERE id = ?1",
+                (list, fan_out),
             )?;
-        }
-        let fan_out = outbox.fan_out::<Mailing>(&MailTo { list })?;
-        sql.exec(
-            "UPDATE lists SET fan_out = ?2 WHERE id = ?1",
-            (list, fan_out),
-        )?;
-        Ok(fan_out)
+            Ok(fan_out)
+        })
     }
 
     /// The newest lists, and how far they are: first those that somebody may have to do something about.

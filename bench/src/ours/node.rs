@@ -47,9 +47,13 @@ pub(crate) struct Local {
 
 impl Local {
     pub(crate) fn start(dir: &Path) -> Result<Self> {
+        Self::of(builder(dir))
+    }
+
+    pub(crate) fn of(host: HostBuilder) -> Result<Self> {
         let runtime = runtime()?;
         let host = runtime
-            .block_on(builder(dir).start_local())
+            .block_on(host.start_local())
             .context("cannot start the host")?;
         Ok(Self { runtime, host })
     }

@@ -8,7 +8,7 @@ use abide_patterns::{
         AcsDelivery, CallDelivery, HttpDelivery, Secret, SmtpDelivery, StaticSecrets,
         WebhookDelivery,
     },
-    outbox::{BehindDeadLetter, Limit, Options, Pace, Rate, Registry, RetryPolicy, limits},
+    outbox::{BehindDeadLetter, GiveUp, Limit, Options, Pace, Rate, Registry, RetryPolicy, limits},
     service::Hosts,
 };
 
@@ -36,6 +36,7 @@ pub(crate) struct Settings {
     timeout: Duration,
     keep_finished: Duration,
     max_queued: usize,
+    give_up: GiveUp,
     behind_dead_letter: BehindDeadLetter,
     hosts: Hosts,
 }
@@ -73,6 +74,7 @@ impl Default for Settings {
             timeout: options.timeout,
             keep_finished: options.keep_finished,
             max_queued: 1_000_000,
+            give_up: options.give_up,
             behind_dead_letter: options.behind_dead_letter,
             hosts: Hosts::default(),
         }
@@ -154,6 +156,10 @@ impl Section for Settings {
             set: |s, v| put(&mut s.max_queued, count(v, 1..=1_000_000_000)),
         },
         Setting {
+            key: "outbox.give_up",
+            set: |s, v| put(&mut s.give_up, give_up(v)),
+        },
+        Setting {
             key: "outbox.behind_dead_letter",
             set: |s, v| put(&mut s.behind_dead_letter, behind(v)),
         },
@@ -205,6 +211,7 @@ impl Settings {
             timeout: self.timeout,
             keep_finished: self.keep_finished,
             max_queued: i64::try_from(self.max_queued).unwrap_or(i64::MAX),
+            give_up: self.give_up,
             behind_dead_letter: self.behind_dead_letter,
             ..Options::default()
         }
@@ -244,6 +251,14 @@ fn put<T>(target: &mut T, value: Result<T, String>) -> Result<(), String> {
 
 fn concurrency(text: &str) -> Result<usize, String> {
     count(text, 1..=limits::MAX_CONCURRENCY as usize)
+}
+
+fn give_up(text: &str) -> Result<GiveUp, String> {
+    match text {
+        "dead-letter" => Ok(GiveUp::DeadLetter),
+        "never" => Ok(GiveUp::Never),
+        _ => Err("\"dead-letter\" or \"never\"".to_owned()),
+    }
 }
 
 fn behind(text: &str) -> Result<BehindDeadLetter, String> {

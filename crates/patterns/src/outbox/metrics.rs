@@ -90,7 +90,7 @@ struct Shown {
 
 /// The sums of a class.
 struct Class {
-    class: String,
+    name: String,
     queued: Sum,
     sending: Sum,
     failing: Sum,
@@ -124,7 +124,7 @@ impl Class {
     fn new(class: &str) -> Self {
         let of = |name: &'static str| gauge!(name, "class" => class.to_owned());
         Self {
-            class: class.to_owned(),
+            name: class.to_owned(),
             queued: Sum::new(of(QUEUED)),
             sending: Sum::new(of(SENDING)),
             failing: Sum::new(of(FAILING)),
@@ -233,14 +233,14 @@ impl Class {
             let label = label(destinations, destination);
             self.in_flight
                 .entry(label)
-                .or_insert_with_key(|label| of_destination(IN_FLIGHT, &self.class, label))
+                .or_insert_with_key(|label| of_destination(IN_FLIGHT, &self.name, label))
                 .add(sign * count);
         }
         for destination in &holding.open {
             let label = label(destinations, destination);
             self.open
                 .entry(label)
-                .or_insert_with_key(|label| of_destination(OPEN, &self.class, label))
+                .or_insert_with_key(|label| of_destination(OPEN, &self.name, label))
                 .add(sign);
         }
     }

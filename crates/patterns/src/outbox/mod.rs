@@ -210,7 +210,8 @@ impl Outbox {
         self.0.rows.changes.listen(Rc::new(listener));
     }
 
-    /// Enqueues a message, in the transaction of the current poll.
+    /// Enqueues a message, in the transaction of the current poll. One that is refused leaves nothing of itself, and leaves what
+    /// the poll has written before: write both in one `transaction_sync`, and there are both or neither.
     pub fn enqueue(&self, message: &Message) -> Result<Enqueued, OutboxError> {
         let inner = &self.0;
         let now = inner.now();
@@ -234,7 +235,8 @@ impl Outbox {
         })
     }
 
-    /// Begins a fan-out, in the transaction of the current poll; returns its id. Its messages follow, a batch at a time.
+    /// Begins a fan-out, in the transaction of the current poll; returns its id. Its messages follow, a batch at a time. One that is
+    /// refused is as a message that is refused.
     pub fn fan_out<F: FanOut>(&self, command: &F::Command) -> Result<i64, OutboxError> {
         let inner = &self.0;
         let now = inner.now();

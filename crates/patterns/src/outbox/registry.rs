@@ -102,7 +102,7 @@ impl fmt::Debug for Registry {
         f.debug_struct("Registry")
             .field("kinds", &self.handlers.keys())
             .field("fan_outs", &self.fan_outs.keys())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

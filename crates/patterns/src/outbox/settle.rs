@@ -387,7 +387,7 @@ impl Inner {
             failing: false,
         };
         let was_cut_off = failure.is_some_and(|failure| failure.fate == Fate::CutOff);
-        let over = self.why_over(claim, failure, polling, now);
+        let over = why_over(claim, failure, polling, now);
         if was_cut_off {
             // It may be what ended the process: as of attempts.
             let errors = claim.poll_errors.saturating_add(1);
@@ -403,39 +403,6 @@ impl Inner {
             None => {}
         }
         self.rows.ask_again(claim, &ask, now)
-    }
-
-    /// Why an operation is to be given up, if it is.
-    fn why_over(
-        &self,
-        claim: &Claim,
-        failure: Option<&Failure>,
-        polling: Polling,
-        now: i64,
-    ) -> Option<String> {
-        let error = failure.map(|failure| failure.error.as_str());
-        if let Some(failure) = failure
-            && failure.fate == Fate::Permanent
-        {
-            let error = &failure.error;
-            return Some(format!("how the operation ended cannot be told: {error}"));
-        }
-        let since = claim.operation_since.unwrap_or(now);
-        if now.saturating_sub(since) >= millis(polling.deadline) {
-            return Some(format!(
-                "the operation did not end within {} s{}",
-                polling.deadline.as_secs(),
-                error
-                    .map(|error| format!("; the last answer: {error}"))
-                    .unwrap_or_default()
-            ));
-        }
-        let failure = failure.filter(|failure| failure.fate != Fate::Throttled)?;
-        (claim.poll_errors >= polling.max_errors).then(|| {
-            let asked = u64::from(claim.poll_errors) + 1;
-            let error = &failure.error;
-            format!("asked {asked} times in a row how the operation goes: {error}")
-        })
     }
 
     fn bury(&self, claim: &Claim, error: &str, unknown: bool, now: i64) -> Result<()> {
@@ -497,6 +464,38 @@ impl Inner {
         ];
         jittered(wait, most, &parts)
     }
+}
+
+/// Why an operation is to be given up, if it is.
+fn why_over(
+    claim: &Claim,
+    failure: Option<&Failure>,
+    polling: Polling,
+    now: i64,
+) -> Option<String> {
+    let error = failure.map(|failure| failure.error.as_str());
+    if let Some(failure) = failure
+        && failure.fate == Fate::Permanent
+    {
+        let error = &failure.error;
+        return Some(format!("how the operation ended cannot be told: {error}"));
+    }
+    let since = claim.operation_since.unwrap_or(now);
+    if now.saturating_sub(since) >= millis(polling.deadline) {
+        return Some(format!(
+            "the operation did not end within {} s{}",
+            polling.deadline.as_secs(),
+            error
+                .map(|error| format!("; the last answer: {error}"))
+                .unwrap_or_default()
+        ));
+    }
+    let failure = failure.filter(|failure| failure.fate != Fate::Throttled)?;
+    (claim.poll_errors >= polling.max_errors).then(|| {
+        let asked = u64::from(claim.poll_errors) + 1;
+        let error = &failure.error;
+        format!("asked {asked} times in a row how the operation goes: {error}")
+    })
 }
 
 /// A message's own waits, in milliseconds.

@@ -271,3 +271,27 @@ fn what_was_sent_is_forgotten_after_its_time_and_its_dedup_key_with_it() {
         world.check_counts().await;
     });
 }
+
+#[test]
+fn a_message_that_is_refused_leaves_nothing_of_what_was_written_with_it() {
+    run(async {
+        let world = World::new(Options {
+            max_queued: 1,
+            ..plain()
+        });
+        let later = |text: &str| note("bob", text).not_before(world.now() + 60_000);
+        let order = async |message| world.sender().order(message).await.unwrap();
+        assert_eq!(order(later("first").dedup_key("k")).await.unwrap(), 1);
+        let invalid = order(later("")).await;
+        assert!(matches!(invalid, Err(OutboxError::Invalid(_))));
+        let reused = order(later("other").dedup_key("k")).await;
+        assert!(matches!(reused, Err(OutboxError::KeyReused { .. })));
+        let full = order(later("second")).await;
+        assert!(matches!(full, Err(OutboxError::Full { max: 1 })));
+        // Also after the object has begun anew.
+        let world = world.killed();
+        let orders = world.sender().orders().await.unwrap().unwrap();
+        assert_eq!((orders, world.counts().await.queued), (Some(1), 1));
+        world.check_counts().await;
+    });
+}
