@@ -22,9 +22,9 @@ pub(crate) struct Options {
     /// Messages that are enqueued in a second; a destination takes 100.
     #[arg(long, default_value_t = 110)]
     rate: u32,
-    /// For so many seconds.
+    /// Seconds for which messages are enqueued.
     #[arg(long, default_value_t = 60)]
-    seconds: u32,
+    lasts: u32,
     /// One in so many fails once.
     #[arg(long, default_value_t = 10)]
     fails: u32,
@@ -48,10 +48,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     local.runtime.block_on(async {
         let errands = env.object::<Errands>().get_by_name("all");
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / STEPS);
-        let total = options.rate * options.seconds;
-        for step in 0..options.seconds * STEPS {
+        let total = options.rate * options.lasts;
+        for step in 0..options.lasts * STEPS {
             ticks.tick().await;
-            let to = |step: u32| total * step / (options.seconds * STEPS);
+            let to = |step: u32| total * step / (options.lasts * STEPS);
             let some = (to(step)..to(step + 1)).map(|number| Errand {
                 // A fifth is urgent, and a fifth is not.
                 priority: match number % 5 {
