@@ -81,7 +81,7 @@ enum Bench {
     Budget(benches::budget::Options),
     /// (r) Latency of commits beside continuous checkpoints and the archive.
     Stalls(benches::stalls::Options),
-    /// (r) How long messages of an outbox wait beyond their time, by priority, first and again.
+    /// (s) How long messages of an outbox wait beyond their time, by priority, first and again.
     OutboxFairness(benches::outbox_fairness::Options),
     /// The other process of a bench; not for people.
     #[command(hide = true)]

@@ -1,4 +1,4 @@
-//! (r) How long messages of an outbox wait beyond the time at which they are due, by priority, and for first attempts and
+//! (s) How long messages of an outbox wait beyond the time at which they are due, by priority, and for first attempts and
 //! repetitions, under more load than the rate of their destination.
 
 use std::time::Duration;
