@@ -10,11 +10,22 @@ use rusqlite::ErrorCode;
 impl ObjectDb {
     /// Translates an error of SQLite for the user.
     pub(crate) fn sql_error(&self, error: &rusqlite::Error) -> Error {
-        if self.state.get() == State::Transaction && self.connection.is_autocommit() {
+        let loses = self.state.get() == State::Transaction && self.connection.is_autocommit();
+        if loses {
             self.state.set(State::Lost);
             // SQLite may have been refused while it put pages back.
             self.file.discard();
         }
+        let told = self.told_of(error);
+        if loses {
+            // SQL that asked for it, else whatever SQLite has met.
+            let met = (told.kind() != ErrorKind::Input).then(|| told.clone());
+            self.lost_to.replace(met);
+        }
+        told
+    }
+
+    fn told_of(&self, error: &rusqlite::Error) -> Error {
         if let Some(why) = self.file.take_error() {
             return why;
         }
@@ -67,11 +78,14 @@ impl ObjectDb {
             _ => Error::input(text),
         }
     }
-}
 
-pub(super) fn lost() -> Error {
-    Error::input(
-        "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was kept, \
-         and nothing more can be written in this poll",
-    )
+    /// Why nothing more can be written in this poll, and nothing of it is kept.
+    pub(super) fn lost(&self) -> Error {
+        self.lost_to.borrow().clone().unwrap_or_else(|| {
+            Error::input(
+                "SQLite rolled the transaction back (ON CONFLICT ROLLBACK, RAISE(ROLLBACK), or no memory): nothing of it was \
+                 kept, and nothing more can be written in this poll",
+            )
+        })
+    }
 }

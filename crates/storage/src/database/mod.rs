@@ -11,7 +11,6 @@ mod name;
 mod query;
 mod restore;
 
-use self::error::lost;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
@@ -44,6 +43,8 @@ pub struct ObjectDb {
     file: Rc<PageFile>,
     guard: Guard,
     state: Cell<State>,
+    /// The error with which SQLite rolled the transaction back, if it was no statement's.
+    lost_to: RefCell<Option<Error>>,
     /// Written with the object's first transaction.
     pending_name: RefCell<Option<String>>,
     vacuum: Cell<bool>,
@@ -113,6 +114,7 @@ impl ObjectDb {
             file,
             guard,
             state: Cell::new(State::Idle),
+            lost_to: RefCell::default(),
             pending_name: RefCell::default(),
             vacuum: Cell::new(false),
             alarm_touched: Cell::new(false),
@@ -152,7 +154,7 @@ impl ObjectDb {
             State::Idle => {}
             State::Transaction => return Ok(()),
             // Without a transaction SQLite would commit each statement by itself.
-            State::Lost => return Err(lost()),
+            State::Lost => return Err(self.lost()),
         }
         self.control(&self.begin)?;
         self.state.set(State::Transaction);
@@ -182,7 +184,7 @@ impl ObjectDb {
             State::Idle => return Ok(None),
             State::Lost => {
                 self.file.discard();
-                return Err(lost());
+                return Err(self.lost());
             }
             State::Transaction => {}
         }

@@ -466,3 +466,31 @@ fn files_that_are_kept_open_make_way_for_what_needs_a_descriptor() {
         store.close().unwrap();
     }
 }
+
+#[test]
+fn a_transaction_that_a_missing_descriptor_has_ended_says_so_to_the_end() {
+    let disk = FaultyDisk::new(SimDisk::new());
+    let options = StoreOptions {
+        cache_kib: 8,
+        ..options()
+    };
+    let store = store_with(&disk, options);
+    put(&store, 1, &"x".repeat(200_000)).unwrap();
+    store.checkpoint().unwrap();
+    let db = store.open_object(key(&store, 1)).unwrap();
+    db.kv_put("other", b"written before").unwrap();
+    disk.fail(&[DiskOp::Open, DiskOp::Read], &part(&store, 1), EMFILE);
+    let met = db.kv_put("k", b"small").unwrap_err();
+    assert_eq!(met.kind(), ErrorKind::Busy, "{met}");
+    // The handler may have dealt with it and go on.
+    if let Err(error) = db.kv_put("more", b"written after") {
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    }
+    let error = db.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    drop(db);
+    disk.clear();
+    let db = store.open_object(key(&store, 1)).unwrap();
+    assert_eq!(value(&db).unwrap().map(|value| value.len()), Some(200_000));
+    assert_eq!(db.kv_get("other").unwrap(), None);
+}
