@@ -226,8 +226,10 @@ async fn a_handler_that_finds_no_descriptors_is_503_and_its_object_goes_on() {
     for errno in [EMFILE, ENFILE, ENOMEM] {
         let refused = until("a read that needs the file", async || {
             call("touch", 0).await;
-            // A checkpoint writes the object's file, and closes it.
+            // A checkpoint that finds no descriptor has the object's file closed, which is only kept open.
+            disk.fail(&[DiskOp::Open], "", EMFILE);
             tokio::time::sleep(Duration::from_millis(30)).await;
+            disk.clear();
             disk.fail(&[DiskOp::Open], ".sqlite", errno);
             let answer = call("read", 0).await;
             disk.clear();

@@ -1,7 +1,7 @@
 //! Which outcomes are told, and under which names.
 
 /// Every type of notice.
-pub const TYPES: [&str; 31] = [
+pub const TYPES: [&str; 32] = [
     "customer.created",
     "customer.deleted",
     "customer.updated",
@@ -26,6 +26,7 @@ pub const TYPES: [&str; 31] = [
     "subscription.active",
     "subscription.canceled",
     "subscription.created",
+    "subscription.incomplete",
     "subscription.incomplete_expired",
     "subscription.past_due",
     "subscription.paused",

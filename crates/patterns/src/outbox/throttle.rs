@@ -230,7 +230,7 @@ mod tests {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);
-                (state >> 33) % 8 != 0
+                !(state >> 33).is_multiple_of(8)
             };
             let (taken, refused) = send(eighth, asked, None, 1_000_000);
             assert!(

@@ -62,7 +62,7 @@ fn what_will_never_be_taken_is_failing_and_can_be_canceled() {
         world.script.say("hello", vec![gone(); 50]);
         let id = world.enqueue(note("bob", "hello").ordering_key("k")).await;
         let behind = world.enqueue(note("bob", "behind").ordering_key("k")).await;
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         let record = world.get(id).await;
         assert_eq!(record.status, Status::Queued, "{record:?}");
         assert!(record.failing_since.is_some() && record.attempts >= 7);

@@ -103,7 +103,7 @@ fn many_messages_that_die_together_are_few_warnings() {
                 .deadline(deadline);
             world.enqueue(message).await;
         }
-        world.clock.advance(Duration::from_secs(60));
+        world.clock.advance(Duration::from_mins(1));
         world.until_counts(|counts| counts.failed == 150).await;
         world.pass(Duration::from_secs(2)).await;
         let lines = warnings(&["dead letter", "warned 3"]);

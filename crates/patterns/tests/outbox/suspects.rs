@@ -155,7 +155,7 @@ fn a_question_that_ends_the_process_is_given_up_and_no_other() {
         }
         world.rest().await;
         let world = kill_with(world, "poison", 20, 60).await;
-        world.pass(Duration::from_secs(60)).await;
+        world.pass(Duration::from_mins(1)).await;
         let (poison, good) = (world.get(1).await, world.get(2).await);
         assert_eq!(
             (poison.status, poison.unknown),
