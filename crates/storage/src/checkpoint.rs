@@ -192,7 +192,10 @@ impl Checkpointer {
         };
         // Opened before the writes, so that it reports the errors of all of them.
         let barrier = disk.barrier(&dir.join("objects")).map_err(failed)?;
-        let Progress { written, failing } = self.write_objects()?;
+        let Progress {
+            mut written,
+            failing,
+        } = self.write_objects()?;
         let held_back = self.hold_back_or_quarantine(failing)?;
         let quarantined = self.save_quarantined()?;
         if broken(Variant::SegmentsFreedEarly) {
@@ -200,7 +203,7 @@ impl Checkpointer {
             self.segments.prepare()?;
         }
         let threads = self.shared.parallel_threads();
-        sync_files(&**disk, &written, &*barrier, threads)?;
+        sync_files(&**disk, &mut written, &*barrier, threads)?;
         match held_back {
             None => self.publish(redo, &quarantined)?,
             Some(_) if quarantined.is_empty() => {}
@@ -514,24 +517,29 @@ fn write_run(file: &dyn DiskFile, run: &mut Vec<u8>, start: u64) -> io::Result<(
 
 fn sync_files(
     disk: &dyn Disk,
-    written: &[Written],
+    written: &mut [Written],
     barrier: &dyn Barrier,
     threads: usize,
 ) -> Result<()> {
-    if written.iter().all(|written| written.file.is_some()) {
-        return sync_each(disk, written, threads);
+    let one_by_one = written.iter().all(|written| written.file.is_some());
+    if one_by_one {
+        parallel::for_each(threads, written, |Written { snapshot, file }| {
+            let path = &snapshot.object.path;
+            let synced = file.as_ref().map_or(Ok(()), |file| file.sync());
+            synced.map_err(|error| Error::sync(format_args!("syncing {}", path.display()), &error))
+        })?;
+    } else {
+        barrier
+            .wait()
+            .map_err(|error| Error::sync("syncing the object files", &error))?;
     }
-    barrier
-        .wait()
-        .map_err(|error| Error::sync("syncing the object files", &error))
-}
-
-fn sync_each(disk: &dyn Disk, written: &[Written], threads: usize) -> Result<()> {
-    parallel::for_each(threads, written, |Written { snapshot, file }| {
-        let path = &snapshot.object.path;
-        let synced = file.as_ref().map_or(Ok(()), |file| file.sync());
-        synced.map_err(|error| Error::sync(format_args!("syncing {}", path.display()), &error))
-    })?;
+    // What follows needs descriptors, too.
+    for file in &mut *written {
+        file.file = None;
+    }
+    if !one_by_one {
+        return Ok(());
+    }
     // The directory of the file, and that of its directory, which may be as new. A file that is there already may have
     // been made by an attempt that did not come so far: its name is synced too.
     let paths = written.iter().map(|file| &file.snapshot.object.path);

@@ -61,6 +61,8 @@ pub(super) fn of<'a>(
         ("payment_intent", "settle", "requires_action") | ("payment_intent", "cancel", _) => {
             vec![to]
         }
+        // Told of by the subscription.
+        ("customer", "subscribe" | "leave", _) => Vec::new(),
         ("product" | "price" | "customer", "delete", _) => vec!["deleted"],
         ("subscription", "change" | "cancel", _) | ("product" | "price" | "customer", ..) => {
             vec!["updated"]

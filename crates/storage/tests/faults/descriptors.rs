@@ -385,6 +385,14 @@ impl Disk for FewDescriptors {
         let _one = self.take()?;
         self.disk.sync_dir(dir)
     }
+    fn names(&self, dir: &Path) -> io::Result<Box<dyn Fn() -> io::Result<()> + '_>> {
+        let one = self.take()?;
+        let dir = dir.to_owned();
+        Ok(Box::new(move || {
+            let _one = &one;
+            self.disk.sync_dir(&dir)
+        }))
+    }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
         self.disk.lock(path)
     }
