@@ -170,7 +170,7 @@ async fn a_checkpoint_that_does_not_end_is_named_when_commits_wait_for_it() {
     let disk = FaultyDisk::default();
     let host = host(&disk).await;
     let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
-    disk.hold(&[DiskOp::Sync], "/objects/");
+    disk.hold(&[DiskOp::Sync, DiskOp::BarrierWait], "/objects");
     let mut waiting = Vec::new();
     // The log may have four times what begins a checkpoint.
     for n in 0..60 {

@@ -14,8 +14,8 @@ impl ObjectDb {
     /// that has any. Returns the rows of the last statement.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] with SQLite's words, or with the right call for what is not available here;
-    /// [`ErrorKind::Limit`] with the limit passed.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) with SQLite's words, or with the right call for what is not available here;
+    /// [`ErrorKind::Limit`](crate::ErrorKind::Limit) with the limit passed.
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         check_text(sql)?;
         match self.connection.prepare_cached(sql) {

@@ -42,7 +42,7 @@ impl ObjectDb {
     /// which is that of the commit that ends the transaction.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`] if the bookmark is of another object, or later than the present.
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the bookmark is of another object, or later than the present.
     pub fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
         self.begin()?;
         self.file.must_be_own(to)?;

@@ -93,7 +93,7 @@ fn a_commit_that_waits_for_a_checkpoint_to_write_pages_says_so() {
     };
     let store = open(&disk, options);
     let keys: Vec<_> = (1..=200).map(|id| key(&store, id)).collect();
-    disk.hold(&[DiskOp::Sync], "/objects/");
+    disk.hold(&[DiskOp::Sync, DiskOp::BarrierWait], "/objects");
     let worker = {
         let store = store.clone();
         std::thread::spawn(move || {
