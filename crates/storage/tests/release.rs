@@ -78,6 +78,18 @@ fn write(store: &Store, key: ObjectKey, commits: &Commits, stop: &AtomicBool) {
     }
 }
 
+fn spawn_writers<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    store: &'scope Store,
+    commits: &'scope Commits,
+    stop: &'scope AtomicBool,
+) {
+    for id in 1..=WRITERS {
+        let key = common::key(store, id);
+        scope.spawn(move || write(store, key, commits, stop));
+    }
+}
+
 /// Ends the writers, also when a check fails.
 struct Stop<'a>(&'a AtomicBool);
 
@@ -111,11 +123,7 @@ fn what_was_announced_survives_a_crash_at_any_moment() {
         let begun = Instant::now();
         thread::scope(|scope| {
             let _stop = Stop(&stop);
-            for id in 1..=WRITERS {
-                let key = common::key(&store, id);
-                let (store, commits, stop) = (&store, &commits, &stop);
-                scope.spawn(move || write(store, key, commits, stop));
-            }
+            spawn_writers(scope, &store, &commits, &stop);
             let mut crashes = 0;
             while crashes < 20 || (cores == LARGE && store.stats().overlapped_groups == 0) {
                 assert!(begun.elapsed() < LONG, "{:?}", store.stats());
@@ -154,11 +162,7 @@ fn nothing_is_announced_after_a_failed_sync() {
             let (commits, stop) = (Commits::default(), AtomicBool::new(false));
             thread::scope(|scope| {
                 let _stop = Stop(&stop);
-                for id in 1..=WRITERS {
-                    let key = common::key(&store, id);
-                    let (store, commits, stop) = (&store, &commits, &stop);
-                    scope.spawn(move || write(store, key, commits, stop));
-                }
+                spawn_writers(scope, &store, &commits, &stop);
                 let begun = Instant::now();
                 while store.stats().groups < 10 {
                     assert!(begun.elapsed() < LONG);

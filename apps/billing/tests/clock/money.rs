@@ -17,6 +17,13 @@ async fn paid(world: &World) -> i64 {
     paid
 }
 
+/// A world that begins with the year, and a monthly subscription in it.
+async fn subscribed(price: i64) -> World {
+    let world = World::starting("2026-01-01T00:00:00Z").await;
+    world.subscribe(monthly(price)).await;
+    world
+}
+
 #[test]
 fn pauses_over_each_boundary_put_no_payment_off() {
     run(async {
@@ -47,8 +54,7 @@ fn pauses_over_each_boundary_put_no_payment_off() {
 fn what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_period() {
     run(async {
         for at_period_end in [true, false] {
-            let world = World::starting("2026-01-01T00:00:00Z").await;
-            world.subscribe(monthly(1_000)).await;
+            let world = subscribed(1_000).await;
             world.until(date("2026-01-01T01:00:00Z")).await;
             let change = world.subscription().change("price_3000".into(), Some(10));
             change.await.unwrap().unwrap();
@@ -67,8 +73,7 @@ fn what_a_change_costs_is_billed_when_the_subscription_ends_now_or_with_its_peri
 #[test]
 fn what_a_change_costs_is_billed_though_the_next_period_is_not() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-01T01:00:00Z")).await;
         let change = world.subscription().change("price_3000".into(), Some(10));
         change.await.unwrap().unwrap();
@@ -84,8 +89,7 @@ fn what_a_change_costs_is_billed_though_the_next_period_is_not() {
 #[test]
 fn a_pause_inside_a_period_is_not_billed() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(3_000)).await;
+        let world = subscribed(3_000).await;
         world.until(date("2026-01-11T00:00:00Z")).await;
         world.subscription().pause().await.unwrap().unwrap();
         world.until(date("2026-01-21T00:00:00Z")).await;
@@ -115,8 +119,7 @@ fn a_change_that_could_not_be_billed_is_refused() {
 #[test]
 fn an_invoice_that_was_written_off_is_not_charged_again_and_can_be_paid() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::Failed);
         world.until(date("2026-02-01T01:00:00Z")).await;
@@ -140,8 +143,7 @@ fn an_invoice_that_was_written_off_is_not_charged_again_and_can_be_paid() {
 #[test]
 fn an_invoice_that_is_voided_after_a_downgrade_leaves_no_credit() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(3_000)).await;
+        let world = subscribed(3_000).await;
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::Failed);
         world.until(date("2026-02-01T00:10:00Z")).await;
@@ -165,8 +167,7 @@ fn an_invoice_that_is_voided_after_a_downgrade_leaves_no_credit() {
 #[test]
 fn who_comes_back_with_an_old_debt_has_the_days_of_dunning() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::RequiresAction);
         world.until(date("2026-02-01T00:10:00Z")).await;
@@ -192,8 +193,7 @@ fn who_comes_back_with_an_old_debt_has_the_days_of_dunning() {
 #[test]
 fn retries_that_were_missed_are_a_day_apart() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::Failed);
         world.until(date("2026-02-01T00:10:00Z")).await;
@@ -213,8 +213,7 @@ fn retries_that_were_missed_are_a_day_apart() {
 #[test]
 fn what_is_said_of_service_does_not_go_beyond_the_grace() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::Failed);
         world.until(date("2026-02-01T00:10:00Z")).await;
@@ -229,8 +228,7 @@ fn nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good() {
     run(async {
         // Half of it is used when the node comes back.
         for what in ["pause", "change"] {
-            let world = World::starting("2026-01-01T00:00:00Z").await;
-            world.subscribe(monthly(1_000)).await;
+            let world = subscribed(1_000).await;
             world.until(date("2026-01-31T00:00:00Z")).await;
             world.jump(date("2026-02-15T00:00:00Z"));
             let subscription = world.subscription();
@@ -250,8 +248,7 @@ fn nothing_that_is_asked_for_overtakes_what_a_node_that_was_away_makes_good() {
 #[test]
 fn a_paused_subscription_can_take_its_end_back() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-10T00:00:00Z")).await;
         world.subscription().cancel(true).await.unwrap().unwrap();
         world.subscription().pause().await.unwrap().unwrap();
@@ -267,8 +264,7 @@ fn a_paused_subscription_can_take_its_end_back() {
 #[test]
 fn a_customer_whose_subscriptions_go_on_is_not_deleted() {
     run(async {
-        let world = World::starting("2026-01-01T00:00:00Z").await;
-        world.subscribe(monthly(1_000)).await;
+        let world = subscribed(1_000).await;
         world.until(date("2026-01-10T00:00:00Z")).await;
         let refused = world.customer().delete().await.unwrap().unwrap_err();
         assert!(refused.to_string().contains("sub_1"), "{refused}");

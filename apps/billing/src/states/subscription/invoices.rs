@@ -1,0 +1,64 @@
+//! Invoices: what the next one has.
+
+use super::{
+    super::{Draft, Refusal},
+    Subscription,
+};
+use crate::{
+    Line, LineKind, Lines,
+    broken::{Variant, broken},
+};
+
+impl Subscription {
+    /// The invoice of the next period.
+    pub fn next_invoice(&self, id: &str) -> Result<Draft, Refusal> {
+        let plan = self.plan()?;
+        let period = self.anchor()?.period(self.next)?;
+        let line = Line {
+            kind: LineKind::Period,
+            description: format!("{} × {}", plan.quantity, plan.product),
+            price: Some(plan.price.clone()),
+            period: Some(period),
+            amount: plan.amount()?,
+        };
+        self.draft(id, Some(line))
+    }
+
+    /// The invoice of what waits for one, where the next period is not billed: it is skipped, or there is none. None if
+    /// nothing is due.
+    pub fn last_invoice(&self, id: &str) -> Result<Option<Draft>, Refusal> {
+        if self.anchor.is_none() || self.pending.is_empty() || broken(Variant::ChangeLeftOut) {
+            return Ok(None);
+        }
+        let draft = self.draft(id, None)?;
+        let is_due = !draft.totals()?.due.is_zero();
+        Ok(Some(draft).filter(|_| is_due))
+    }
+
+    fn draft(&self, id: &str, line: Option<Line>) -> Result<Draft, Refusal> {
+        let period = self.anchor()?.period(self.next)?;
+        let mut lines = Lines::new(self.plan()?.unit_amount.currency());
+        if let Some(line) = line {
+            lines.add(line)?;
+        }
+        let pending = self.pending.iter();
+        for line in pending.filter(|_| !broken(Variant::ChangeUnbilled)) {
+            lines.add(line.clone())?;
+        }
+        if let Some(carried) = self.carried {
+            lines.add(Line {
+                kind: LineKind::Carried,
+                description: "Credit of the last invoice".to_owned(),
+                price: None,
+                period: None,
+                amount: carried.negated(),
+            })?;
+        }
+        Ok(Draft {
+            subscription: id.to_owned(),
+            customer: self.customer.clone(),
+            period,
+            lines,
+        })
+    }
+}

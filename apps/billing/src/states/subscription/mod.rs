@@ -1,0 +1,368 @@
+//! Subscriptions: what is billed when, and what a payment means.
+
+mod data;
+mod dunning;
+mod invoices;
+mod payments;
+mod proration;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use self::payments::on_its_way;
+pub use self::{
+    data::{
+        Attempt, Changed, Collected, Created, GivenUp, Invoiced, Moment, Paused, Plan, Resumed,
+    },
+    dunning::Owed,
+    payments::{PaymentResult, Report, Verdict},
+};
+use super::{Draft, INCOMPLETE_HOURS, Refusal, Step};
+use crate::{
+    Anchor, Line, LineKind, Money, Period, Time,
+    broken::{Variant, broken},
+};
+
+/// A subscription.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscription {
+    /// The customer's id.
+    pub customer: String,
+    /// What it gives, and for how much.
+    pub plan: Option<Plan>,
+    /// Since when.
+    pub created_at: Time,
+    /// When the trial ends, if there is one.
+    pub trial_end: Option<Time>,
+    /// Since when what the trial led to waits for its first payment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_since: Option<Time>,
+    /// What its periods are counted from.
+    pub anchor: Option<Anchor>,
+    /// The period it is in; none before the first.
+    pub period: Option<Period>,
+    /// Whether that was skipped: nothing of it was billed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// Whether its invoice was voided, or never was: a change of plan gives nothing back and costs nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waived: bool,
+    /// The number of the next period to be billed.
+    pub next: u32,
+    /// Lines that wait for the next invoice.
+    pub pending: Vec<Line>,
+    /// Credit that the last invoice has left.
+    pub carried: Option<Money>,
+    /// Invoices that are not paid, by their id.
+    pub owed: BTreeMap<String, Owed>,
+    /// When it ends, if somebody has said so.
+    pub cancel_at: Option<Time>,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+}
+
+impl Subscription {
+    /// Whether a state gives the customer what they pay for. Days of grace do.
+    pub fn is_entitled(state: &str) -> bool {
+        matches!(state, "trialing" | "active")
+            || (state == "past_due" && !broken(Variant::GraceUnserved))
+    }
+
+    /// Whether a state's periods are billed; those of other states are skipped.
+    pub fn is_billed(state: &str) -> bool {
+        matches!(state, "incomplete" | "active" | "past_due") || broken(Variant::UnservedBilled)
+    }
+
+    /// Refuses a new outcome that makes no sense.
+    pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
+        match (step.action, step.outcome) {
+            ("create", _) => {
+                let created: Created = step.data()?;
+                created.plan.check()?;
+                let begin = created.trial_end.unwrap_or(created.at);
+                Anchor::new(begin, created.plan.every)?;
+                Ok(())
+            }
+            ("change", _) => step.data::<Changed>()?.plan.check(),
+            ("bill", _) => self.may_bill(&step.data::<Invoiced>()?.draft),
+            ("advance", outcome) => self.may_advance(&step.data()?, outcome == "skipped"),
+            ("retry", _) => self.may_attempt(&step.data()?),
+            ("give_up", _) => self.may_give_up(&step.data::<GivenUp>()?.invoice),
+            _ => Ok(()),
+        }
+    }
+
+    fn may_bill(&self, draft: &Draft) -> Result<(), Refusal> {
+        if draft.period.number != self.next && !broken(Variant::NumberUnchecked) {
+            return Err(Refusal::invalid(format!(
+                "Period {} is to be billed next, not {}.",
+                self.next, draft.period.number
+            )));
+        }
+        Ok(())
+    }
+
+    fn may_advance(&self, period: &Period, skipped: bool) -> Result<(), Refusal> {
+        let billed = period.number.checked_add(1) == Some(self.next);
+        let is_next = period.number == self.next;
+        let was_entered = self
+            .period
+            .is_some_and(|known| period.number <= known.number);
+        if was_entered || !(billed || (skipped && is_next)) {
+            return Err(Refusal::invalid(format!(
+                "Period {} does not come next: a period is billed before it is entered, and entered once.",
+                period.number
+            )));
+        }
+        Ok(())
+    }
+
+    /// Nobody gives up what is being paid.
+    pub fn may_give_up(&self, invoice: &str) -> Result<(), Refusal> {
+        if self.owed(invoice)?.is_on_its_way() {
+            return Err(on_its_way(invoice));
+        }
+        Ok(())
+    }
+
+    fn may_attempt(&self, attempt: &Attempt) -> Result<(), Refusal> {
+        let owed = self.owed(&attempt.invoice)?;
+        if attempt.attempt != owed.attempts + 1 || owed.is_on_its_way() {
+            return Err(Refusal::invalid(format!(
+                "Attempt {} of {} has not ended, or attempt {} is not the one after it.",
+                owed.attempts, attempt.invoice, attempt.attempt
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes an outcome.
+    pub fn apply(&mut self, step: &Step<'_>) -> Result<(), Refusal> {
+        match (step.action, step.outcome) {
+            ("create", _) => self.created(step.data()?),
+            ("end_trial", outcome) => {
+                self.waits_since = Some(step.at).filter(|_| outcome == "incomplete");
+                self.count_from(step.data::<Moment>()?.at)
+            }
+            ("bill", _) => self.invoiced(step.data()?),
+            ("advance", outcome) => {
+                self.advanced(step.data()?, outcome == "skipped");
+                Ok(())
+            }
+            ("retry", _) => {
+                self.attempted(&step.data()?);
+                Ok(())
+            }
+            ("collect", outcome) => {
+                let collected: Collected = step.data()?;
+                self.collected(outcome, &collected, step.at);
+                self.serve_again(collected.lines);
+                Ok(())
+            }
+            ("pause", _) => {
+                self.paused(step.data::<Paused>()?.lines);
+                Ok(())
+            }
+            ("resume", _) => {
+                let resumed: Resumed = step.data()?;
+                if resumed.anew && !broken(Variant::OldDebtDue) {
+                    self.dun_anew(resumed.at);
+                }
+                self.serve_again(resumed.lines);
+                Ok(())
+            }
+            ("give_up", _) => {
+                let GivenUp { invoice } = step.data()?;
+                if let Some(owed) = self.owed.get_mut(&invoice) {
+                    owed.given_up = true;
+                }
+                Ok(())
+            }
+            ("change", _) => {
+                let changed: Changed = step.data()?;
+                self.plan = Some(changed.plan);
+                self.pending.extend(changed.lines);
+                Ok(())
+            }
+            ("cancel", "scheduled") => {
+                self.cancel_at = Some(step.data::<Moment>()?.at);
+                Ok(())
+            }
+            ("cancel", "unscheduled") => {
+                self.cancel_at = None;
+                Ok(())
+            }
+            ("cancel", "canceled") | ("expire", _) => {
+                self.ended_at = Some(step.at);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn created(&mut self, created: Created) -> Result<(), Refusal> {
+        self.customer = created.customer;
+        self.created_at = created.at;
+        self.trial_end = created.trial_end;
+        self.plan = Some(created.plan);
+        match created.trial_end {
+            Some(_) => Ok(()),
+            None => self.count_from(created.at),
+        }
+    }
+
+    fn count_from(&mut self, at: Time) -> Result<(), Refusal> {
+        self.anchor = Some(Anchor::of(at, self.plan()?.every));
+        Ok(())
+    }
+
+    fn invoiced(&mut self, invoiced: Invoiced) -> Result<(), Refusal> {
+        let draft = invoiced.draft;
+        let totals = draft.totals()?;
+        self.next += 1;
+        self.pending.clear();
+        self.carried = Some(totals.left)
+            .filter(|left| !left.is_zero())
+            .filter(|_| !broken(Variant::CreditLost));
+        if !totals.due.is_zero() {
+            let lines = draft.lines.all();
+            let owed = Owed {
+                amount: totals.due,
+                attempts: 1,
+                failed: 0,
+                asked: 0,
+                since: None,
+                failed_at: None,
+                before: 0,
+                changes_only: !lines.iter().any(|line| line.kind == LineKind::Period),
+                given_up: false,
+            };
+            self.owed.insert(draft.id(), owed);
+        }
+        Ok(())
+    }
+
+    fn advanced(&mut self, period: Period, skipped: bool) {
+        self.next = period.number + 1;
+        self.period = Some(period);
+        self.skipped = skipped;
+        self.waived = false;
+    }
+
+    /// Nobody is served the rest of the period, and nobody pays for it.
+    fn paused(&mut self, lines: Option<Vec<Line>>) {
+        let Some(lines) = lines else {
+            // As it was once: the whole period was paid for.
+            return;
+        };
+        self.skipped |= self.period.is_some() && !self.waived;
+        self.pending.extend(lines);
+    }
+
+    /// What was owed before a pause is asked for as if it had failed now.
+    fn dun_anew(&mut self, at: Time) {
+        for owed in self.owed.values_mut().filter(|owed| owed.since.is_some()) {
+            owed.since = Some(at);
+            owed.before = owed.failed;
+        }
+    }
+
+    fn attempted(&mut self, attempt: &Attempt) {
+        if let Some(owed) = self.owed.get_mut(&attempt.invoice) {
+            owed.attempts = attempt.attempt;
+        }
+    }
+
+    fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
+        if matches!(outcome, "voided" | "cleared") && !broken(Variant::VoidMints) {
+            self.waive(&collected.invoice);
+        }
+        if matches!(outcome, "paid" | "settled" | "voided" | "cleared") {
+            self.owed.remove(&collected.invoice);
+        } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
+            if outcome == "failed" {
+                owed.failed = owed.failed.max(collected.attempt);
+                if broken(Variant::RetryDaysFromLast) {
+                    owed.since = None;
+                }
+                owed.since.get_or_insert(at);
+                owed.failed_at = Some(at);
+            } else {
+                owed.asked = owed.asked.max(collected.attempt);
+            }
+        }
+    }
+
+    /// Nobody pays for the period of an invoice that is owed. So nothing is given back of it either, and nothing is owed for its rest.
+    fn waive(&mut self, invoice: &str) {
+        if self.owed.get(invoice).is_none_or(|owed| owed.changes_only) {
+            return;
+        }
+        let number = invoice
+            .rsplit('_')
+            .next()
+            .and_then(|number| number.parse().ok());
+        let is_of = |period: &Period| Some(period.number) == number;
+        self.waived |= self.period.as_ref().is_some_and(is_of);
+        let is_change = |line: &Line| line.kind != LineKind::Carried;
+        self.pending
+            .retain(|line| !(is_change(line) && line.period.as_ref().is_some_and(is_of)));
+    }
+
+    /// Service begins again in the middle of a period that was skipped, whose rest is billed.
+    fn serve_again(&mut self, lines: Vec<Line>) {
+        self.skipped &= lines.is_empty();
+        self.pending.extend(lines);
+    }
+
+    /// What it gives, and for how much.
+    pub fn plan(&self) -> Result<&Plan, Refusal> {
+        let plan = self.plan.as_ref();
+        plan.ok_or_else(|| Refusal::invalid("The subscription has not been created."))
+    }
+
+    /// What its periods are counted from.
+    pub fn anchor(&self) -> Result<Anchor, Refusal> {
+        self.anchor
+            .ok_or_else(|| Refusal::invalid("No period is counted before the trial has ended."))
+    }
+
+    /// The next period, to be billed or skipped when it begins. None if the subscription ends before, or is on trial.
+    pub fn next_period(&self) -> Result<Option<Period>, Refusal> {
+        let Some(anchor) = self.anchor else {
+            return Ok(None);
+        };
+        let period = anchor.period(self.next)?;
+        let ends = self.cancel_at.filter(|_| !broken(Variant::EndUnheeded));
+        let goes_on = self.ended_at.is_none() && ends.is_none_or(|at| period.start < at);
+        Ok(goes_on.then_some(period))
+    }
+
+    /// What is owed of an invoice.
+    fn owed(&self, invoice: &str) -> Result<&Owed, Refusal> {
+        let owed = self.owed.get(invoice);
+        owed.ok_or_else(|| Refusal::invalid(format!("Nothing is owed for {invoice}.")))
+    }
+
+    /// When a subscription whose first invoice is not paid expires.
+    pub fn expires_at(&self) -> Time {
+        self.waits_since
+            .unwrap_or(self.created_at)
+            .plus(i64::from(INCOMPLETE_HOURS) * 60 * 60 * 1_000)
+    }
+
+    /// Until when a state's service is certain: until what is paid for ends, or the days of grace, or somebody has said so.
+    pub fn entitled_until(&self, state: &str) -> Option<Time> {
+        let grace = self
+            .grace_end()
+            .filter(|_| state == "past_due" && !broken(Variant::GraceUntold));
+        let ends = [self.paid_until(), grace, self.cancel_at];
+        ends.into_iter().flatten().min()
+    }
+
+    /// When what is paid for ends: of the trial, or of the present period.
+    pub fn paid_until(&self) -> Option<Time> {
+        self.period.map(|period| period.end).or(self.trial_end)
+    }
+}

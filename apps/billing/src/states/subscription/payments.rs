@@ -1,0 +1,159 @@
+//! What payments report, and what is paid or waived.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::{Draft, Refusal},
+    Collected, Subscription,
+};
+use crate::{
+    Money, Time,
+    broken::{Variant, broken},
+};
+
+/// What a payment reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaymentResult {
+    /// The invoice's id.
+    pub invoice: String,
+    /// The payment intent's id.
+    pub intent: String,
+    /// Which attempt it was, from 1.
+    pub attempt: u32,
+    /// How much.
+    pub amount: Money,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// Why it failed, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What came of a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The money is there.
+    Paid,
+    /// It is not, and this attempt is over.
+    Failed,
+    /// The customer must prove who they are.
+    RequiresAction,
+}
+
+/// What a report is to a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// News: to be written under this outcome of `collect`.
+    News(&'static str, Collected),
+    /// Told before, or over since.
+    Old,
+}
+
+impl Subscription {
+    /// What it comes to that nobody is to pay an invoice: an outcome of `collect`.
+    pub fn cleared(
+        &self,
+        state: &str,
+        invoice: &str,
+        at: Time,
+    ) -> Result<(&'static str, Collected), Refusal> {
+        let owed = self.owed(invoice)?;
+        let is_last = self.owed.len() == 1;
+        let cleared = Collected {
+            invoice: invoice.to_owned(),
+            intent: String::new(),
+            attempt: owed.attempts,
+            amount: owed.amount,
+            reason: None,
+            lines: self.lines_of_end(state, is_last, at)?,
+        };
+        Ok((if is_last { "cleared" } else { "voided" }, cleared))
+    }
+
+    /// The same for one that somebody voids. One that is on its way is to be waited for, and a first one ends with its
+    /// subscription.
+    pub fn void(
+        &self,
+        state: &str,
+        invoice: &str,
+        at: Time,
+    ) -> Result<(&'static str, Collected), Refusal> {
+        let owed = self.owed(invoice)?;
+        if owed.is_on_its_way() && !broken(Variant::VoidBesideAttempt) {
+            return Err(on_its_way(invoice));
+        }
+        if state == "incomplete" {
+            return Err(Refusal::invalid(
+                "The first invoice of a subscription is not voided: end the subscription instead.",
+            ));
+        }
+        self.cleared(state, invoice, at)
+    }
+
+    /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
+    pub fn report(
+        &self,
+        id: &str,
+        state: &str,
+        result: &PaymentResult,
+        at: Time,
+    ) -> Result<Report, Refusal> {
+        let Some(owed) = self.owed.get(&result.invoice) else {
+            let number = Draft::number_of(id, &result.invoice);
+            let was_billed = number.is_some_and(|number| number < self.next);
+            return if was_billed {
+                Ok(Report::Old)
+            } else {
+                Err(Refusal::invalid(format!(
+                    "{} is no invoice of {id}.",
+                    result.invoice
+                )))
+            };
+        };
+        let is_known = (1..=owed.attempts).contains(&result.attempt);
+        if !is_known && !broken(Variant::NobodysReport) {
+            return Err(Refusal::invalid(format!(
+                "There was no attempt {} of {}.",
+                result.attempt, result.invoice
+            )));
+        }
+        let outcome = match result.verdict {
+            Verdict::Paid if result.amount != owed.amount && !broken(Variant::AmountUnchecked) => {
+                return Err(Refusal::invalid(format!(
+                    "{} is owed for {}, not {}.",
+                    owed.amount, result.invoice, result.amount
+                )));
+            }
+            Verdict::Paid if broken(Variant::LateMoneyIgnored) && result.attempt <= owed.failed => {
+                return Ok(Report::Old);
+            }
+            // Money that is there counts, whatever was said before.
+            Verdict::Paid if self.owed.len() == 1 || broken(Variant::SettledEarly) => "settled",
+            Verdict::Paid => "paid",
+            Verdict::Failed if result.attempt > owed.failed || broken(Variant::ReportTwice) => {
+                "failed"
+            }
+            Verdict::RequiresAction if result.attempt > owed.failed.max(owed.asked) => {
+                "requires_action"
+            }
+            _ => return Ok(Report::Old),
+        };
+        let collected = Collected {
+            invoice: result.invoice.clone(),
+            intent: result.intent.clone(),
+            attempt: result.attempt,
+            amount: result.amount,
+            reason: result.reason.clone(),
+            lines: self.lines_of_end(state, outcome == "settled", at)?,
+        };
+        Ok(Report::News(outcome, collected))
+    }
+}
+
+pub(super) fn on_its_way(invoice: &str) -> Refusal {
+    Refusal::invalid(format!(
+        "A payment of {invoice} is on its way: wait until it has ended."
+    ))
+}

@@ -1,0 +1,170 @@
+//! What changes of plan, pauses and resumptions give back and charge of a period.
+
+use super::{
+    super::{MAX_PENDING, Refusal},
+    Changed, Paused, Plan, Resumed, Subscription,
+};
+use crate::{
+    Line, LineKind, Period, Time,
+    broken::{Variant, broken},
+    proration,
+};
+
+impl Subscription {
+    /// A change of plan at a moment: the rest of the period is given back for the old plan and owed for the new one. On
+    /// trial, and where nothing of a period is billed, nothing is.
+    pub fn change(&self, state: &str, plan: Plan, at: Time) -> Result<Changed, Refusal> {
+        plan.check()?;
+        let old = self.plan()?;
+        let (before, after) = (old.amount()?, plan.amount()?);
+        if before.currency() != after.currency() {
+            return Err(Refusal::invalid(format!(
+                "The subscription is in {}; a plan in {} is another subscription.",
+                before.currency(),
+                after.currency()
+            )));
+        }
+        if old.every != plan.every && self.anchor.is_some() {
+            return Err(Refusal::invalid(
+                "A plan with periods of another length is another subscription.",
+            ));
+        }
+        let is_billed = Self::is_billed(state) && !self.skipped && !self.waived;
+        let Some(period) = self.period.filter(|_| is_billed) else {
+            return self.can_be_billed(Changed {
+                plan,
+                lines: Vec::new(),
+            });
+        };
+        let change = proration::change(before, after, &period, at)?;
+        let rest = rest_of(&period, at);
+        let line = |kind, words: &str, plan: &Plan, amount| Line {
+            kind,
+            description: format!("{words} {} × {}", plan.quantity, plan.product),
+            price: Some(plan.price.clone()),
+            period: Some(rest),
+            amount,
+        };
+        let lines = vec![
+            line(
+                LineKind::ProrationCredit,
+                "Unused time of",
+                old,
+                change.credit,
+            ),
+            line(
+                LineKind::ProrationCharge,
+                "Remaining time of",
+                &plan,
+                change.charge,
+            ),
+        ];
+        let lines: Vec<Line> = lines
+            .into_iter()
+            .filter(|line| !line.amount.is_zero())
+            .collect();
+        if self.pending.len() + lines.len() > MAX_PENDING {
+            return Err(too_many(self.pending.len()));
+        }
+        self.can_be_billed(Changed { plan, lines })
+    }
+
+    /// Refuses a change whose next invoice would be over more than an amount can be.
+    fn can_be_billed(&self, changed: Changed) -> Result<Changed, Refusal> {
+        if self.anchor.is_some() && !broken(Variant::ChangeUnbounded) {
+            let mut after = self.clone();
+            after.plan = Some(changed.plan.clone());
+            after.pending.extend(changed.lines.iter().cloned());
+            after.next_invoice("")?.lines.check()?;
+        }
+        Ok(changed)
+    }
+
+    /// What a pause says: the rest of a period that was billed is given back.
+    pub fn pause(&self, at: Time) -> Result<Paused, Refusal> {
+        // One line now, and one when service goes on.
+        if self.pending.len() + 2 > MAX_PENDING {
+            return Err(too_many(self.pending.len()));
+        }
+        let lines = match self.period {
+            Some(period) if !self.skipped && !self.waived && !broken(Variant::PauseBilled) => {
+                let plan = self.plan()?;
+                let amount = proration::rest(plan.amount()?, &period, at)?.negated();
+                let line = Line {
+                    kind: LineKind::ProrationCredit,
+                    description: format!("Unused time of {} × {}", plan.quantity, plan.product),
+                    price: Some(plan.price.clone()),
+                    period: Some(rest_of(&period, at)),
+                    amount,
+                };
+                vec![line]
+            }
+            _ => Vec::new(),
+        };
+        let lines = lines.into_iter().filter(|line| !line.amount.is_zero());
+        Ok(Paused {
+            at,
+            lines: Some(lines.collect()),
+        })
+    }
+
+    /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped.
+    fn rest_of_skipped(&self, at: Time) -> Result<Vec<Line>, Refusal> {
+        let Some(period) = self.period.filter(|_| self.skipped && !self.waived) else {
+            return Ok(Vec::new());
+        };
+        if broken(Variant::RestUnbilled) {
+            return Ok(Vec::new());
+        }
+        let plan = self.plan()?;
+        Ok(vec![Line {
+            kind: LineKind::ProrationCharge,
+            description: format!("Remaining time of {} × {}", plan.quantity, plan.product),
+            price: Some(plan.price.clone()),
+            period: Some(rest_of(&period, at)),
+            amount: proration::rest(plan.amount()?, &period, at)?,
+        }])
+    }
+
+    /// The same for the end of a debt: service begins again if it had ended for that.
+    pub(super) fn lines_of_end(
+        &self,
+        state: &str,
+        is_last: bool,
+        at: Time,
+    ) -> Result<Vec<Line>, Refusal> {
+        if is_last && state == "unpaid" {
+            self.rest_of_skipped(at)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    /// What service that goes on after a pause comes to: an outcome of `resume`. Who owes after a payment that has failed is
+    /// dunned.
+    pub fn resumed(&self, at: Time) -> Result<(&'static str, Resumed), Refusal> {
+        let has_failed = self.owed.values().any(|owed| owed.since.is_some());
+        let outcome = if has_failed && !broken(Variant::DebtForgotten) {
+            "owing"
+        } else {
+            "resumed"
+        };
+        let lines = self.rest_of_skipped(at)?;
+        let anew = outcome == "owing";
+        Ok((outcome, Resumed { at, lines, anew }))
+    }
+}
+
+fn too_many(pending: usize) -> Refusal {
+    Refusal::invalid(format!(
+        "{pending} lines wait for the next invoice, and {MAX_PENDING} fit: ask again when the next period has begun."
+    ))
+}
+
+/// A period from a moment of it on.
+fn rest_of(period: &Period, at: Time) -> Period {
+    Period {
+        start: at.whole_second().max(period.start).min(period.end),
+        ..*period
+    }
+}
