@@ -162,6 +162,11 @@ pub const MAX_WEBSOCKET_IN_FLIGHT: usize = 64;
 /// as long as `block_concurrency_while` may make events wait.
 pub const WEBSOCKET_DELIVERY_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a message of more than [`WEBSOCKET_TIGHT_BUFFER`], or the part of it that has come, may wait for memory, unless
+/// `websocket.delivery_patience` is shorter. It takes itself of what is short; a client that has gone is not noticed before
+/// it is read from.
+pub const WEBSOCKET_MEMORY_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often a WebSocket looks whether an overloaded worker takes events again. Also the shortest wait before an object
 /// that twice could not be made for a WebSocket's event is tried again; each later wait is as long as all before it.
 pub const WEBSOCKET_RETRY: Duration = Duration::from_millis(100);

@@ -20,7 +20,7 @@ use crate::{
     context::{self, Holder},
     envelope::{Envelope, Replier},
     gate::Departure,
-    limits::{WEBSOCKET_RETRY, WEBSOCKET_TIGHT_BUFFER},
+    limits::{WEBSOCKET_MEMORY_PATIENCE, WEBSOCKET_RETRY, WEBSOCKET_TIGHT_BUFFER},
     router::Phase,
 };
 
@@ -36,9 +36,9 @@ pub struct Endpoint {
     arriving: u64,
 }
 
-/// A message waits: until when, and when to look again if nothing wakes us.
+/// A message waits: since when, and when to look again if nothing wakes us.
 struct Stalled {
-    until: Duration,
+    since: Duration,
     alarm: Sleep,
 }
 
@@ -125,13 +125,15 @@ impl Endpoint {
             return Poll::Ready(Err(Close::of(code::GOING_AWAY, "the server stops")));
         }
         let bytes = message.len();
-        // Admission first: what has entered flight must leave it.
-        if self.is_out_of_memory()
-            || owner.mailbox().admit().is_err()
-            || !self.link.begin_in_flight(bytes, cx.waker())
-        {
+        let patience = owner.options().delivery_patience;
+        if self.is_out_of_memory() {
             *waiting = Some(message);
-            return self.poll_stalled(cx);
+            return self.poll_stalled(cx, patience_without_memory(bytes as u64, patience));
+        }
+        // Admission first: what has entered flight must leave it.
+        if owner.mailbox().admit().is_err() || !self.link.begin_in_flight(bytes, cx.waker()) {
+            *waiting = Some(message);
+            return self.poll_stalled(cx, patience);
         }
         self.count_in(&message);
         self.stalled = None;
@@ -160,7 +162,8 @@ impl Endpoint {
     /// An error means that this lasted too long, and the socket is to be closed as it says.
     pub fn poll_read_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
         if self.arriving > WEBSOCKET_TIGHT_BUFFER as u64 && self.is_out_of_memory() {
-            return self.poll_stalled(cx);
+            let patience = self.options().delivery_patience;
+            return self.poll_stalled(cx, patience_without_memory(self.arriving, patience));
         }
         if self.arriving > 0 {
             self.stalled = None;
@@ -241,15 +244,18 @@ impl Endpoint {
         }
     }
 
-    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Close>> {
-        let owner = owner(&self.link);
-        let clock = &owner.router.clock;
+    fn poll_stalled(
+        &mut self,
+        cx: &mut Context<'_>,
+        patience: Duration,
+    ) -> Poll<Result<(), Close>> {
+        let clock = &owner(&self.link).router.clock;
         let stalled = self.stalled.get_or_insert_with(|| Stalled {
-            until: clock.now() + owner.options().delivery_patience,
+            since: clock.now(),
             alarm: clock.sleep_until(clock.now() + WEBSOCKET_RETRY),
         });
         loop {
-            if clock.now() >= stalled.until {
+            if clock.now() >= stalled.since + patience {
                 self.stalled = None;
                 return Poll::Ready(Err(Close::of(
                     code::TRY_AGAIN_LATER,
@@ -272,6 +278,16 @@ impl Endpoint {
 
     fn owner(&self) -> &SocketOwner {
         owner(&self.link)
+    }
+}
+
+/// How long a message waits for memory. Large ones hold what the others wait for: if none of them gave way, all would wait in
+/// vain. They look for memory one after the other, so once the first have given way, the rest goes on.
+fn patience_without_memory(bytes: u64, patience: Duration) -> Duration {
+    if bytes > WEBSOCKET_TIGHT_BUFFER as u64 {
+        patience.min(WEBSOCKET_MEMORY_PATIENCE)
+    } else {
+        patience
     }
 }
 

@@ -317,6 +317,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             (Some(endpoint), Some(error)) => endpoint.fail(error),
             (endpoint, _) => drop(endpoint),
         }
+        // The peer may take its time to close; the memory has been given back.
+        self.reader.give_up();
+        self.waiting = None;
+        self.unread = Bytes::new();
         if matches!(self.ending, Ending::No) {
             self.writer.push(Frame::Close(close));
         }

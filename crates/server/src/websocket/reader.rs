@@ -95,6 +95,13 @@ impl Reader {
             .map_or(0, |(_, bytes)| bytes.capacity())
     }
 
+    /// Gives up what has arrived: nothing more is read.
+    pub(super) fn give_up(&mut self) {
+        self.message = None;
+        self.head = Vec::new();
+        self.control = Vec::new();
+    }
+
     /// Takes bytes off `input` until something is complete. `None`: all are taken, and more are needed.
     pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Input>, Violation> {
         loop {

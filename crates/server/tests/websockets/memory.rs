@@ -13,10 +13,14 @@ use crate::world::{Client, World, close_frame, hear, say, world};
 const MIB: usize = 1 << 20;
 
 async fn world_with(budget: usize) -> World {
+    world_with_patience(budget, Duration::from_millis(200)).await
+}
+
+async fn world_with_patience(budget: usize, patience: Duration) -> World {
     world(|host| {
         host.configure(|c| {
             c.memory.budget = Some(budget as u64);
-            c.websocket.delivery_patience = Duration::from_millis(200);
+            c.websocket.delivery_patience = patience;
         })
     })
     .await
@@ -59,6 +63,33 @@ async fn messages_of_which_a_part_has_come_are_bounded_together() {
             assert_eq!(close_frame(close).code, CloseCode::Again);
         }
     }
+    drop(clients);
+    until("memory to be given back", async || {
+        (taken(&world) == 0).then_some(())
+    })
+    .await;
+    let mut client = world.client().await;
+    say(&mut client, "still here").await;
+    assert_eq!(hear(&mut client).await, Sent::text("still here"));
+    drop(client);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn clients_that_leave_half_a_message_behind_hold_no_memory() {
+    // However long messages may wait for a busy object.
+    let world = world_with_patience(4 * MIB, Duration::from_hours(1)).await;
+    let mut clients = Vec::new();
+    for number in 0..12 {
+        clients.push(world.client_of(&format!("/room-{number}/")).await);
+    }
+    for client in &mut clients {
+        begin_message(client, 2 * MIB, MIB).await;
+    }
+    until("memory to be short", async || {
+        world.host.memory().is_over().then_some(())
+    })
+    .await;
     drop(clients);
     until("memory to be given back", async || {
         (taken(&world) == 0).then_some(())
