@@ -21,6 +21,8 @@ pub struct CommitStall {
 pub enum StallCause {
     /// The disk, which has been given a group of the log to write and sync. Nothing is acknowledged meanwhile.
     Sync,
+    /// A listener of the log that does not return. Everything is durable, but nobody is told, so answers wait.
+    Listener,
     /// Room. The commit blocks its worker.
     Room(WaitReason),
 }
@@ -30,6 +32,7 @@ impl StallCause {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sync => "sync",
+            Self::Listener => "listener",
             Self::Room(reason) => reason.as_str(),
         }
     }
@@ -40,6 +43,9 @@ impl fmt::Display for StallCause {
         f.write_str(match self {
             Self::Sync | Self::Room(WaitReason::UnsyncedBytes) => {
                 "the disk, which does not finish a write or sync of the log"
+            }
+            Self::Listener => {
+                "a listener of the log that does not return, so nobody is told what is durable"
             }
             Self::Room(WaitReason::Segment) => "a segment of the log, which is being prepared",
             Self::Room(WaitReason::LogBound) => {
@@ -62,6 +68,10 @@ impl CommitStall {
         let is_long = |lasted: &Duration| *lasted >= COMMIT_STALL;
         if let Some(lasted) = store.sync_wait().filter(is_long) {
             let cause = StallCause::Sync;
+            return Some(Self { cause, lasted });
+        }
+        if let Some(lasted) = store.listener_wait().filter(is_long) {
+            let cause = StallCause::Listener;
             return Some(Self { cause, lasted });
         }
         let wait = store.commit_wait().filter(|wait| is_long(&wait.lasted))?;

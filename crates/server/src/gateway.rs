@@ -14,7 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use abide_storage::{MemoryAccount, MemoryUse};
@@ -79,12 +79,13 @@ impl Gateway {
     pub(crate) async fn run(self, mut stop: watch::Receiver<StopAfter>) {
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let mut said = None;
         let grace = loop {
             tokio::select! {
                 biased;
                 told = told_to_stop(&mut stop) => break told,
                 Some(_) = connections.join_next() => {}
-                (stream, peer, slot) = self.accept() => {
+                (stream, peer, slot) = self.accept(&mut said) => {
                     connections.spawn(self.serve(stream, peer, slot, &graceful));
                 }
             }
@@ -102,7 +103,11 @@ impl Gateway {
     }
 
     /// The next connection, with a slot of the connection cap.
-    async fn accept(&self) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+    /// `said` is when the log last said that there is none.
+    async fn accept(
+        &self,
+        said: &mut Option<Instant>,
+    ) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
         loop {
             let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
                 // The semaphore is never closed.
@@ -116,7 +121,11 @@ impl Gateway {
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    tracing::error!(%error, "cannot accept connections; is the limit of open files too low?");
+                    let is_news = said.is_none_or(|at| at.elapsed() >= limits::ACCEPT_FAILURE_LOG);
+                    if is_news {
+                        *said = Some(Instant::now());
+                        tracing::error!(%error, "cannot accept connections; is the limit of open files too low?");
+                    }
                     tokio::time::sleep(limits::ACCEPT_RETRY).await;
                 }
             }

@@ -27,6 +27,9 @@ pub(crate) const HTTP2_PING: Duration = Duration::from_secs(20);
 /// Pause after the listener failed to accept (out of descriptors), so that the failure does not spin.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
+/// How often the log says that connections cannot be accepted while that lasts.
+pub(crate) const ACCEPT_FAILURE_LOG: Duration = Duration::from_secs(10);
+
 /// Time that answers already on their way get when the log has failed and the process must stop.
 pub(crate) const FAILED_LOG_GRACE: Duration = Duration::from_secs(1);
 

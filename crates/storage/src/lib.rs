@@ -75,6 +75,7 @@ mod checkpoint;
 mod database;
 mod delta;
 mod disk;
+mod encoding;
 mod engine;
 mod error;
 mod guard;

@@ -13,10 +13,11 @@ use crate::alarms::AlarmChange;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::delta::{self, Encoded};
+use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, Lsn, Page, ZERO_PAGE};
-use crate::limits::{MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
+use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
 use crate::objects::reading;
@@ -26,9 +27,6 @@ use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::sync::Arc;
-
-/// Room for so many pages is kept between transactions.
-const MAX_KEPT_PAGES: usize = 256;
 
 /// See the module.
 pub(crate) struct PageFile {
@@ -47,27 +45,8 @@ pub(crate) struct PageFile {
     refused: Cell<bool>,
     /// Why the last commit or write was refused: SQLite itself passes on only a number.
     error: RefCell<Option<Error>>,
-    encoding: RefCell<Encoding>,
     /// Pages read so far.
     reads: Cell<u64>,
-}
-
-#[derive(Default)]
-struct Encoding {
-    transaction: Transaction,
-    /// The pages in the transaction, and whether each is a full image.
-    written: Vec<(u32, bool)>,
-    /// The staged pages in order, kept for its room.
-    numbers: Vec<u32>,
-    /// What it was encoded against; `None` if there is nothing that can be appended.
-    basis: Option<Basis>,
-}
-
-/// As long as this is the same an encoded transaction can be appended as it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Basis {
-    full_image_horizon: Lsn,
-    departures: u64,
 }
 
 impl PageFile {
@@ -82,7 +61,6 @@ impl PageFile {
             needs_commit: Cell::new(false),
             refused: Cell::new(false),
             error: RefCell::default(),
-            encoding: RefCell::default(),
             reads: Cell::new(0),
         }
     }
@@ -282,21 +260,20 @@ impl PageFile {
             // What is staged is discarded when SQLite is done.
             return Ok(());
         }
-        self.append().inspect_err(|error| {
-            self.give_up();
+        let mut encoding = Encoding::take(&self.engine.shared.log);
+        self.append(&mut encoding).inspect_err(|error| {
             self.refused.set(true);
             self.fail(error.clone());
         })
     }
 
-    fn append(&self) -> Result<()> {
+    fn append(&self, encoding: &mut Encoding) -> Result<()> {
         if self.needs_commit.get() {
             self.stage_first_page()?;
         }
-        self.encoding.borrow_mut().basis = None;
         let mut waiting = None;
         loop {
-            match self.try_commit() {
+            match self.try_commit(encoding) {
                 Ok(()) => return Ok(()),
                 Err(Refused::Stale) => {}
                 Err(Refused::NoRoom(shortage)) => {
@@ -304,18 +281,11 @@ impl PageFile {
                     waiting
                         .get_or_insert_with(|| self.engine.waits.begin(reason))
                         .continues(reason);
-                    let encoding = self.encoding.borrow();
                     self.engine.make_room(shortage, &encoding.transaction)?;
                 }
                 Err(Refused::Failed(error)) => return Err(error),
             }
         }
-    }
-
-    /// The transaction that was refused is not tried again.
-    fn give_up(&self) {
-        let transaction = &mut self.encoding.borrow_mut().transaction;
-        self.engine.shared.log.give_up(transaction);
     }
 
     /// Page 1 is what a commit holds that changes nothing: without a page it would not reach the object's file.
@@ -327,7 +297,7 @@ impl PageFile {
         Ok(())
     }
 
-    fn try_commit(&self) -> Result<(), Refused> {
+    fn try_commit(&self, encoding: &mut Encoding) -> Result<(), Refused> {
         if self.engine.objects.overlay_is_full() {
             return Err(Refused::NoRoom(Shortage::Overlay));
         }
@@ -348,7 +318,6 @@ impl PageFile {
         if !broken(Variant::AddedPageUnlogged) {
             stage_added(&mut staged, pages.size, size);
         }
-        let mut encoding = self.encoding.borrow_mut();
         let basis = Basis {
             full_image_horizon: self.engine.shared.log.full_image_horizon(),
             departures: pages.departures,
@@ -359,13 +328,7 @@ impl PageFile {
                 .transaction
                 .set_time(self.engine.shared.unix_millis());
         } else {
-            self.encode(
-                &mut encoding,
-                &staged,
-                &pages,
-                size,
-                basis.full_image_horizon,
-            );
+            self.encode(encoding, &staged, &pages, size, basis.full_image_horizon);
             encoding.basis = Some(basis);
         }
         if encoding.transaction.bytes.is_empty() {
@@ -413,9 +376,6 @@ impl PageFile {
         staged.clear();
         // What a large transaction needed is given back.
         staged.shrink_to(MAX_KEPT_PAGES);
-        encoding.written.shrink_to(MAX_KEPT_PAGES);
-        encoding.numbers.clear();
-        encoding.numbers.shrink_to(MAX_KEPT_PAGES);
         self.staged_size.set(None);
         self.needs_commit.set(false);
         self.committed.set(Some(end));
@@ -545,7 +505,6 @@ impl Part {
 
 impl Drop for PageFile {
     fn drop(&mut self) {
-        self.give_up();
         self.engine.objects.close(&self.object);
     }
 }

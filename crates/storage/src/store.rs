@@ -441,6 +441,11 @@ impl Store {
         self.0.engine.shared.log.group_wait()
     }
 
+    /// How long a listener of the log has kept from others what is durable, at least: answers wait for it.
+    pub fn listener_wait(&self) -> Option<Duration> {
+        self.0.engine.shared.log.listener_wait()
+    }
+
     /// Figures for metrics.
     pub fn stats(&self) -> StoreStats {
         let engine = &self.0.engine;

@@ -189,3 +189,35 @@ fn nothing_is_announced_after_a_failed_sync() {
         }
     }
 }
+
+#[test]
+fn a_listener_that_does_not_return_is_seen_until_it_does() {
+    for cores in [SMALL, LARGE] {
+        let disk = SimDisk::new();
+        let store = open(&disk, cores);
+        let held = Arc::new(AtomicBool::new(true));
+        let hold = Arc::clone(&held);
+        store.subscribe(Box::new(move |_| {
+            while hold.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }));
+        assert_eq!(store.listener_wait(), None);
+        let db = store.open_object(common::key(&store, 1)).unwrap();
+        db.kv_put("n", b"1").unwrap();
+        db.commit().unwrap();
+        let begun = Instant::now();
+        let seen = || store.listener_wait() >= Some(Duration::from_millis(20));
+        while !seen() {
+            assert!(begun.elapsed() < LONG, "nobody sees it");
+            thread::sleep(Duration::from_millis(1));
+        }
+        held.store(false, Ordering::Relaxed);
+        while store.listener_wait().is_some() {
+            assert!(begun.elapsed() < LONG, "it is still seen");
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(db);
+        store.close().unwrap();
+    }
+}

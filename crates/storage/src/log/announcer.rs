@@ -19,6 +19,8 @@ pub(super) struct Announcer {
     notified: Mutex<Notified>,
     /// The thread of [`Self::run`] waits here.
     wake: Condvar,
+    /// When a thread began to notify, if one does now.
+    busy_since: Mutex<Option<Instant>>,
     /// Time spent in listeners, on any thread.
     nanos: Counter,
     panics: Counter,
@@ -58,6 +60,7 @@ impl Announcer {
                 stopped: false,
             }),
             wake: Condvar::default(),
+            busy_since: Mutex::default(),
             nanos: Counter::default(),
             panics: Counter::default(),
         }
@@ -96,6 +99,7 @@ impl Announcer {
         }
         notified.busy = true;
         let begun = Instant::now();
+        *self.busy_since.lock() = Some(begun);
         while let Some(news) = self.next(&mut notified) {
             drop(notified);
             for listener in self.listeners.read().iter() {
@@ -110,6 +114,7 @@ impl Announcer {
             }
             notified = self.notified.lock();
         }
+        *self.busy_since.lock() = None;
         notified.busy = false;
         drop(notified);
         self.nanos.add_time(begun.elapsed());
@@ -128,6 +133,11 @@ impl Announcer {
             return Some(Progress::Failed);
         }
         None
+    }
+
+    /// How long a thread has been notifying listeners.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        self.busy_since.lock().map(|since| since.elapsed())
     }
 
     /// Wakes the thread of [`Self::run`]. False if there is none.

@@ -1,7 +1,7 @@
 //! The commit log: one for all objects of a node.
 //!
-//! A commit is appended under a lock, which gives it its position and takes its buffer, and returns at once: nothing is
-//! copied or checksummed there. The writer (a thread, or a test that calls [`Log::write_group`]) takes whatever has
+//! A commit is appended under a lock, which gives it its position and copies it if it is small or takes its buffer, and
+//! returns at once: nothing is checksummed there. The writer (a thread, or a test that calls [`Log::write_group`]) takes whatever has
 //! gathered, puts the positions into the records, hands them to the durability provider as one group and moves the
 //! durable LSN. No delay is added: under load groups grow by themselves while the disk is busy. Listeners are told by
 //! the writer, or by a thread beside it while the writer has more to write ([`announcer`]).
@@ -27,7 +27,9 @@ pub(crate) mod segment_pool;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
 use crate::ident::{Epoch, Lsn};
-use crate::limits::{MAX_UNSYNCED_BYTES, SPARE_BUFFER_BYTES, SPARE_BUFFERS};
+use crate::limits::{
+    COPIED_TRANSACTION_BYTES, MAX_UNSYNCED_BYTES, SHARED_BUFFER_BYTES, SPARE_BUFFERS,
+};
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -174,6 +176,30 @@ struct Batch {
 }
 
 impl Batch {
+    /// Takes a transaction's bytes. No transaction is spread over two buffers.
+    fn push(&mut self, transaction: &mut Transaction, spare: &mut Vec<Vec<u8>>) {
+        let bytes = &mut transaction.bytes;
+        self.bytes += bytes.len();
+        self.lengths.extend_from_slice(&transaction.lengths);
+        if bytes.len() > COPIED_TRANSACTION_BYTES {
+            let empty = spare.pop().unwrap_or_default();
+            self.buffers.push(std::mem::replace(bytes, empty));
+            return;
+        }
+        match self.buffers.last_mut() {
+            Some(last) if last.capacity() - last.len() >= bytes.len() => {
+                last.extend_from_slice(bytes);
+            }
+            _ => {
+                let mut shared = spare.pop().unwrap_or_default();
+                shared.reserve(SHARED_BUFFER_BYTES);
+                shared.extend_from_slice(bytes);
+                self.buffers.push(shared);
+            }
+        }
+        bytes.clear();
+    }
+
     /// Puts into each record its position, and what was durable before the group.
     fn stamp(&mut self, durable: Lsn) {
         let mut lsn = self.first;
@@ -194,12 +220,12 @@ impl Batch {
         self.first.advance(self.bytes)
     }
 
-    /// Empties it, and gives back buffers that are small enough to be kept.
+    /// Empties it, and gives back the buffers that are small enough to be kept.
     fn clear(&mut self) -> Vec<Vec<u8>> {
         self.bytes = 0;
         self.lengths.clear();
         let mut kept = std::mem::take(&mut self.buffers);
-        kept.retain(|buffer| buffer.capacity() <= SPARE_BUFFER_BYTES);
+        kept.retain(|buffer| buffer.capacity() <= SHARED_BUFFER_BYTES);
         kept.iter_mut().for_each(Vec::clear);
         kept
     }
@@ -308,11 +334,7 @@ impl Log {
         if pending.buffers.is_empty() {
             pending.first = start;
         }
-        pending.bytes += transaction.bytes.len();
-        pending.lengths.extend_from_slice(&transaction.lengths);
-        let empty = buffers.pop().unwrap_or_default();
-        let full = std::mem::replace(&mut transaction.bytes, empty);
-        pending.buffers.push(full);
+        pending.push(transaction, buffers);
         let next_in_queue = room.is_awaited();
         let wake = std::mem::take(&mut state.writer_waits);
         drop(state);
@@ -474,6 +496,11 @@ impl Log {
     /// How long the provider has had the group that it is making durable now.
     pub(crate) fn group_wait(&self) -> Option<Duration> {
         self.writing_since.lock().map(|since| since.elapsed())
+    }
+
+    /// How long listeners have been told of the last groups.
+    pub(crate) fn listener_wait(&self) -> Option<Duration> {
+        self.announcer.wait()
     }
 
     fn take_pending(&self) -> Option<Batch> {
