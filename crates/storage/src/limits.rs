@@ -102,6 +102,10 @@ pub const LOG_TAIL_FACTOR: u64 = 4;
 /// The overlay may grow to this many times `checkpoint_bytes` before commits wait for a checkpoint.
 pub const OVERLAY_FACTOR: u64 = 4;
 
+/// What a page of the overlay counts against the memory budget: its image with the counters of its owners, as the allocator
+/// rounds it up, and its entry in the table.
+pub const OVERLAY_PAGE_BYTES: u64 = 5 << 10;
+
 /// The overlay may take one part of so many of the node's memory budget before commits wait for a checkpoint, which begins
 /// at half of it.
 pub const OVERLAY_SHARE: u64 = 4;

@@ -8,7 +8,7 @@ use crate::broken::{Variant, broken};
 use crate::disk::{DiskFile, OpenMode};
 use crate::error::{Error, Result};
 use crate::ident::ObjectKey;
-use crate::limits::{OVERLAY_FACTOR, OVERLAY_SHARE, PAGE_BYTES};
+use crate::limits::{OVERLAY_FACTOR, OVERLAY_PAGE_BYTES, OVERLAY_SHARE, PAGE_BYTES};
 use crate::memory::MemoryUse;
 use crate::overlay::{FileState, Object, Pages, header};
 use crate::quarantine::{self, QuarantinedObject};
@@ -45,7 +45,7 @@ impl ObjectTable {
         });
         let overlay_pages = overlays.sum();
         let memory = &shared.memory;
-        memory.take(MemoryUse::Overlay, overlay_pages * PAGE_BYTES as u64);
+        memory.take(MemoryUse::Overlay, overlay_pages * OVERLAY_PAGE_BYTES);
         Self {
             overlay_pages: AtomicU64::new(overlay_pages),
             newly_quarantined: Mutex::new(quarantined.collect()),
@@ -311,11 +311,12 @@ impl ObjectTable {
             (after as u64).wrapping_sub(before as u64),
             Ordering::Relaxed,
         );
-        let (memory, bytes) = (&self.shared.memory, after.abs_diff(before) * PAGE_BYTES);
+        let bytes = after.abs_diff(before) as u64 * OVERLAY_PAGE_BYTES;
+        let memory = &self.shared.memory;
         if after > before {
-            memory.take(MemoryUse::Overlay, bytes as u64);
+            memory.take(MemoryUse::Overlay, bytes);
         } else {
-            memory.give(MemoryUse::Overlay, bytes as u64);
+            memory.give(MemoryUse::Overlay, bytes);
         }
     }
 
@@ -332,7 +333,8 @@ impl ObjectTable {
     pub(crate) fn max_overlay_bytes(&self) -> u64 {
         let options = &self.shared.options;
         let of_log = options.checkpoint_bytes.saturating_mul(OVERLAY_FACTOR);
-        of_log.min(options.memory.limit() / OVERLAY_SHARE)
+        let pages_of_memory = options.memory.limit() / OVERLAY_SHARE / OVERLAY_PAGE_BYTES;
+        of_log.min(pages_of_memory * PAGE_BYTES as u64)
     }
 }
 
