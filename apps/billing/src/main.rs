@@ -8,13 +8,12 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use abide::{
     Env, Host,
     clock::SystemClock,
-    server::{AllowPrivate, Config, ServeArgs},
+    server::{AllowPrivate, Config, Hosts, ServeArgs},
 };
 use abide_patterns::{
     deliver::Secret,
     outcomes::Until,
     projection::{PostgresModel, ReadModel, SqliteModel},
-    service::Hosts,
 };
 use anyhow::Context;
 use axum::Router;
@@ -147,6 +146,9 @@ fn main() -> anyhow::Result<ExitCode> {
 #[tokio::main]
 async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let mut config = serve.load()?;
+    if !options.hosts.is_empty() {
+        config.server.hosts = Hosts::Named(options.hosts);
+    }
     let tables = read::tables()?;
     let model: Arc<dyn ReadModel> = match &options.postgres {
         Some(server) => Arc::new(PostgresModel::new(server, tables)?),
@@ -158,7 +160,6 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
             Arc::new(SqliteModel::open(file, tables)?)
         }
     };
-    let hosts = Hosts(options.hosts);
     if let Some(url) = &options.gateway {
         let given = |variable| std::env::var(variable).ok();
         let key = options.gateway_key.or_else(|| given(KEY_VARIABLE));
@@ -170,7 +171,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
                 .transpose()?,
         };
         let gateway = AnyGateway::new(HttpGateway::new(url, &key));
-        let mut host = host::install(Host::from_config(config), gateway, model).with(hosts);
+        let mut host = host::install(Host::from_config(config), gateway, model);
         if let Some(secret) = secret {
             host = host.with(EventSecrets::new([secret]));
         }
@@ -191,7 +192,6 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let secret = fresh_secret()?;
     host::install(Host::from_config(config), gateway, model)
         .with(EventSecrets::new([secret.clone()]))
-        .with(hosts)
         .router(move |env| {
             let edge = router(env.clone());
             if !options.quiet_gateway {

@@ -25,7 +25,7 @@ use axum::{
 use maud::Markup;
 use serde::Deserialize;
 
-use crate::{Composed, Draft, Mails, OBJECT, api, assets, origin, pages};
+use crate::{Composed, Draft, Mails, OBJECT, api, assets, pages};
 
 /// Mails on one page.
 pub(crate) const PAGE: usize = 50;
@@ -56,7 +56,6 @@ pub fn router(env: Env) -> Router {
         .nest("/api", api::router())
         .route("/live", get(live))
         .route("/assets/{name}", get(assets::asset))
-        .layer(middleware::from_fn(origin::guard))
         .with_state(env)
 }
 

@@ -12,7 +12,6 @@ mod draft;
 mod http;
 mod list;
 mod mails;
-mod origin;
 mod pages;
 mod sender;
 

@@ -195,7 +195,7 @@ async fn what_cannot_be_sent_and_what_other_sites_send_is_refused() {
     let refused = post_form(&client, "/mails", good, &foreign).await;
     assert_eq!(
         (refused.status.as_u16(), refused.code()),
-        (403, "cross_site")
+        (403, "cross_origin")
     );
     let own = format!("http://{}", server.address());
     let taken = post_form(&client, "/mails", good, &[("origin", &own)]).await;

@@ -106,10 +106,9 @@ fn main() -> Result<ExitCode> {
 #[tokio::main]
 async fn serve(args: ServeArgs) -> Result<()> {
     let (config, settings) = Config::load_with::<outbox::Settings>(&args.into())?;
-    let (options, hosts) = (settings.options(), settings.hosts());
+    let options = settings.options();
     let host = Host::from_config(config).object::<kv::Kv>(kv::BINDING);
     service::install(host, settings.registry(), options)
-        .with(hosts)
         .router(|env| kv::router(env.clone()).merge(service::router(env)))
         .serve()
         .await?;

@@ -21,7 +21,10 @@ use abide_storage::{ArchiveOptions, MemoryBudget};
 pub(crate) use load::load_text;
 pub use load::{ConfigError, Sources};
 
-use crate::{AllowPrivate, limits, machine};
+use crate::{
+    AllowPrivate, limits, machine,
+    site::{Hosts, Origins, Site},
+};
 
 /// Every setting of a node. Make one with [`Config::default`], then change fields; or [`Config::load`] it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +66,11 @@ pub struct ServerConfig {
     pub header_timeout: Duration,
     /// Longest request body; a longer one gets 413.
     pub max_body_bytes: u64,
+    /// The names with a dot under which clients ask; others are refused with 403 `unknown_host`, on every listener.
+    pub hosts: Hosts,
+    /// The origins whose web pages may send requests here, beside the server's own; others get 403 `cross_origin`, on every
+    /// listener.
+    pub origins: Origins,
     /// Connections served at once; more wait in the listener's backlog.
     pub max_connections: usize,
     /// Time that requests in flight get to finish when the process is told to stop.
@@ -76,8 +84,20 @@ impl Default for ServerConfig {
             request_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
             max_body_bytes: 16 << 20,
+            hosts: Hosts::default(),
+            origins: Origins::default(),
             max_connections: 10_000,
             shutdown_grace: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ServerConfig {
+    /// Whom the listeners answer.
+    pub(crate) fn site(&self) -> Site {
+        Site {
+            hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
         }
     }
 }

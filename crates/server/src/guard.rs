@@ -1,7 +1,7 @@
 //! What happens around every request before and after the user's router sees it.
 //!
 //! Contract: a body longer than the limit never reaches memory whole; a request is answered within the limit; a panic in a
-//! handler is an answer, not a broken connection; an error status without a body gets one; while the memory budget is used
+//! handler is an answer, not a broken connection; what another site makes a browser send is refused ([`Site`]); an error status without a body gets one; while the memory budget is used
 //! up nothing of a new request is read. Counts and times what it saw.
 
 use std::{
@@ -27,12 +27,14 @@ use crate::{
     ApiError, ServerConfig,
     meter::{Arrival, Arriving, Leaving},
     metric,
+    site::Site,
 };
 
 /// The limits of each request, and what is counted of all.
 struct Limits {
     timeout: Duration,
     body_bytes: u64,
+    site: Site,
     requests: metric::Requests,
     memory: Arc<MemoryAccount>,
 }
@@ -46,6 +48,7 @@ pub(crate) fn guarded(
     let limits = Limits {
         timeout: config.request_timeout,
         body_bytes: config.max_body_bytes,
+        site: config.site(),
         requests: metric::Requests::new(),
         memory: Arc::clone(memory),
     };
@@ -93,8 +96,11 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
     }
 }
 
-/// Refuses a request for which there is no memory, or whose body is too long. Otherwise its body is limited and counted.
+/// Refuses a request that another site may have made a browser send, one for which there is no memory, or one whose body is too long. Otherwise its body is limited and counted.
 fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
+    let (head, body) = request.into_parts();
+    limits.site.check(&head)?;
+    let request = Request::from_parts(head, body);
     let budget = limits.memory.budget();
     if budget.is_over() {
         budget.count_refusal(MemoryUse::Bodies);

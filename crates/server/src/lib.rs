@@ -31,6 +31,7 @@ mod metric;
 mod outbound;
 mod readiness;
 mod running;
+mod site;
 mod telemetry;
 mod websocket;
 
@@ -51,6 +52,7 @@ pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::rpc_router;
 pub use outbound::policy::{AddressBlock, AllowPrivate};
 pub use running::{LocalHost, RunningHost};
+pub use site::{Hosts, Origins};
 
 /// The program in the README compiles.
 #[cfg(doctest)]

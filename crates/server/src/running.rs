@@ -110,7 +110,7 @@ impl RunningHost {
             None => (None, None),
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
-                let router = admin::router(Arc::clone(&readiness));
+                let router = admin::router(Arc::clone(&readiness), config.server.site());
                 (
                     Some(Service::start(listener, router, &config.server, None)),
                     Some(addr),

@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use abide::{Body, Host, clock::SystemClock, http::Request, server::LocalHost};
+use abide::{
+    Body, Host,
+    clock::SystemClock,
+    http::Request,
+    server::{Hosts, LocalHost},
+};
 use abide_patterns::{deliver::Secret, projection::SqliteModel};
 use axum::Router;
 use billing::{
@@ -49,6 +54,8 @@ impl World {
         let host = host::install(Host::open_in_memory(), adapter, Arc::new(model.unwrap()))
             .outbound(Arc::new(gateway.clone()))
             .with(EventSecrets::new([secret()]))
+            // As the gateway knows it.
+            .configure(|c| c.server.hosts = Hosts::Named(vec!["billing.example".to_owned()]))
             .start_local()
             .await
             .unwrap();

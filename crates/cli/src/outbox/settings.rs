@@ -9,7 +9,6 @@ use abide_patterns::{
         WebhookDelivery,
     },
     outbox::{BehindDeadLetter, GiveUp, Limit, Options, Pace, Rate, Registry, RetryPolicy, limits},
-    service::Hosts,
 };
 
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -38,7 +37,6 @@ pub(crate) struct Settings {
     max_queued: usize,
     give_up: GiveUp,
     behind_dead_letter: BehindDeadLetter,
-    hosts: Hosts,
 }
 
 /// Attempts a second, and on their way at a time.
@@ -76,7 +74,6 @@ impl Default for Settings {
             max_queued: 1_000_000,
             give_up: options.give_up,
             behind_dead_letter: options.behind_dead_letter,
-            hosts: Hosts::default(),
         }
     }
 }
@@ -163,10 +160,6 @@ impl Section for Settings {
             key: "outbox.behind_dead_letter",
             set: |s, v| put(&mut s.behind_dead_letter, behind(v)),
         },
-        Setting {
-            key: "outbox.hosts",
-            set: |s, v| put(&mut s.hosts, hosts(v)),
-        },
     ];
 
     const SECRETS: &'static [&'static str] =
@@ -217,11 +210,6 @@ impl Settings {
         }
     }
 
-    /// Under which names clients ask.
-    pub(crate) fn hosts(&self) -> Hosts {
-        self.hosts.clone()
-    }
-
     /// What carries messages of each kind.
     pub(crate) fn registry(self) -> Registry {
         let mut registry = Registry::new();
@@ -267,20 +255,6 @@ fn behind(text: &str) -> Result<BehindDeadLetter, String> {
         "go-on" => Ok(BehindDeadLetter::GoOn),
         _ => Err("\"wait\" or \"go-on\"".to_owned()),
     }
-}
-
-fn hosts(text: &str) -> Result<Hosts, String> {
-    let names = unless_off(text, |text| {
-        let names: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        let is_name = |name: &String| !name.contains([':', '/', '*']);
-        if names.is_empty() || !names.iter().all(is_name) {
-            return Err(
-                "\"off\", or host names without ports, such as \"outbox.example.com\"".to_owned(),
-            );
-        }
-        Ok(names)
-    })?;
-    Ok(Hosts(names.unwrap_or_default()))
 }
 
 fn smtp(text: &str) -> Result<Option<SmtpDelivery>, String> {
@@ -432,8 +406,6 @@ mod tests {
             ("outbox.concurrency", "1025", "from 1 to 1024"),
             ("outbox.timeout", "1h", "to 5m"),
             ("outbox.behind_dead_letter", "stop", "\"go-on\""),
-            ("outbox.hosts", "http://a.example", "without ports"),
-            ("outbox.hosts", "", "without ports"),
         ] {
             let refused = read(&[(key, text)]).map(drop).unwrap_err();
             assert!(refused.contains(told), "{key}: {refused}");

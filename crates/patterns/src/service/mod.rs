@@ -29,12 +29,11 @@
 //! | `GET /outbox/{name}/page` | the newest messages, on a page that keeps itself up to date |
 //! | `GET /outbox/openapi.json` | all of this, for programs |
 //!
-//! A request that a web page of another origin makes is refused with 403 `cross_origin`, and one under a name with a dot
-//! that is not one of the [`Hosts`] with 403 `unknown_host`: a stranger's domain can lead to a private address.
+//! What a web page of another origin asks for, and what is asked under a name that a stranger could own, the host refuses
+//! (`server.hosts`, `server.origins`).
 
 mod error;
 mod object;
-mod origin;
 mod request;
 mod router;
 
@@ -43,7 +42,6 @@ use abide::server::HostBuilder;
 use crate::outbox::{self, Options, Registry};
 
 pub use object::{Outbox, OutboxStub};
-pub use origin::{Hosts, own_origin};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
 pub use router::{OPENAPI, router};
 

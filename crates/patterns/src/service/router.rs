@@ -18,7 +18,6 @@ use serde_json::value::RawValue;
 use super::{
     Outbox, Shown,
     error::{refused, refused_message, unanswered},
-    origin::own_origin,
     request::Messages,
 };
 use crate::outbox::{
@@ -72,7 +71,7 @@ pub fn router(env: Env) -> Router {
     for (path, methods) in routes() {
         router = router.route(path, methods);
     }
-    own_origin(router, env.clone()).with_state(env)
+    router.with_state(env)
 }
 
 #[derive(Deserialize)]

@@ -1,9 +1,7 @@
 //! What is refused, and what is said then.
 
-use abide_patterns::{
-    outbox::{Options, limits},
-    service,
-};
+use abide::server::Hosts;
+use abide_patterns::outbox::{Options, limits};
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
@@ -163,7 +161,8 @@ async fn a_web_page_of_another_origin_is_refused() {
 #[tokio::test]
 async fn a_name_that_a_stranger_could_have_is_refused_unless_it_is_an_own_one() {
     let own = Api::start_with(Options::default(), |host| {
-        host.with(service::Hosts(vec!["outbox.example.com".to_owned()]))
+        let own = Hosts::Named(vec!["outbox.example.com".to_owned()]);
+        host.configure(|c| c.server.hosts = own)
     });
     let (api, own) = (Api::start(Options::default()).await, own.await);
     for (api, host, status) in [

@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use axum::{Router, middleware};
 
-use crate::{ApiError, readiness::Readiness};
+use crate::{ApiError, readiness::Readiness, site::Site};
 
 /// The admin listener's router.
-pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
+pub(crate) fn router(readiness: Arc<Readiness>, site: Site) -> Router {
     Router::new()
         .merge(health::routes())
         .merge(alarms::routes())
@@ -31,4 +31,5 @@ pub(crate) fn router(readiness: Arc<Readiness>) -> Router {
             )
         })
         .with_state(readiness)
+        .layer(middleware::from_fn_with_state(Arc::new(site), guard::site))
 }

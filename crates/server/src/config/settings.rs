@@ -61,6 +61,14 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "server.hosts",
+        set: |c, v| put(&mut c.server.hosts, value::hosts(v)),
+    },
+    Setting {
+        key: "server.origins",
+        set: |c, v| put(&mut c.server.origins, value::origins(v)),
+    },
+    Setting {
         key: "server.shutdown_grace",
         set: |c, v| {
             put(

@@ -8,7 +8,10 @@ use std::{ops::RangeInclusive, time::Duration};
 use abide_runtime::socket::SlowReader;
 
 use super::{ListenAddress, LogFormat};
-use crate::AllowPrivate;
+use crate::{
+    AllowPrivate,
+    site::{Hosts, Origins},
+};
 
 /// The end of the sentence "expected …".
 pub(super) type Expected = String;
@@ -68,6 +71,50 @@ pub fn duration_or_off(
     duration(text, allowed)
         .map(Some)
         .map_err(|expected| format!("{expected}, or \"off\""))
+}
+
+pub(super) fn hosts(text: &str) -> Result<Hosts, Expected> {
+    if text == "any" {
+        return Ok(Hosts::Any);
+    }
+    words_or_off(text)
+        .filter(|names| names.iter().all(|name| is_host(name)))
+        .map(Hosts::Named)
+        .ok_or_else(|| {
+            "\"off\", \"any\", or host names without ports, such as \"abide.example.com\" or \"*.example.com\"".to_owned()
+        })
+}
+
+fn is_host(name: &str) -> bool {
+    let name = name.strip_prefix("*.").unwrap_or(name);
+    !name.contains([':', '/', '*', '@'])
+}
+
+pub(super) fn origins(text: &str) -> Result<Origins, Expected> {
+    if text == "any" {
+        return Ok(Origins::Any);
+    }
+    words_or_off(text)
+        .filter(|origins| origins.iter().all(|origin| is_origin(origin)))
+        .map(Origins::Named)
+        .ok_or_else(|| {
+            "\"off\", \"any\", or origins, such as \"https://app.example.com\"".to_owned()
+        })
+}
+
+fn is_origin(origin: &str) -> bool {
+    origin
+        .split_once("://")
+        .is_some_and(|(_, authority)| !authority.is_empty() && !authority.contains(['/', '*', '@']))
+}
+
+/// Words with spaces between them; none for `off`.
+fn words_or_off(text: &str) -> Option<Vec<String>> {
+    if text == "off" {
+        return Some(Vec::new());
+    }
+    let words: Vec<_> = text.split_whitespace().map(str::to_owned).collect();
+    (!words.is_empty()).then_some(words)
 }
 
 pub(super) fn slow_reader(text: &str) -> Result<SlowReader, Expected> {

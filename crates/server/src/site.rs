@@ -1,0 +1,237 @@
+//! Whom a server answers that has no login: programs, its own pages, and no other site's.
+//!
+//! Contract: a request under a name that a stranger could own is refused, because whoever owns a domain can have it lead to a
+//! private address, and browsers then take this server for the stranger's own (DNS rebinding). A request that a page of
+//! another origin makes a browser send is refused if it says so (`Origin`), and if it changes something or opens a
+//! WebSocket (`Sec-Fetch-Site`). Programs that are no browsers send neither header and need not.
+
+use std::net::Ipv4Addr;
+
+use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts, uri::Authority};
+
+use crate::ApiError;
+
+/// The names with a dot, without ports, under which clients ask for a server. Addresses and names without a dot are nobody's
+/// domain and need no mention.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// These. `*.example.com` stands for every name below `example.com`.
+    Named(Vec<String>),
+    /// Whatever comes: only for a server that no browser can reach but through a proxy that checks.
+    Any,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self::Named(Vec::new())
+    }
+}
+
+/// The origins, beside the server's own, whose pages may send requests here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origins {
+    /// These, such as `https://app.example.com`.
+    Named(Vec<String>),
+    /// All: every handler has to know by itself who asks.
+    Any,
+}
+
+impl Default for Origins {
+    fn default() -> Self {
+        Self::Named(Vec::new())
+    }
+}
+
+/// What a server compares requests with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Site {
+    pub(crate) hosts: Hosts,
+    pub(crate) origins: Origins,
+}
+
+impl Site {
+    /// Refuses what another site may have made a browser send.
+    pub(crate) fn check(&self, request: &Parts) -> Result<(), ApiError> {
+        let host = host_of(&request.headers, &request.uri)?;
+        if host.is_some_and(|host| !self.hosts.contain(host)) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "unknown_host",
+                "A name with a dot under which this server is asked must be one of its own: name it in the setting `server.hosts`.",
+            ));
+        }
+        if self.is_foreign(request, host) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "cross_origin",
+                "A web page of another origin made this request. Origins that may are named in the setting `server.origins`.",
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_foreign(&self, request: &Parts, host: Option<&str>) -> bool {
+        let Origins::Named(allowed) = &self.origins else {
+            return false;
+        };
+        let headers = &request.headers;
+        if let Some(origin) = headers.get(header::ORIGIN) {
+            let origin = origin.to_str().unwrap_or("?");
+            let own = origin.split_once("://").map(|(_, authority)| authority);
+            let is_own = own.is_some() && own == host;
+            return !is_own && !allowed.iter().any(|one| one.eq_ignore_ascii_case(origin));
+        }
+        // Browsers send no `Origin` with what a page may not read anyway, such as images and links.
+        let only_reads = matches!(request.method, Method::GET | Method::HEAD)
+            && !headers.contains_key(header::UPGRADE);
+        let site = headers.get("sec-fetch-site");
+        !only_reads && site.is_some_and(|site| site != "same-origin" && site != "none")
+    }
+}
+
+impl Hosts {
+    /// False for a name that a stranger could have.
+    fn contain(&self, host: &str) -> bool {
+        let Self::Named(own) = self else { return true };
+        if host.starts_with('[') {
+            return true;
+        }
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        !name.contains('.')
+            || name.parse::<Ipv4Addr>().is_ok()
+            || own.iter().any(|own| matches(own, name))
+    }
+}
+
+/// True if `own` is this name, or stands for the names above it.
+fn matches(own: &str, name: &str) -> bool {
+    match own.strip_prefix('*') {
+        None => own.eq_ignore_ascii_case(name),
+        Some(parent) => name
+            .len()
+            .checked_sub(parent.len())
+            .filter(|at| *at > 0)
+            .and_then(|at| name.get(at..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(parent)),
+    }
+}
+
+/// Under which name and port the server was asked. More than one `Host` is refused, as RFC 9112 (section 3.2) demands.
+fn host_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Result<Option<&'a str>, ApiError> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = match hosts.next() {
+        // What is no text is no name.
+        Some(host) => Some(host.to_str().unwrap_or("?.")),
+        None => uri.authority().map(Authority::as_str),
+    };
+    match hosts.next() {
+        None => Ok(host),
+        Some(_) => Err(ApiError::bad_request(
+            "several_hosts",
+            "A request has one `Host` header.",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: Method, uri: &str, headers: &[(&str, &str)]) -> Parts {
+        let mut request = http::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn code(site: &Site, request: &Parts) -> Option<String> {
+        let refused = site.check(request).err();
+        refused.map(|error| error.code().to_owned())
+    }
+
+    #[test]
+    fn only_a_name_that_no_stranger_can_have_is_an_own_one() {
+        let own = ["Outbox.example.com", "*.tenants.example"];
+        let site = Site {
+            hosts: Hosts::Named(own.map(str::to_owned).to_vec()),
+            ..Site::default()
+        };
+        let code_of = |host| code(&site, &asked(Method::GET, "/", &[("host", host)]));
+        for host in [
+            "127.0.0.1:8080",
+            "10.0.0.1",
+            "[::1]:8080",
+            "localhost:8080",
+            "abide",
+            "outbox.example.com:80",
+            "a.tenants.example",
+            "A.B.TENANTS.example:1",
+        ] {
+            assert_eq!(code_of(host), None, "{host}");
+        }
+        for host in [
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+            "example.com",
+            "localhost.",
+            "?.",
+            ".tenants.example",
+            "tenants.example",
+            "eviltenants.example",
+        ] {
+            assert_eq!(code_of(host).as_deref(), Some("unknown_host"), "{host}");
+        }
+        let any = Site {
+            hosts: Hosts::Any,
+            ..Site::default()
+        };
+        let evil = asked(Method::GET, "/", &[("host", "evil.example")]);
+        assert_eq!(code(&any, &evil), None);
+        let two = asked(Method::GET, "/", &[("host", "a"), ("host", "b")]);
+        assert_eq!(code(&any, &two).as_deref(), Some("several_hosts"));
+    }
+
+    #[test]
+    fn only_the_own_origin_and_those_named_are_not_foreign() {
+        let named = Origins::Named(vec!["https://app.example.com".to_owned()]);
+        let site = Site {
+            origins: named,
+            ..Site::default()
+        };
+        let post = Method::POST;
+        let foreign = Some("cross_origin");
+        for (headers, uri, expected) in [
+            (&[("host", "a:1")][..], "/", None),
+            (&[("host", "a:1"), ("origin", "http://a:1")], "/", None),
+            (&[("origin", "http://a:1")], "http://a:1/", None),
+            (
+                &[("host", "a:1"), ("origin", "https://app.example.com")],
+                "/",
+                None,
+            ),
+            (&[("host", "a:1"), ("origin", "http://a:2")], "/", foreign),
+            (&[("host", "a:1"), ("origin", "http://b:1")], "/", foreign),
+            (&[("host", "a:1"), ("origin", "null")], "/", foreign),
+            (&[("origin", "http://a:1")], "/", foreign),
+            (&[("sec-fetch-site", "same-origin")], "/", None),
+            (&[("sec-fetch-site", "none")], "/", None),
+            (&[("sec-fetch-site", "same-site")], "/", foreign),
+            (&[("sec-fetch-site", "cross-site")], "/", foreign),
+        ] {
+            let request = asked(post.clone(), uri, headers);
+            assert_eq!(code(&site, &request).as_deref(), expected, "{headers:?}");
+        }
+        let link = [("sec-fetch-site", "cross-site")];
+        assert_eq!(code(&site, &asked(Method::GET, "/", &link)), None, "a link");
+        let socket = [("sec-fetch-site", "cross-site"), ("upgrade", "websocket")];
+        let socket = asked(Method::GET, "/", &socket);
+        assert_eq!(code(&site, &socket).as_deref(), foreign);
+        let any = Site {
+            origins: Origins::Any,
+            ..Site::default()
+        };
+        let evil = [("host", "a:1"), ("origin", "http://evil.example")];
+        assert_eq!(code(&any, &asked(post, "/", &evil)), None);
+    }
+}

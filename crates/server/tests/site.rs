@@ -1,0 +1,195 @@
+//! What other sites' pages make browsers send is refused, on every listener and every route.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod support;
+
+use std::net::SocketAddr;
+
+use abide::{
+    prelude::*,
+    server::{Host, Hosts, Origins, RunningHost, object_router},
+};
+use axum::{Router, routing::get};
+use support::connect;
+use tokio::io::AsyncReadExt;
+
+/// Counts what it is asked.
+#[durable_object]
+struct Counter {
+    state: State,
+}
+
+impl DurableObject for Counter {
+    fn new(state: State, _: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        if request.headers().contains_key("upgrade") {
+            let pair = WebSocketPair::new();
+            self.state.accept_websocket(pair.server, &[])?;
+            return Ok(websocket_response(pair.client));
+        }
+        Ok(Response::new(Body::from(self.count()?.to_string())))
+    }
+}
+
+impl Counter {
+    fn count(&self) -> Result<u64> {
+        let count: u64 = self.state.storage().get("count")?.unwrap_or(0) + 1;
+        self.state.storage().put("count", &count)?;
+        Ok(count)
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Counter {
+    pub async fn add(&self) -> Result<u64> {
+        self.count()
+    }
+}
+
+async fn host(hosts: &[&str], origins: &[&str]) -> RunningHost {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let (hosts, origins) = (Hosts::Named(words(hosts)), Origins::Named(words(origins)));
+    Host::open_in_memory()
+        .object::<Counter>("COUNTER")
+        .json_rpc()
+        .router(|env| {
+            Router::new()
+                .route("/hello", get(async || "hello"))
+                .nest("/counter", object_router::<Counter>(&env))
+        })
+        .configure(|c| {
+            c.server.hosts = hosts;
+            c.server.origins = origins;
+        })
+        .start()
+        .await
+        .unwrap()
+}
+
+/// Sends a request with these headers and no others, and returns its status and the rest of the answer.
+async fn answer(addr: SocketAddr, route: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    let mut request = format!("{route} HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n");
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    let mut stream = connect(addr, &(request + "\r\n")).await;
+    let mut answer = vec![0; 4096];
+    let bytes = stream.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..bytes]).into_owned();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer)
+}
+
+const ROUTES: [&str; 5] = [
+    "GET /hello",
+    "GET /counter/one/",
+    "POST /counter/one/",
+    "POST /rpc/COUNTER/one/add",
+    "GET /nowhere",
+];
+
+const ADMIN_ROUTES: [&str; 8] = [
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+    "GET /alarms",
+    "GET /quarantined",
+    "POST /objects/COUNTER/one/restore",
+    "POST /objects/COUNTER/one/repair",
+    "GET /nowhere",
+];
+
+#[tokio::test]
+async fn a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any_listener() {
+    let host = host(&[], &[]).await;
+    let (addr, admin) = (host.addr(), host.admin_addr().unwrap());
+    let own = addr.to_string();
+    let public = ROUTES.map(|route| (addr, route));
+    let admin = ADMIN_ROUTES.map(|route| (admin, route));
+    for (addr, route) in public.into_iter().chain(admin) {
+        let admin = ("x-abide-admin", "1");
+        let rebound = [("host", "evil.example:8080"), admin];
+        let (status, told) = answer(addr, route, &rebound).await;
+        assert!(
+            status == 403 && told.contains("unknown_host"),
+            "{route}: {told}"
+        );
+        // The page's own origin, as a browser sees it after the name leads here.
+        let same = [
+            ("host", "evil.example"),
+            ("origin", "http://evil.example"),
+            admin,
+        ];
+        assert_eq!(answer(addr, route, &same).await.0, 403, "{route}");
+        let foreign = [("host", &*own), ("origin", "https://evil.example"), admin];
+        let (status, told) = answer(addr, route, &foreign).await;
+        assert!(
+            status == 403 && told.contains("cross_origin"),
+            "{route}: {told}"
+        );
+        let two = [("host", &*own), ("host", "evil.example"), admin];
+        assert_eq!(answer(addr, route, &two).await.0, 400, "{route}");
+    }
+    let one = host.env().object::<Counter>().get_by_name("one");
+    assert_eq!(
+        one.add().await.unwrap().unwrap(),
+        1,
+        "somebody has reached it"
+    );
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_opens_for_the_own_page_and_for_programs_only() {
+    let host = host(&[], &[]).await;
+    let (addr, own) = (host.addr(), host.addr().to_string());
+    let page = format!("http://{own}");
+    let upgrade = [
+        ("host", &*own),
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    for (from, expected) in [
+        (None, 101),
+        (Some(("origin", &*page)), 101),
+        (Some(("origin", "https://evil.example")), 403),
+        (Some(("origin", "null")), 403),
+        (Some(("sec-fetch-site", "cross-site")), 403),
+    ] {
+        let headers: Vec<_> = upgrade.into_iter().chain(from).collect();
+        let (status, told) = answer(addr, "GET /counter/one/socket", &headers).await;
+        assert_eq!(status, expected, "{from:?}: {told}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn names_and_origins_that_are_named_are_answered() {
+    let host = host(
+        &["abide.example.com", "*.tenants.example"],
+        &["https://app.example"],
+    )
+    .await;
+    let addr = host.addr();
+    for (name, origin, expected) in [
+        ("abide.example.com", None, 200),
+        ("a.tenants.example:443", None, 200),
+        ("evil.example", None, 403),
+        ("abide.example.com", Some("https://app.example"), 200),
+        ("abide.example.com", Some("https://abide.example.com"), 200),
+        ("abide.example.com", Some("https://evil.example"), 403),
+    ] {
+        let mut headers = vec![("host", name)];
+        headers.extend(origin.map(|origin| ("origin", origin)));
+        let (status, told) = answer(addr, "POST /counter/one/", &headers).await;
+        assert_eq!(status, expected, "{name} {origin:?}: {told}");
+    }
+    host.shutdown().await.unwrap();
+}
