@@ -266,6 +266,12 @@ impl Core {
                 memory: config.memory.counted(),
                 ..StoreOptions::default()
             };
+            if builder.disk.others_may_read(&config.data.dir) {
+                tracing::warn!(
+                    dir = %config.data.dir.display(),
+                    "other users of this machine may read the data directory: `chmod 700` it, unless they are meant to"
+                );
+            }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);

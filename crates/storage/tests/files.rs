@@ -1,7 +1,8 @@
 //! Object files on the real disk: plain SQLite databases for anybody to open.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use abide_storage::{ErrorKind, ObjectKey, RealDisk, Store, StoreOptions};
+use abide_storage::{Disk as _, ErrorKind, ObjectKey, RealDisk, Store, StoreOptions};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 fn store(dir: &std::path::Path) -> abide_storage::Result<Store> {
@@ -129,4 +130,38 @@ fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_4() {
     second.close().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("abide manifest 4 "), "{text}");
+}
+
+#[test]
+fn only_the_programs_own_user_reads_what_is_on_disk() {
+    let above = tempfile::tempdir().unwrap();
+    let dir = above.path().join("data");
+    let store = store(&dir).unwrap();
+    let namespace = store.namespace("seats").unwrap();
+    let id = [1; 32];
+    let db = store.open_object(ObjectKey { namespace, id }).unwrap();
+    db.kv_put("seat", b"14C").unwrap();
+    db.commit().unwrap();
+    store.checkpoint().unwrap();
+    assert!(!RealDisk.others_may_read(&dir));
+    let (mut files, mut dirs) = (0, vec![dir.clone()]);
+    while let Some(dir) = dirs.pop() {
+        let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", dir.display());
+        for entry in std::fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{}", path.display());
+            files += 1;
+        }
+    }
+    assert!(files > 3, "the log, the manifest, the object, the lock");
+    drop(db);
+    store.close().unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o750)).unwrap();
+    assert!(RealDisk.others_may_read(&dir));
 }

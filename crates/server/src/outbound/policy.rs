@@ -4,7 +4,7 @@
 //! internet: this machine, private networks, link-local addresses (where clouds keep their metadata service), and
 //! whatever else IANA's registries of special-purpose addresses
 //! (<https://www.iana.org/assignments/iana-ipv4-special-registry>,
-//! <https://www.iana.org/assignments/iana-ipv6-special-registry>) set apart. What is checked is the address that is
+//! <https://www.iana.org/assignments/iana-ipv6-special-registry>) set apart; and the address of one cloud's service for its machines. What is checked is the address that is
 //! connected to: names are resolved here, and only what passed is handed on, so a name that changes its address
 //! between a check and a connection gains nothing. An IPv6 address that carries an IPv4 address is checked as that.
 
@@ -183,6 +183,11 @@ const SPECIAL: &[(AddressBlock, &str)] = &[
     (v4(10, 0, 0, 0, 8), "private"),
     (v4(100, 64, 0, 0, 10), "shared by a carrier's customers"),
     (v4(127, 0, 0, 0, 8), "this machine"),
+    // No registry has it: <https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16>.
+    (
+        v4(168, 63, 129, 16, 32),
+        "a cloud's service for its machines",
+    ),
     (v4(169, 254, 0, 0, 16), "link-local"),
     (v4(172, 16, 0, 0, 12), "private"),
     (v4(192, 0, 0, 0, 24), "protocol assignments"),
@@ -268,6 +273,7 @@ mod tests {
             "100.64.0.1",
             "127.0.0.1",
             "127.255.255.255",
+            "168.63.129.16",
             "169.254.169.254",
             "172.16.0.1",
             "172.31.255.255",

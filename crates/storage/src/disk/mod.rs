@@ -44,6 +44,11 @@ pub enum OpenMode {
 pub trait Disk: Send + Sync + 'static {
     /// Makes a directory and its missing parents, durably.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// True if other users of the machine may look into a directory.
+    fn others_may_read(&self, _dir: &Path) -> bool {
+        false
+    }
     /// The names in a directory; none if it does not exist.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Opens a file for reading and writing.

@@ -3,10 +3,14 @@
 use super::{Barrier, Disk, DiskFile, OpenMode};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Objects hold what their users entrust to them: only the program's own user reads what is made here.
+const PRIVATE_DIR: u32 = 0o700;
+const PRIVATE_FILE: u32 = 0o600;
 
 /// The operating system's file system, by `pread`, `pwrite`, `fdatasync`, `syncfs`, `statvfs` and `flock`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,11 +26,15 @@ impl Disk for RealDisk {
             _ => Path::new("."),
         };
         self.create_dir_all(parent)?;
-        match fs::create_dir(dir) {
+        match DirBuilder::new().mode(PRIVATE_DIR).create(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         self.sync_dir(parent)
+    }
+
+    fn others_may_read(&self, dir: &Path) -> bool {
+        fs::metadata(dir).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -45,13 +53,14 @@ impl Disk for RealDisk {
             .write(true)
             .create(mode == OpenMode::Create)
             .truncate(false)
+            .mode(PRIVATE_FILE)
             .open(path)?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        match DirBuilder::new().mode(0o700).create(dir) {
+        match DirBuilder::new().mode(PRIVATE_DIR).create(dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -61,7 +70,7 @@ impl Disk for RealDisk {
             .read(true)
             .write(true)
             .create_new(true)
-            .mode(0o600)
+            .mode(PRIVATE_FILE)
             .open(&path)?;
         // The system keeps a file without a name until its descriptor is closed, however the process ends.
         fs::remove_file(&path)?;
@@ -91,6 +100,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(PRIVATE_FILE)
             .open(path)?;
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(file))

@@ -187,7 +187,10 @@ impl Email {
                 return Err(format!("`{name}` is no name of a header"));
             }
             let lower = name.to_ascii_lowercase();
-            if OWN_HEADERS.contains(&&*lower) || lower.starts_with("content-") {
+            let is_own = ["content-", "resent-"]
+                .iter()
+                .any(|own| lower.starts_with(own));
+            if is_own || OWN_HEADERS.contains(&&*lower) {
                 return Err(format!(
                     "header `{name}` is made from the mail's other parts"
                 ));
@@ -249,7 +252,7 @@ fn bare(mailbox: &str) -> &str {
 }
 
 /// Headers that are made from a mail's parts, and those that servers on its way make.
-const OWN_HEADERS: [&str; 14] = [
+const OWN_HEADERS: [&str; 15] = [
     "from",
     "sender",
     "to",
@@ -264,6 +267,7 @@ const OWN_HEADERS: [&str; 14] = [
     "received",
     "dkim-signature",
     "authentication-results",
+    "errors-to",
 ];
 
 /// An address with or without a name.
@@ -316,6 +320,9 @@ mod tests {
         assert!(why_not(&mail().to(format!("{evil}@example.org"))).contains("address"));
         assert!(why_not(&mail().header("X-Tag", evil)).contains("X-Tag"));
         assert!(why_not(&mail().header("X-Tag\r\nBcc", "x")).contains("no name"));
+        for name in ["Bcc", "Resent-Bcc", "Resent-To", "Errors-To"] {
+            assert!(why_not(&mail().header(name, "eve@example.org")).contains(name));
+        }
         let named = Attachment::new(evil, "text/plain", "x");
         assert!(why_not(&mail().attach(named)).contains("name"));
         let typed = Attachment::new("a.png", format!("image/png\r\n{evil}"), "x");

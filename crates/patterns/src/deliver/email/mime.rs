@@ -8,8 +8,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use lettre::{
     Message,
     message::{
-        Attachment as Part, MultiPart, MultiPartKind, SinglePart,
-        header::{HeaderName, HeaderValue},
+        Attachment as Part, Body, MultiPart, MultiPartKind, SinglePart,
+        header::{ContentTransferEncoding, HeaderName, HeaderValue},
     },
 };
 
@@ -50,6 +50,11 @@ pub(super) fn message(mail: &Email, key: &str, created_at: i64) -> Result<Messag
     built.map_err(|error| error.to_string())
 }
 
+/// A text whose every line ends in the same way; a bare CR is the end of a line, too.
+fn lines(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
+
 /// A domain as the field that names a mail has it: in ASCII.
 fn ascii(domain: &str) -> Result<String, String> {
     if domain.is_ascii() {
@@ -82,8 +87,10 @@ impl<'a> Parts<'a> {
             .attachments
             .iter()
             .partition(|attachment| attachment.content_id.is_some());
-        let text = mail.text.clone().map(SinglePart::plain).map(Node::Single);
-        let html = mail.html.clone().map(SinglePart::html).map(Node::Single);
+        let text = mail.text.as_deref().map(lines);
+        let html = mail.html.as_deref().map(lines);
+        let text = text.map(SinglePart::plain).map(Node::Single);
+        let html = html.map(SinglePart::html).map(Node::Single);
         let html = html
             .map(|html| self.with_files(MultiPartKind::Related, html, &shown))
             .transpose()?;
@@ -113,7 +120,10 @@ impl<'a> Parts<'a> {
                 Some(id) => Part::new_inline_with_name(id.clone(), file.name.clone()),
                 None => Part::new(file.name.clone()),
             };
-            whole = whole.singlepart(part.body(file.content()?, file.content_type()?));
+            // Always: a relay may take a bare CR or LF in an attachment for the end of a line, and what follows for commands.
+            let content = Body::new_with_encoding(file.content()?, ContentTransferEncoding::Base64)
+                .map_err(|_| format!("the attachment `{}` cannot be encoded", file.name))?;
+            whole = whole.singlepart(part.body(content, file.content_type()?));
         }
         Ok(Node::Multi(whole))
     }
@@ -198,6 +208,22 @@ mod tests {
         .collect();
         assert!(order.is_sorted(), "{sent}");
         assert!(sent.contains("Content-Disposition: attachment; filename=\"ticket.pdf\""));
+    }
+
+    #[test]
+    fn no_line_ends_but_with_cr_and_lf() {
+        let smuggled =
+            "Hello\r.\rMAIL FROM:<evil@example.com>\n.\nRCPT TO:<x>\r\n.\r\nDATA\r\r\n\n\r";
+        let mail = Email::new("seats@example.com", "Your seat")
+            .to("ada@example.org")
+            .text(smuggled)
+            .html(smuggled)
+            .attach(Attachment::new("a.txt", "text/plain", smuggled))
+            .attach(Attachment::new("b.png", "image/png", smuggled).inline("b"));
+        let sent = bytes(&mail);
+        let rest = sent.replace("\r\n", "");
+        assert!(!rest.contains(['\r', '\n']), "{sent:?}");
+        assert!(rest.contains("MAIL FROM:<evil"), "the text is there");
     }
 
     #[test]
