@@ -47,6 +47,8 @@ abide::broken_variants! {
         RepetitionsLast,
         /// What is less urgent waits until nothing else is due. Nobody waits longer than for its turn.
         PriorityStrict,
+        /// What a row tells of a message's history is not stored when something happens that it does not tell. A history is whole.
+        HistoryCut,
     }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.

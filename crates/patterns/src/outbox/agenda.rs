@@ -37,7 +37,7 @@ impl Rows {
         );
         const AGENDA: &str = "SELECT full_at, next_tick, last_seen,
                  (SELECT min(due_at) FROM outbox_destinations WHERE due_at IS NOT NULL),
-                 (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_sending
+                 (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_poll
                   WHERE status = 'sending' AND next_at IS NOT NULL AND alone = 0),
                  (SELECT min(next_at) FROM outbox_messages INDEXED BY outbox_alone
                   WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL),

@@ -139,7 +139,7 @@ impl Rows {
     pub(super) fn claim(&self, taken: impl Iterator<Item = i64>, now: i64) -> Result<Vec<Claim>> {
         const TAKE: &str = concat!(
             "UPDATE outbox_messages
-             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + 1,
+             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + (changes > 0),
                  first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
              WHERE id IN (SELECT value FROM json_each(?1)) RETURNING ",
             claim!(),
@@ -167,8 +167,8 @@ impl Rows {
     pub(super) fn due_polls(&self, now: i64, limit: u32) -> Result<Vec<(i64, String, String)>> {
         self.sql
             .exec(
-                "SELECT id, destination, coalesce(origin, destination) FROM outbox_messages INDEXED BY outbox_sending
-                 WHERE status = 'sending' AND next_at <= ?1 AND alone = 0 ORDER BY next_at LIMIT ?2",
+                "SELECT id, destination, coalesce(origin, destination) FROM outbox_messages INDEXED BY outbox_poll
+                 WHERE status = 'sending' AND next_at IS NOT NULL AND next_at <= ?1 AND alone = 0 ORDER BY next_at LIMIT ?2",
                 (now, limit),
             )?
             .to_array()
@@ -205,8 +205,8 @@ impl Rows {
                 concat!(
                     "SELECT ",
                     claim!(),
-                    ", NULL AS payload FROM outbox_messages INDEXED BY outbox_sending
-                     WHERE status = 'sending' AND next_at IS NULL ORDER BY id"
+                    ", NULL AS payload FROM outbox_messages INDEXED BY outbox_in_flight
+                     WHERE status = 'sending' AND next_at IS NULL AND id > 0 ORDER BY id"
                 ),
                 (),
             )?

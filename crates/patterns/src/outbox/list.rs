@@ -72,9 +72,20 @@ impl Outbox {
                 };
                 return self.dead_letters(&filter);
             }
+            Some(Status::Sending) => sql.exec(
+                &format!(
+                    "SELECT {RECORD} FROM outbox_messages INDEXED BY outbox_in_flight
+                         WHERE status = 'sending' AND next_at IS NULL AND id < ?1
+                     UNION ALL SELECT {RECORD} FROM outbox_messages INDEXED BY outbox_operation
+                         WHERE status = 'sending' AND next_at IS NOT NULL AND id < ?1
+                     ORDER BY id DESC LIMIT ?2"
+                ),
+                (before, rows(limit + 1)),
+            )?,
             Some(status) => sql.exec(
                 &format!(
-                    "SELECT {RECORD} FROM outbox_messages WHERE status = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"
+                    "SELECT {RECORD} FROM outbox_messages INDEXED BY outbox_status
+                     WHERE status <> 'sending' AND status = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"
                 ),
                 (status.as_str(), before, rows(limit + 1)),
             )?,

@@ -53,20 +53,17 @@ impl Rows {
 
     /// Since when the oldest message could be tried that is not at its end, among those that were enqueued first.
     pub(super) fn oldest(&self, now: i64) -> Result<Option<i64>> {
-        let mut oldest: Option<i64> = None;
-        for status in ["queued", "sending"] {
-            let since: Option<i64> = self
-                .sql
-                .exec(
-                    "SELECT min(since) FROM (SELECT since FROM outbox_messages
-                         WHERE status = ?1 AND id > 0 ORDER BY id LIMIT ?2)
-                     WHERE since <= ?3",
-                    (status, rows(limits::MAX_LOOKED_AT), now),
-                )?
-                .one()?;
-            oldest = [oldest, since].into_iter().flatten().min();
-        }
-        Ok(oldest)
+        const OLDEST: &str = "SELECT min(since) FROM (
+                 SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_status
+                     WHERE status <> 'sending' AND status = 'queued' AND id > 0 ORDER BY id LIMIT ?1)
+                 UNION ALL SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_in_flight
+                     WHERE status = 'sending' AND next_at IS NULL AND id > 0 ORDER BY id LIMIT ?1)
+                 UNION ALL SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_operation
+                     WHERE status = 'sending' AND next_at IS NOT NULL AND id > 0 ORDER BY id LIMIT ?1))
+             WHERE since <= ?2";
+        self.sql
+            .exec(OLDEST, (rows(limits::MAX_LOOKED_AT), now))?
+            .one()
     }
 
     /// Counts a new message. Returns how many are queued.

@@ -83,6 +83,8 @@ mod agenda;
 mod bucket;
 mod changes;
 mod claims;
+#[cfg(test)]
+mod costs;
 mod dead_letters;
 mod deliver;
 mod destination;

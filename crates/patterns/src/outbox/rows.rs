@@ -2,11 +2,15 @@
 //!
 //! Contract: each change of a message's status goes through here, so that its history, the counts and the messages behind
 //! it with the same ordering key are always right. Everything is part of the poll's transaction.
+//!
+//! A message that is enqueued, tried once and sent has no rows of history: its own row has the three times. The first event
+//! that these do not tell stores what they have told so far, and from then on each event is stored. `changes` is the number of
+//! the last event that is stored; 0 if there is none.
 
 use std::rc::Rc;
 
 use crate::broken::{Variant, broken};
-use abide::{Result, Storage};
+use abide::{Result, Storage, params};
 
 use super::{
     Change, Options, OutboxError, Record, Status,
@@ -26,6 +30,16 @@ use crate::texts::cut;
 pub(super) const RECORD: &str = "id, kind, status, destination, summary, idempotency_key, dedup_key, ordering_key, \
      CASE priority WHEN 0 THEN 'high' WHEN 1 THEN 'normal' ELSE 'low' END AS priority, not_before, deadline, blocked, \
      next_at, attempts, operation, polls, unknown, last_error, created_at, updated_at, finished_at, fan_out, failing_since";
+
+/// What the row of a message tells of its history if no other events have happened, in their order.
+macro_rules! told_by_row {
+    () => {
+        "SELECT 1 AS seq, created_at AS at, 'queued' AS event, changes FROM outbox_messages WHERE id = ?1
+         UNION ALL SELECT 2, coalesce(first_attempt_at, updated_at), 'sending', changes FROM outbox_messages
+             WHERE id = ?1 AND attempts > 0
+         UNION ALL SELECT 3, finished_at, status, changes FROM outbox_messages WHERE id = ?1 AND finished_at IS NOT NULL"
+    };
+}
 
 /// The hash of what a message said when it was enqueued, whatever it was changed to.
 pub(super) type Blob = serde_bytes::ByteBuf;
@@ -87,22 +101,23 @@ impl Rows {
         self.shorten(message, seq)
     }
 
-    /// Notes the same of many messages, whose rows say already how many changes they have had.
+    /// Notes the same of those of many messages whose history is stored. Their rows say already how many changes they have had.
     pub(super) fn note_all(&self, claims: &[Claim], at: i64, event: &str) -> Result<()> {
         for claim in claims {
             self.changes.add(claim.id);
+        }
+        let stored = || claims.iter().filter(|claim| claim.changes > 0);
+        if stored().next().is_none() {
+            return Ok(());
         }
         self.sql.exec(
             "INSERT INTO outbox_history (message, seq, at, event, detail)
              SELECT outbox_messages.id, changes, ?2, ?3, CASE WHEN status = 'sending' AND attempts > 1 THEN 'attempt ' || attempts END
              FROM json_each(?1) JOIN outbox_messages ON outbox_messages.id = value",
-            (ids_of(claims), at, event),
+            (ids(stored().map(|claim| claim.id)), at, event),
         )?;
         // A claim may be one change behind its row.
-        for claim in claims
-            .iter()
-            .filter(|claim| claim.changes >= limits::MAX_HISTORY)
-        {
+        for claim in stored().filter(|claim| claim.changes >= limits::MAX_HISTORY) {
             let changes = "SELECT changes FROM outbox_messages WHERE id = ?1";
             self.shorten(claim.id, self.sql.exec(changes, (claim.id,))?.one()?)?;
         }
@@ -121,10 +136,53 @@ impl Rows {
         Ok(())
     }
 
+    /// Stores what a message's row tells of its history, before something happens that it does not tell.
+    fn store_history(&self, message: i64) -> Result<()> {
+        if broken(Variant::HistoryCut) {
+            return Ok(());
+        }
+        self.sql.exec(
+            concat!(
+                "INSERT INTO outbox_history (message, seq, at, event) SELECT ?1, seq, at, event FROM (",
+                told_by_row!(),
+                ") WHERE changes = 0"
+            ),
+            (message,),
+        )?;
+        self.sql.exec(
+            "UPDATE outbox_messages SET changes = 1 + (attempts > 0) WHERE id = ?1 AND changes = 0",
+            (message,),
+        )?;
+        Ok(())
+    }
+
+    /// The same of a claim. Returns the number of its last event.
+    fn stored_history(&self, claim: &Claim) -> Result<i64> {
+        if claim.changes > 0 {
+            return Ok(claim.changes);
+        }
+        self.store_history(claim.id)?;
+        Ok(2)
+    }
+
     pub(super) fn history(&self, message: i64) -> Result<Vec<Change>> {
-        self.sql
+        let stored: Vec<Change> = self
+            .sql
             .exec(
                 "SELECT at, event, detail FROM outbox_history WHERE message = ?1 ORDER BY seq",
+                (message,),
+            )?
+            .to_array()?;
+        if !stored.is_empty() {
+            return Ok(stored);
+        }
+        self.sql
+            .exec(
+                concat!(
+                    "SELECT at, event, NULL AS detail FROM (",
+                    told_by_row!(),
+                    ")"
+                ),
                 (message,),
             )?
             .to_array()
@@ -188,9 +246,9 @@ impl Rows {
         self.sql.exec(
             "INSERT INTO outbox_messages (kind, status, destination, summary, idempotency_key, dedup_key,
                  ordering_key, priority, schedule, not_before, deadline, blocked, next_at, created_at, updated_at,
-                 changes, fan_out, id, dedup_hash, since)
-             VALUES (?1, 'queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, 1, ?14, ?15, ?16, ?12)",
-            (
+                 fan_out, id, dedup_hash, since, origin)
+             VALUES (?1, 'queued', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13, ?14, ?15, ?16, ?12, ?17)",
+            params![
                 new.kind,
                 new.destination,
                 new.summary,
@@ -207,19 +265,14 @@ impl Rows {
                 new.fan_out,
                 new.id,
                 &new.dedup_hash,
-            ),
+                new.origin,
+            ],
         )?;
-        if new.origin.is_some() {
-            self.sql.exec(
-                "UPDATE outbox_messages SET origin = ?2 WHERE id = ?1",
-                (new.id, new.origin),
-            )?;
-        }
         self.sql.exec(
             "INSERT INTO outbox_payloads (message, payload) VALUES (?1, ?2)",
             (new.id, new.payload),
         )?;
-        self.note(new.id, 1, now, "queued", None)?;
+        self.changes.add(new.id);
         if blocked {
             return Ok(());
         }
@@ -230,6 +283,7 @@ impl Rows {
     pub(super) fn requeue(&self, claim: &Claim, retry: &Retry<'_>, now: i64) -> Result<()> {
         let &Retry { error, unknown, .. } = retry;
         let failing_since = claim.failing_since.or(retry.failing.then_some(now));
+        let changes = self.stored_history(claim)? + 1;
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'queued', next_at = ?2, last_error = ?3, unknown = ?4, attempts = ?5, operation = NULL,
@@ -242,13 +296,13 @@ impl Rows {
                 unknown,
                 retry.attempts,
                 now,
-                claim.changes + 1,
+                changes,
                 retry.alone,
                 failing_since,
             ),
         )?;
         let event = if unknown { "unknown" } else { "queued" };
-        self.note(claim.id, claim.changes + 1, now, event, Some(error))?;
+        self.note(claim.id, changes, now, event, Some(error))?;
         self.count_failing(claim.failing_since, failing_since)?;
         self.count(Status::Sending, Some(Status::Queued), 1)
     }
@@ -261,19 +315,14 @@ impl Rows {
         ask_at: i64,
         now: i64,
     ) -> Result<()> {
+        let changes = self.stored_history(claim)? + 1;
         self.sql.exec(
             "UPDATE outbox_messages
              SET operation = ?2, operation_since = ?3, next_at = ?4, poll_errors = 0, last_error = NULL, updated_at = ?3,
                  changes = ?5, alone = 0 WHERE id = ?1",
-            (claim.id, operation, now, ask_at, claim.changes + 1),
+            (claim.id, operation, now, ask_at, changes),
         )?;
-        self.note(
-            claim.id,
-            claim.changes + 1,
-            now,
-            "accepted",
-            Some(operation),
-        )
+        self.note(claim.id, changes, now, "accepted", Some(operation))
     }
 
     /// The operation is to be asked about again. A new error is noted.
@@ -318,7 +367,7 @@ impl Rows {
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
-                 changes = changes + 1, failing_since = NULL WHERE id IN (SELECT value FROM json_each(?1))",
+                 changes = changes + (changes > 0), failing_since = NULL WHERE id IN (SELECT value FROM json_each(?1))",
             (ids_of(claims), now),
         )?;
         for claim in claims {
@@ -336,6 +385,7 @@ impl Rows {
     /// To the dead letters.
     pub(super) fn bury(&self, letter: &Burial<'_>, now: i64) -> Result<()> {
         let &Burial { id, from, .. } = letter;
+        self.store_history(id)?;
         let (changes, destination): (i64, String) = self
             .sql
             .exec(
@@ -370,6 +420,7 @@ impl Rows {
         if record.status == Status::Failed {
             self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
         }
+        self.store_history(id)?;
         let changes: i64 = self
             .sql
             .exec(

@@ -5,7 +5,7 @@ use abide::{Result, Storage};
 use crate::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
 const META: &str = "outbox_meta";
 
@@ -53,13 +53,10 @@ const DEFINITIONS: &str = "
 /// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
 /// status, however many there are, than a part of an index.
 const REST: &str = "
-    -- Due polls; and attempts that are on their way, which have no next time.
-    CREATE INDEX outbox_sending ON outbox_messages (next_at) WHERE status = 'sending';
     CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND status = 'queued';
     CREATE INDEX outbox_order ON outbox_messages (ordering_key, blocked, id)
         WHERE ordering_key IS NOT NULL AND finished_at IS NULL;
     CREATE UNIQUE INDEX outbox_dedup ON outbox_messages (dedup_key) WHERE dedup_key IS NOT NULL;
-    CREATE INDEX outbox_status ON outbox_messages (status, id);
     CREATE INDEX outbox_finished ON outbox_messages (finished_at) WHERE finished_at IS NOT NULL;
 
     CREATE INDEX outbox_dead_kind ON outbox_dead_letters (kind, id);
@@ -138,7 +135,7 @@ const REST: &str = "
 ";
 
 /// Indexes that version 2 has made anew.
-const INDEXES: &str = "
+const INDEXES_2: &str = "
     -- Due first attempts, and due repetitions, of a destination, in their order.
     CREATE INDEX outbox_first ON outbox_messages (destination, priority, next_at, id)
         WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND attempts = 0;
@@ -149,6 +146,22 @@ const INDEXES: &str = "
     CREATE INDEX outbox_failing ON outbox_messages (id) WHERE failing_since IS NOT NULL;
     CREATE INDEX outbox_destination_open ON outbox_destinations (destination) WHERE opened > 0;
     CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
+";
+
+/// Indexes that version 3 has made anew: beginning an attempt and ending it changes as few as possible.
+const INDEXES_3: &str = "
+    CREATE INDEX outbox_status ON outbox_messages (status, id) WHERE status <> 'sending';
+    -- Attempts and polls that are on their way have no next time.
+    CREATE INDEX outbox_in_flight ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NULL;
+    -- Operations that are to be asked about, in the order in which they are due, and in that in which they were enqueued.
+    CREATE INDEX outbox_poll ON outbox_messages (next_at) WHERE status = 'sending' AND next_at IS NOT NULL;
+    CREATE INDEX outbox_operation ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NOT NULL;
+";
+
+/// Makes tables of version 3 from those of version 2. History that is stored stays so.
+const FROM_2: &str = "
+    DROP INDEX outbox_status;
+    DROP INDEX outbox_sending;
 ";
 
 /// Makes tables of version 2 from those of version 1.
@@ -189,7 +202,11 @@ pub(super) fn prepare(storage: &Storage) -> Result<()> {
     tables::upgrade(storage, META, VERSION, |sql, from| match from {
         1 => {
             sql.exec(FROM_1, ())?;
-            sql.exec(INDEXES, ()).map(drop)
+            sql.exec(INDEXES_2, ()).map(drop)
+        }
+        2 => {
+            sql.exec(FROM_2, ())?;
+            sql.exec(INDEXES_3, ()).map(drop)
         }
         _ => Ok(()),
     })?;
@@ -201,6 +218,7 @@ pub(super) fn prepare(storage: &Storage) -> Result<()> {
             sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
         }
         sql.exec(REST, ())?;
-        sql.exec(INDEXES, ()).map(drop)
+        sql.exec(INDEXES_2, ())?;
+        sql.exec(INDEXES_3, ()).map(drop)
     })
 }

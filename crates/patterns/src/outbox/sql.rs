@@ -7,22 +7,38 @@ use abide::{Params, Result, Rows};
 
 /// The SQL of the object that holds the outbox.
 #[derive(Clone, Debug)]
-pub(super) struct Sql(abide::Sql);
+pub(super) struct Sql {
+    sql: abide::Sql,
+    #[cfg(test)]
+    statements: std::rc::Rc<std::cell::Cell<usize>>,
+}
 
 impl Sql {
     pub(super) fn new(sql: abide::Sql) -> Self {
-        Self(sql)
+        Self {
+            sql,
+            #[cfg(test)]
+            statements: std::rc::Rc::default(),
+        }
+    }
+
+    /// How many statements were run.
+    #[cfg(test)]
+    pub(super) fn statements(&self) -> usize {
+        self.statements.get()
     }
 
     pub(super) fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         #[cfg(debug_assertions)]
-        plan::check(&self.0, sql)?;
-        self.0.exec(sql, params)
+        plan::check(&self.sql, sql)?;
+        self.exec_on_all(sql, params)
     }
 
     /// Runs a statement that looks at every row, for what happens once in a long while.
     pub(super) fn exec_on_all(&self, sql: &str, params: impl Params) -> Result<Rows> {
-        self.0.exec(sql, params)
+        #[cfg(test)]
+        self.statements.set(self.statements.get() + 1);
+        self.sql.exec(sql, params)
     }
 }
 

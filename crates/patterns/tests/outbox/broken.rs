@@ -1,5 +1,5 @@
-//! The tests are tested: each deliberately broken variant of who goes first, who is given up and what is counted must be caught by a test of the
-//! promise that it breaks. The simulation hunts for the others.
+//! The tests are tested: each deliberately broken variant of who goes first, who is given up, what is counted and what is remembered must be caught by a
+//! test of the promise that it breaks. The simulation hunts for the others.
 
 use abide_patterns::broken::{VARIABLE, Variant};
 
@@ -18,6 +18,7 @@ fn caught_by(variant: Variant) -> &'static str {
         }
         Variant::RepetitionsLast => "fairness::a_retry_does_not_wait_for_the_backlog",
         Variant::PriorityStrict => "fairness::no_priority_starves",
+        Variant::HistoryCut => "history::what_happened_before_the_first_failure_is_kept",
         _ => panic!("{variant:?} is of another part"),
     }
 }

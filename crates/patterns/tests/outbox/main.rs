@@ -13,6 +13,7 @@ mod enqueue;
 mod fairness;
 mod fan_out;
 mod giving_up;
+mod history;
 mod metrics;
 mod migration;
 mod operations;

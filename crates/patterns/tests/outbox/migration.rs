@@ -16,7 +16,7 @@ use crate::{
     world::store,
 };
 
-/// An object whose outbox an older program has made, if its name is `old`.
+/// An object whose outbox an older program has made, if its name says of which version.
 #[durable_object]
 struct Heir {
     state: State,
@@ -26,8 +26,13 @@ struct Heir {
 impl DurableObject for Heir {
     fn new(state: State, env: Env) -> Result<Self> {
         let sql = state.storage().sql();
-        if state.name().as_deref() == Some("old") && !Outbox::exists(&state)? {
-            sql.exec(include_str!("version_1.sql"), ())?;
+        let old = match state.name().as_deref() {
+            Some("version 1") => include_str!("version_1.sql"),
+            Some("version 2") => include_str!("version_2.sql"),
+            _ => "",
+        };
+        if !old.is_empty() && !Outbox::exists(&state)? {
+            sql.exec(old, ())?;
         }
         let outbox = Outbox::open(&state, env.require::<Registry>()?, plain())?;
         Ok(Self { state, outbox })
@@ -42,6 +47,11 @@ impl DurableObject for Heir {
 impl Heir {
     pub async fn counts(&self) -> Result<Counts> {
         self.outbox.counts()
+    }
+
+    pub async fn events(&self, id: i64) -> Result<Vec<String>> {
+        let history = self.outbox.history(id)?;
+        Ok(history.into_iter().map(|change| change.event).collect())
     }
 
     pub async fn redrive_all(&self) -> Result<Swept, OutboxError> {
@@ -65,39 +75,50 @@ impl Heir {
     }
 }
 
+/// Has an outbox of a version go on, and returns how many messages it has sent then.
+async fn go_on(version: &str) -> i64 {
+    let (disk, clock, script) = (SimDisk::new(), TestClock::new(), Script::default());
+    assert_eq!(clock.unix_millis(), 1_767_225_600_000);
+    let node = Node::builder(store(&disk, &clock))
+        .class::<Heir>("HEIR", outbox::class_options())
+        .with(Registry::new().with(Scripted::new(&script)))
+        .clock(Arc::new(clock.clone()))
+        .workers(1)
+        .start()
+        .unwrap();
+    let heirs = node.env().object::<Heir>();
+    let (old, new) = (heirs.get_by_name(version), heirs.get_by_name("new"));
+    let shape = old.shape().await.unwrap().unwrap();
+    assert_eq!(shape, new.shape().await.unwrap().unwrap());
+    let pass = async |seconds: u32| {
+        for _ in 0..2 * seconds {
+            for _ in 0..6 {
+                old.fence().await.unwrap().unwrap();
+            }
+            clock.advance(Duration::from_millis(500));
+        }
+    };
+    pass(1).await;
+    let mut effects = script.effects();
+    effects.sort_unstable();
+    assert_eq!(effects, ["m1", "m3", "m4"]);
+    let events = old.events(1).await.unwrap().unwrap();
+    assert_eq!(events, ["queued", "sending", "sent"]);
+    pass(8).await;
+    assert_eq!(script.effects().len(), 6, "{:?}", script.effects());
+    old.redrive_all().await.unwrap().unwrap();
+    pass(8).await;
+    let counts = old.counts().await.unwrap().unwrap();
+    assert_eq!((counts.queued, counts.sending, counts.failed), (0, 0, 0));
+    counts.sent
+}
+
 #[test]
 fn an_outbox_of_version_1_goes_on_where_it_was() {
-    run(async {
-        let (disk, clock, script) = (SimDisk::new(), TestClock::new(), Script::default());
-        assert_eq!(clock.unix_millis(), 1_767_225_600_000);
-        let node = Node::builder(store(&disk, &clock))
-            .class::<Heir>("HEIR", outbox::class_options())
-            .with(Registry::new().with(Scripted::new(&script)))
-            .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
-        let heirs = node.env().object::<Heir>();
-        let (old, new) = (heirs.get_by_name("old"), heirs.get_by_name("new"));
-        let shape = old.shape().await.unwrap().unwrap();
-        assert_eq!(shape, new.shape().await.unwrap().unwrap());
-        let pass = async |seconds: u32| {
-            for _ in 0..2 * seconds {
-                for _ in 0..6 {
-                    old.fence().await.unwrap().unwrap();
-                }
-                clock.advance(Duration::from_millis(500));
-            }
-        };
-        pass(1).await;
-        let mut effects = script.effects();
-        effects.sort_unstable();
-        assert_eq!(effects, ["m1", "m3", "m4"]);
-        pass(8).await;
-        assert_eq!(script.effects().len(), 6, "{:?}", script.effects());
-        old.redrive_all().await.unwrap().unwrap();
-        pass(8).await;
-        let counts = old.counts().await.unwrap().unwrap();
-        assert_eq!((counts.sent, counts.queued, counts.failed), (8, 0, 0));
-    });
+    run(async { assert_eq!(go_on("version 1").await, 8) });
+}
+
+#[test]
+fn an_outbox_of_version_2_goes_on_where_it_was() {
+    run(async { assert_eq!(go_on("version 2").await, 9) });
 }
