@@ -49,6 +49,10 @@ abide::broken_variants! {
         PriorityStrict,
         /// What a row tells of a message's history is not stored when something happens that it does not tell. A history is whole.
         HistoryCut,
+        /// A destination's row holds fewer tokens as spent than were. A rate is kept across a crash.
+        BucketBehind,
+        /// What an undone transaction wrote of a destination counts as written. An outbox loses no message.
+        UndoneTrusted,
     }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.

@@ -147,7 +147,7 @@ impl Rows {
             payload!()
         );
         let claims: Vec<Claim> = self.sql.exec(TAKE, (ids(taken), now))?.to_array()?;
-        self.note_all(&claims, now, "sending")?;
+        self.note_all(&claims.iter().collect::<Vec<_>>(), now, "sending")?;
         self.count(Status::Queued, Some(Status::Sending), rows(claims.len()))?;
         Ok(claims)
     }
@@ -191,6 +191,7 @@ impl Rows {
 
     /// Asks about an operation, or tries a message that is to be tried alone, later: this time it could not be.
     pub(super) fn put_off(&self, id: i64, at: i64) -> Result<()> {
+        self.agenda_changes();
         self.sql.exec(
             "UPDATE outbox_messages SET next_at = ?2 WHERE id = ?1",
             (id, at),

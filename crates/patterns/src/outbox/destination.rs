@@ -1,8 +1,9 @@
 //! Destinations: what is known of where messages go to, and when each may be sent to again.
 //!
 //! Contract: a destination's `due_at` is the time at which a send pass looks at it: not later than the first of its messages
-//! that may be sent. It is NULL if there is none, or if as many as allowed are on their way: then whoever ends one
-//! sets it anew. So a pass looks at destinations that have something to send and may send it, and at no others.
+//! that may be sent. It is none if there is none, or if as many as allowed are on their way: then whoever ends one
+//! sets it anew. So a pass looks at destinations that have something to send and may send it, and at no others. Where destinations
+//! are kept, `destinations` says.
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use super::{
     sql::Sql,
     throttle::{self, Refusals, Throttle},
 };
+use crate::broken::{Variant, broken};
 use crate::numbers::{micros, millis, rows};
 use crate::texts::cut;
 
@@ -40,7 +42,8 @@ pub struct Destination {
 pub(super) struct Row {
     pub(super) destination: String,
     pub(super) due_at: Option<i64>,
-    full_at: i64,
+    /// When its bucket is full, in microseconds.
+    pub(super) full_at: i64,
     paused_until: Option<i64>,
     open_until: Option<i64>,
     failures: i64,
@@ -57,9 +60,10 @@ pub(super) struct Row {
     spacing: Option<i64>,
     ramp_since: i64,
     ramp_unit: i64,
-    origin: Option<String>,
+    pub(super) origin: Option<String>,
 }
 
+/// The columns of a [`Row`].
 macro_rules! row {
     () => {
         "destination, due_at, full_at, paused_until, open_until, failures, opened, last_error, turn, served, throttled, \
@@ -67,35 +71,48 @@ macro_rules! row {
     };
 }
 
+pub(super) use row;
+
 impl Row {
-    pub(super) fn load(sql: &Sql, destination: &str) -> Result<Self> {
-        let found: Option<Self> = sql
-            .exec(
-                concat!(
-                    "SELECT ",
-                    row!(),
-                    " FROM outbox_destinations WHERE destination = ?1"
-                ),
-                (destination,),
-            )?
-            .optional()?;
-        Ok(found.unwrap_or_else(|| Self {
+    /// One of which nothing is known.
+    pub(super) fn new(destination: &str) -> Self {
+        Self {
             destination: destination.to_owned(),
             ..Self::default()
-        }))
+        }
     }
 
-    /// Those that a pass is to look at, longest waiting first.
-    pub(super) fn due(sql: &Sql, now: i64, limit: usize) -> Result<Vec<Self>> {
-        sql.exec(
-            concat!(
-                "SELECT ",
-                row!(),
-                " FROM outbox_destinations WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, turn LIMIT ?2"
-            ),
-            (now, rows(limit)),
-        )?
-        .to_array()
+    /// True if nothing is lost when the table goes on holding `stored`: see `destinations`.
+    pub(super) fn is_covered_by(&self, stored: &Self) -> bool {
+        let is_looked_at = self
+            .due_at
+            .is_none_or(|at| stored.due_at.is_some_and(|due| due <= at));
+        is_looked_at
+            && (self.full_at <= stored.full_at || broken(Variant::BucketBehind))
+            && self.trouble() == stored.trouble()
+            && self.last_error == stored.last_error
+            && self.origin == stored.origin
+    }
+
+    /// What is wrong with it, and what it has taught by throttling.
+    fn trouble(&self) -> [Option<i64>; 10] {
+        [
+            self.paused_until,
+            self.open_until,
+            Some(self.failures),
+            Some(self.opened),
+            Some(self.throttled),
+            Some(self.refused),
+            Some(self.refused_since),
+            self.spacing,
+            Some(self.ramp_since),
+            Some(self.ramp_unit),
+        ]
+    }
+
+    /// True if it has a lower rate than its own.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.spacing.is_some()
     }
 
     pub(super) fn save(&self, sql: &Sql) -> Result<()> {
@@ -262,39 +279,6 @@ impl Row {
     fn pause(&mut self, until: i64) {
         self.paused_until = self.paused_until.max(Some(until));
     }
-}
-
-/// A destination has answered well: [`Row::answered`], without reading its row; and it is looked at.
-pub(super) fn answered(sql: &Sql, destination: &str, now: i64) -> Result<()> {
-    sql.exec(
-        "INSERT INTO outbox_destinations (destination, due_at) VALUES (?1, ?2)
-         ON CONFLICT (destination) DO UPDATE SET due_at = ?2, failures = 0, opened = 0, open_until = NULL, last_error = NULL,
-             ramp_since = CASE WHEN throttled > 0 THEN ?2 ELSE ramp_since END, throttled = 0",
-        (destination, now),
-    )?;
-    Ok(())
-}
-
-/// Has a destination looked at, not later than at this time.
-pub(super) fn look_at(sql: &Sql, destination: &str, origin: Option<&str>, at: i64) -> Result<()> {
-    sql.exec(
-        "INSERT INTO outbox_destinations (destination, due_at, origin) VALUES (?1, ?2, ?3)
-         ON CONFLICT (destination) DO UPDATE SET due_at = min(coalesce(due_at, ?2), ?2)
-         WHERE due_at IS NULL OR due_at > ?2",
-        (destination, at, origin),
-    )?;
-    Ok(())
-}
-
-/// Has destinations that were parked looked at.
-pub(super) fn unpark(sql: &Sql, destinations: &[String], now: i64) -> Result<()> {
-    for destination in destinations {
-        sql.exec(
-            "UPDATE outbox_destinations SET due_at = ?2 WHERE destination = ?1 AND due_at > ?2",
-            (destination, now),
-        )?;
-    }
-    Ok(())
 }
 
 /// Ends the rest of a destination, as if it had answered. True if it is known.

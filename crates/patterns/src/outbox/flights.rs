@@ -128,6 +128,17 @@ impl Flights {
         self.to_destination.begin(&claim.destination);
     }
 
+    /// Those that were to begin do not.
+    pub(super) fn retract(&mut self, sends: &[Claim], polls: &[Claim]) {
+        for claim in sends {
+            self.sends.end(claim.origin());
+            self.to_destination.end(&claim.destination);
+        }
+        for claim in polls {
+            self.polls.end(claim.origin());
+        }
+    }
+
     /// One has ended. Returns the destinations that were parked and for which there may be room now.
     pub(super) fn end(&mut self, claim: &Claim) -> Vec<String> {
         let origin = claim.origin();
@@ -140,6 +151,11 @@ impl Flights {
         }
         self.sends.end(origin);
         self.to_destination.end(&claim.destination);
+        self.next_parked(origin)
+    }
+
+    /// There is room at an origin that nobody uses. Returns destinations that were parked and may use it.
+    pub(super) fn next_parked(&mut self, origin: &str) -> Vec<String> {
         // More than one: the origin may have more room than before.
         let waiting = self.at_origin.get_mut(origin);
         let mut freed: Vec<String> = waiting.map_or_else(Vec::new, |waiting| {

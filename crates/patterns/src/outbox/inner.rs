@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use super::{
     FanOutStatus, Message, Options, OutboxError, Priority, Registry,
-    changes::Changes,
     claims::Claim,
     destination,
     flights::Flights,
@@ -24,7 +23,6 @@ use super::{
     registry::Accepted,
     rows::{New, Rows},
     settle::Outcome,
-    sql::Sql,
     suspects::Suspects,
 };
 use crate::numbers::millis;
@@ -56,17 +54,10 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(state: &State, registry: Arc<Registry>, options: Options) -> Rc<Self> {
-        let storage = state.storage().clone();
         Rc::new(Self {
             state: state.clone(),
             registry,
-            rows: Rows {
-                sql: Sql::new(storage.sql()),
-                storage,
-                options: Rc::new(options),
-                changes: Rc::new(Changes::default()),
-                notes: Rc::default(),
-            },
+            rows: Rows::new(state.storage().clone(), options),
             flights: RefCell::default(),
             running: Cell::new(false),
             orphaned: Cell::new(false),

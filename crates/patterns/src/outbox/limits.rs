@@ -120,6 +120,13 @@ pub const MAX_CLAIMS: u32 = 256;
 /// Destinations that a pass reads at a time.
 pub const DESTINATIONS_AT_ONCE: usize = 32;
 
+/// Destinations that an outbox keeps in memory, some hundred bytes each; with more it leaves them to their table.
+pub const KNOWN_DESTINATIONS: usize = 256;
+
+/// For how long a destination's tokens are paid for in advance, so that its row is written about once in that time. One with fewer than
+/// ten tokens in it pays for each.
+pub const BUCKET_AHEAD: Duration = Duration::from_secs(1);
+
 /// The longest wait in a message's own schedule: a year, which nobody waits for.
 pub const MAX_WAIT: Duration = Duration::from_hours(366 * 24);
 

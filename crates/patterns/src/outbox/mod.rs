@@ -88,6 +88,7 @@ mod costs;
 mod dead_letters;
 mod deliver;
 mod destination;
+mod destinations;
 mod error;
 mod fan_out;
 mod flights;
@@ -256,6 +257,7 @@ impl Outbox {
         }
         inner.rows.storage.transaction_sync(|| {
             let id = fan_out::insert(&inner.rows.sql, F::NAME, &command, now)?;
+            inner.rows.agenda_changes();
             self.carry_on(now, now)?;
             Ok(id)
         })
@@ -276,6 +278,7 @@ impl Outbox {
         let now = self.0.now();
         self.0.rows.storage.transaction_sync(|| {
             let record = fan_out::resume(&self.0.rows.sql, id, now)?;
+            self.0.rows.agenda_changes();
             self.carry_on(now, now)?;
             Ok(record)
         })
@@ -286,6 +289,7 @@ impl Outbox {
     pub fn resume(&self, destination: &str) -> Result<bool> {
         let now = self.0.now();
         let known = destination::resume(&self.0.rows.sql, destination, now)?;
+        self.0.rows.forget_destinations();
         self.carry_on(now, now)?;
         Ok(known)
     }

@@ -3,7 +3,7 @@
 use crate::broken::{Variant, broken};
 use abide::Result;
 
-use super::{BehindDeadLetter, destination, rows::Rows};
+use super::{BehindDeadLetter, rows::Rows};
 
 impl Rows {
     /// If messages are to go on behind dead letters and were not before, lets those go that wait.
@@ -85,14 +85,17 @@ impl Rows {
         if another_goes || self.first_dead(key)?.is_some_and(|dead| dead < id) {
             return Ok(());
         }
-        let (to, origin, at): (String, Option<String>, i64) = self
+        let (to, origin, at, alone): (String, Option<String>, i64, bool) = self
             .sql
             .exec(
-                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, origin, next_at",
+                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, origin, next_at, alone",
                 (id,),
             )?
             .one()?;
         self.changes.add(id);
-        destination::look_at(&self.sql, &to, origin.as_deref(), at)
+        if alone {
+            self.agenda_changes();
+        }
+        self.look_at(&to, origin.as_deref(), at)
     }
 }

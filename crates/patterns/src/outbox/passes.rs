@@ -1,6 +1,6 @@
 //! Passes: what is due is taken, as far as rates, concurrency and circuit breakers allow.
 //!
-//! Contract: a pass is synchronous and part of one transaction. It looks only at what its indexes say is due, and each
+//! Contract: a pass is synchronous and part of a turn's transaction. It looks only at what its indexes say is due, and each
 //! pass leaves less of that or says when to come back, so that the task which makes passes never spins.
 
 use std::{
@@ -67,38 +67,32 @@ struct Budget {
 }
 
 impl Inner {
-    /// Makes a pass: all of it, or nothing.
-    pub(super) fn pass(&self, now: i64) -> Result<Taken> {
-        self.rows.transaction(|| self.take(now))
-    }
-
-    /// Has waits counted from the new time if the clock was set back; true if it was. To be called before anything is written
+    /// Has waits counted from the new time if the clock was set back. To be called before anything is written
     /// whose wait is counted from the new time already: that must not be shortened.
-    pub(super) fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<bool> {
+    pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
+        let mut meta = self.rows.meta()?;
         if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) >= meta.last_seen {
-            return Ok(false);
+            return Ok(());
         }
         self.clock_went_back(meta.last_seen - now, now)?;
         meta.last_seen = now;
         meta.next_tick = meta.next_tick.min(now);
-        self.rows.save_meta(*meta)?;
-        Ok(true)
+        self.rows.save_meta(meta);
+        Ok(())
     }
 
-    fn take(&self, now: i64) -> Result<Taken> {
-        let (mut meta, mut agenda) = self.rows.agenda()?;
-        if self.mind_clock(&mut meta, now)? {
-            agenda = self.rows.agenda()?.1;
-        }
+    /// Takes what is due and may go.
+    pub(super) fn pass(&self, taken: &mut Taken, now: i64) -> Result<()> {
+        let mut agenda = self.rows.agenda()?;
         let (done, more) = self.keep_house(&agenda, now)?;
         if done {
-            agenda = self.rows.agenda()?.1;
+            agenda = self.rows.read_agenda()?;
         }
-        let mut taken = Taken::default();
+        let meta = self.rows.meta()?;
         let mut budget = self.budget(meta, now);
         let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
         if is_due(agenda.alone) && !is_due(agenda.deadline) {
-            self.take_alone(&mut budget, &mut taken, now)?;
+            self.take_alone(&mut budget, taken, now)?;
         } else if !self.suspects.get().is_tried() && self.suspects.get().stop_others() {
             self.suspects.set(self.suspects.get().end(now));
         }
@@ -113,21 +107,22 @@ impl Inner {
             budget.sends = 0;
         }
         // What is due may be late as well: nothing is sent before all that is late has failed.
-        if is_due(agenda.send) && !is_due(agenda.deadline) {
+        if !is_due(agenda.deadline) {
             self.take_due(&mut budget, &mut taken.sends, now)?;
         }
         if !(taken.sends.is_empty() && taken.polls.is_empty()) {
-            self.pay(meta, &mut budget, now)?;
+            self.pay(meta, &mut budget, now);
         }
-        if is_due(agenda.poll) || is_due(agenda.send) || is_due(agenda.alone) {
-            agenda = self.rows.agenda()?.1;
+        if is_due(agenda.poll) || is_due(agenda.alone) {
+            self.rows.read_agenda()?;
         }
         taken.wake = if more {
             Some(now)
         } else {
-            self.next_wake(&agenda, &budget, now)
+            let (agenda, send) = (self.rows.agenda()?, self.rows.next_destination()?);
+            self.next_wake(&agenda, send, &budget, now)
         };
-        Ok(taken)
+        Ok(())
     }
 
     /// Lets messages expire, makes some of a fan-out, forgets what ended long ago, if there is any of it. Tells whether
@@ -151,7 +146,7 @@ impl Inner {
     }
 
     /// Keeps what a pass that took something has used up.
-    fn pay(&self, mut meta: Meta, budget: &mut Budget, now: i64) -> Result<()> {
+    fn pay(&self, mut meta: Meta, budget: &mut Budget, now: i64) {
         let full_at = budget.bucket.full_at();
         let mut news = meta.full_at != full_at;
         meta.full_at = full_at;
@@ -167,9 +162,8 @@ impl Inner {
             news = true;
         }
         if news {
-            self.rows.save_meta(meta)?;
+            self.rows.save_meta(meta);
         }
-        Ok(())
     }
 
     /// How much this pass may take, less if this node has too much to do.
@@ -231,7 +225,7 @@ impl Inner {
             }
             let pause = match pauses.get(&destination) {
                 Some(pause) => *pause,
-                None => destination::Row::load(&self.rows.sql, &destination)?.rests_until(now),
+                None => self.rows.destination(&destination)?.rests_until(now),
             };
             pauses.insert(destination, pause);
             let mut flights = self.flights.borrow_mut();
@@ -265,7 +259,7 @@ impl Inner {
             } else {
                 budget.sends
             };
-            let mut to = destination::Row::load(&self.rows.sql, &alone.destination)?;
+            let mut to = self.rows.destination(&alone.destination)?;
             let bucket = to.bucket(self.destination_limit().rate, now);
             let put_off = match to.rests_until(now) {
                 Some(until) => Some(until),
@@ -297,7 +291,7 @@ impl Inner {
             }
             to.served = to.served.wrapping_add(1);
             to.set_bucket(bucket.take(1));
-            to.save(&self.rows.sql)?;
+            self.rows.save_destination(to)?;
             budget.bucket = budget.bucket.take(1);
             let claims = self.rows.claim(std::iter::once(alone.id), now)?;
             for claim in &claims {
@@ -324,7 +318,9 @@ impl Inner {
     /// The send pass: destinations in the order in which they have waited, each as far as it may.
     fn take_due(&self, budget: &mut Budget, sends: &mut Vec<Claim>, now: i64) -> Result<()> {
         while budget.sends > 0 {
-            let due = destination::Row::due(&self.rows.sql, now, limits::DESTINATIONS_AT_ONCE)?;
+            let due = self
+                .rows
+                .due_destinations(now, limits::DESTINATIONS_AT_ONCE)?;
             if due.is_empty() {
                 break;
             }
@@ -336,7 +332,7 @@ impl Inner {
                 if !claims.is_empty() {
                     to.turn = self.next_turn();
                 }
-                to.save(&self.rows.sql)?;
+                self.rows.save_destination(to)?;
                 let count = claims.len() as u32;
                 budget.sends -= count;
                 budget.bucket = budget.bucket.take(count);
@@ -350,10 +346,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes what may go to one destination, and says in its row when to look at it again.
+    /// Takes what may go to one destination, and says in its row when to look at it again. If there is room and it takes none of
+    /// it, another that was parked is looked at.
     fn take_from(&self, to: &mut destination::Row, allowed: u32, now: i64) -> Result<Vec<Claim>> {
         if let Some(until) = to.rests_until(now) {
             to.due_at = Some(until);
+            self.pass_room_on(to, now)?;
             return Ok(Vec::new());
         }
         let limit = self.destination_limit();
@@ -383,6 +381,9 @@ impl Inner {
         let most = room.min(tokens).min(allowed);
         let claims = self.rows.claim_due(&to.destination, now, most, to.served)?;
         let count = claims.len() as u32;
+        if count == 0 {
+            self.pass_room_on(to, now)?;
+        }
         to.served = to.served.wrapping_add(i64::from(count));
         let bucket = bucket.take(count);
         to.set_bucket(bucket);
@@ -395,6 +396,11 @@ impl Inner {
             Some(now)
         };
         Ok(claims)
+    }
+
+    fn pass_room_on(&self, from: &destination::Row, now: i64) -> Result<()> {
+        let parked = self.flights.borrow_mut().next_parked(from.origin());
+        self.rows.unpark(&parked, now)
     }
 
     /// How many attempts may be on their way, in all.
@@ -529,7 +535,13 @@ impl Inner {
     }
 
     /// When there is something to do, if nothing ends before.
-    fn next_wake(&self, agenda: &Agenda, budget: &Budget, now: i64) -> Option<i64> {
+    fn next_wake(
+        &self,
+        agenda: &Agenda,
+        send: Option<i64>,
+        budget: &Budget,
+        now: i64,
+    ) -> Option<i64> {
         let mut wake = Earliest::default();
         // What is short of room waits for something to end; what is short of tokens, for the next.
         let flights = self.flights.borrow();
@@ -544,7 +556,7 @@ impl Inner {
                 0 => budget.bucket.next_token(),
                 _ => now,
             };
-            wake.not_before(agenda.send, token.max(budget.tick));
+            wake.not_before(send, token.max(budget.tick));
             wake.not_before(agenda.alone, token.max(budget.tick).max(suspects.after()));
         }
         if flights.polls.total() < most && !probed && !stopped {
@@ -566,6 +578,8 @@ impl Inner {
         self.flights.borrow_mut().poll_turns = Turns::default();
         self.overload.set(Overload::default());
         self.suspects.set(self.suspects.get().clock_went_back(now));
+        self.rows.agenda_changes();
+        self.rows.write_destinations()?;
         let sql = &self.rows.sql;
         sql.exec_on_all(
             "UPDATE outbox_messages
@@ -580,6 +594,7 @@ impl Inner {
              WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL OR spacing IS NOT NULL",
             (by, now),
         )?;
+        self.rows.forget_destinations();
         Ok(())
     }
 }

@@ -10,15 +10,27 @@
 //! One turn of the task is one transaction: it writes what has ended and takes what is due. The next turn begins when that is
 //! durable, with all that has ended meanwhile: so the faster the receivers and the slower the disk, the more is written at a
 //! time, and what is sent need not wait for anything written after it.
+//!
+//! # Crashes
+//!
+//! | The process ends | What is on disk | What becomes of the message |
+//! |---|---|---|
+//! | before a turn is durable | the message waits | It is tried as if nothing had happened: its handler was not called. |
+//! | between that and the end of its attempt | it is `sending`, with one attempt more | It is `unknown`, and tried again. |
+//! | when it has ended, before the next turn is durable | the same | the same: so an effect may be repeated, under the same key |
+//! | after that | what came of it | It is done, or tried again at its time. |
+//!
+//! What a turn counts, and what it learns of destinations, is written in its transaction or, where `destinations` says so, may be
+//! older than memory, and then is right for whoever goes on.
 
-use std::{collections::BTreeMap, pin::pin, rc::Rc, sync::Arc, time::Duration};
+use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use crate::broken::{Variant, broken};
 use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Delivery, Failure, Record, claims::Claim, destination, flights::Flights, inner::Inner, limits,
+    Delivery, Failure, Record, claims::Claim, flights::Flights, inner::Inner, limits,
     overload::Overload, passes::Taken, registry::Attempt, settle::Outcome, suspects::Suspects,
 };
 use crate::numbers::millis;
@@ -71,69 +83,119 @@ impl Inner {
         Ok(changes.are_there())
     }
 
-    /// Writes what has ended, each outcome whole or not at all.
-    fn land(&self, landed: Vec<Landed>, now: i64) -> Result<()> {
-        let storage = &self.rows.storage;
-        let (mut delivered, mut others) = (Vec::new(), Vec::new());
+    /// Makes a turn: writes what has ended and, if it is to, takes what is due.
+    ///
+    /// All of it is one transaction. If that fails it is made again with each outcome by itself, so that what is wrong with one
+    /// is not with all, and what cannot be written is kept for the next turn. An error says that nothing could be written.
+    fn turn(&self, mut landed: Vec<Landed>, passes: bool, now: i64) -> Result<Taken> {
+        let freed = self.arrive(&landed, now);
+        landed.append(&mut self.unwritten.borrow_mut());
+        let mut taken = Taken::default();
+        let turn = |how: How, taken: &mut Taken| {
+            self.unless_undone(taken, |taken| {
+                self.rows.turn(|| {
+                    self.rows.unpark(&freed, now)?;
+                    let unwritten = self.write(&landed, how, now)?;
+                    if passes && let Err(error) = self.try_pass(taken, how, now) {
+                        if how == How::Together {
+                            return Err(error);
+                        }
+                        tracing::error!(%error, "the outbox could not take what is due: it tries again");
+                        taken.wake = Some(now.saturating_add(millis(limits::SHORT_WAIT)));
+                    }
+                    Ok(unwritten)
+                })
+            })
+        };
+        let unwritten =
+            turn(How::Together, &mut taken).or_else(|_| turn(How::EachByItself, &mut taken));
+        match unwritten {
+            Ok(unwritten) => {
+                let kept = unwritten.into_iter().map(|place| landed[place].clone());
+                self.unwritten.borrow_mut().extend(kept);
+                Ok(taken)
+            }
+            Err(error) => {
+                *self.unwritten.borrow_mut() = landed;
+                Err(error)
+            }
+        }
+    }
+
+    fn try_pass(&self, taken: &mut Taken, how: How, now: i64) -> Result<()> {
+        match how {
+            How::Together => self.pass(taken, now),
+            How::EachByItself => self.unless_undone(taken, |taken| {
+                self.rows.transaction(|| self.pass(taken, now))
+            }),
+        }
+    }
+
+    /// Runs what takes something. If it fails, nothing was taken.
+    fn unless_undone<T>(
+        &self,
+        taken: &mut Taken,
+        f: impl FnOnce(&mut Taken) -> Result<T>,
+    ) -> Result<T> {
+        let suspects = self.suspects.get();
+        let result = f(taken);
+        if result.is_err() {
+            self.suspects.set(suspects);
+            let undone = std::mem::take(taken);
+            let mut flights = self.flights.borrow_mut();
+            flights.retract(&undone.sends, &undone.polls);
+        }
+        result
+    }
+
+    /// What has ended is not in flight any more. Returns the destinations for which there may be room now.
+    fn arrive(&self, landed: &[Landed], now: i64) -> Vec<String> {
+        let mut freed = Vec::new();
+        let mut flights = self.flights.borrow_mut();
         for (claim, outcome) in landed {
-            let freed = self.flights.borrow_mut().end(&claim);
+            freed.append(&mut flights.end(claim));
             if claim.alone {
                 self.suspects.set(self.suspects.get().end(now));
             }
-            destination::unpark(&self.rows.sql, &freed, now)?;
             if outcome.could_not_leave() {
                 self.overload.set(self.overload.get().refused(now));
             } else if self.overload.get().is_probed() && !outcome.was_cut_off() {
                 self.overload.set(Overload::default());
             }
             if let Some(answered) = outcome.is_answer() {
-                self.flights.borrow_mut().heard(claim.origin(), answered);
-            }
-            if outcome.is_delivery() && !broken(Variant::SentTwice) {
-                delivered.push(claim);
-            } else {
-                others.push((claim, outcome));
+                flights.heard(claim.origin(), answered);
             }
         }
-        if !delivered.is_empty() {
-            let together = self.rows.transaction(|| self.delivered(&delivered, now));
-            if together.is_err() {
-                // One by one, so that what is wrong with one is not with all.
-                others.extend(delivered.into_iter().map(Outcome::delivered));
+        freed
+    }
+
+    /// Writes what has ended, each outcome whole or not at all. Returns the places of those that could not be written.
+    fn write(&self, ended: &[Landed], how: How, now: i64) -> Result<Vec<usize>> {
+        self.mind_clock(now)?;
+        let is_simple = |outcome: &Outcome| outcome.is_delivery() && !broken(Variant::SentTwice);
+        let mut unwritten = Vec::new();
+        match how {
+            How::Together => {
+                let simple = ended.iter().filter(|(_, outcome)| is_simple(outcome));
+                let delivered: Vec<&Claim> = simple.map(|(claim, _)| claim).collect();
+                if !delivered.is_empty() {
+                    self.delivered(&delivered, now)?;
+                }
+                for (claim, outcome) in ended.iter().filter(|(_, outcome)| !is_simple(outcome)) {
+                    self.settle(claim, outcome.clone(), now)?;
+                }
+            }
+            How::EachByItself => {
+                for (place, (claim, outcome)) in ended.iter().enumerate() {
+                    let settle = || self.settle(claim, outcome.clone(), now);
+                    if let Err(error) = self.rows.transaction(settle) {
+                        tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is tried again");
+                        unwritten.push(place);
+                    }
+                }
             }
         }
-        others.append(&mut self.unwritten.borrow_mut());
-        if others.is_empty() {
-            return Ok(());
-        }
-        storage.transaction_sync(|| {
-            let (mut meta, _) = self.rows.agenda()?;
-            self.mind_clock(&mut meta, now)
-        })?;
-        let mut to: BTreeMap<String, destination::Row> = BTreeMap::new();
-        for (claim, outcome) in others {
-            let name = claim.destination.clone();
-            let mut row = match to.remove(&name) {
-                Some(row) => row,
-                None => destination::Row::load(&self.rows.sql, &name)?,
-            };
-            let before = row.clone();
-            let settled = self
-                .rows
-                .transaction(|| self.settle(&claim, outcome.clone(), &mut row, now));
-            if let Err(error) = settled {
-                row = before;
-                tracing::error!(message = claim.id, %error, "the outcome of an attempt could not be written: it is tried again");
-                self.unwritten.borrow_mut().push((claim, outcome));
-            }
-            to.insert(name, row);
-        }
-        for mut row in to.into_values() {
-            // It may be sent to again, behind those that wait already.
-            row.due_at = Some(now);
-            row.save(&self.rows.sql)?;
-        }
-        Ok(())
+        Ok(unwritten)
     }
 
     /// What is on its way and carried by nobody has an unknown outcome: its task, object or process has ended.
@@ -150,7 +212,7 @@ impl Inner {
             let outcome = Outcome::failed(&claim, Failure::cut_off());
             (claim, outcome)
         });
-        self.land(landed.collect(), now)
+        self.turn(landed.collect(), false, now).map(drop)
     }
 
     /// Begins what was claimed; `durable` tells whether that is on disk.
@@ -223,6 +285,14 @@ async fn within<T>(
     }
 }
 
+/// How a turn writes what has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// All that was delivered in one statement; what cannot be written undoes the turn.
+    Together,
+    EachByItself,
+}
+
 /// Why a task ends.
 enum Then {
     /// Nothing is on its way or due.
@@ -262,8 +332,25 @@ impl Task {
         let mut landed: Vec<Landed> = Vec::new();
         loop {
             let now = inner.now();
-            inner.land(std::mem::take(&mut landed), now)?;
-            if env.is_stopping() {
+            if inner.orphaned.get() {
+                // What is carried would be taken for lost, and sent twice at a time.
+                self.flights.clear();
+                landed.clear();
+                inner.recover(now)?;
+            }
+            let (stopping, over) = (env.is_stopping(), clock.now() >= end);
+            let turn = inner.turn(std::mem::take(&mut landed), !stopping && !over, now);
+            let taken = match turn {
+                Ok(taken) => taken,
+                Err(error) if self.flights.is_empty() && inner.unwritten.borrow().is_empty() => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the outbox could write nothing: it tries again");
+                    Taken::default()
+                }
+            };
+            if stopping {
                 if self.flights.is_empty() {
                     return Ok(Then::Rest);
                 }
@@ -271,16 +358,10 @@ impl Task {
                 landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
-            if clock.now() >= end {
+            if over {
                 return Ok(Then::HandOver);
             }
-            if inner.orphaned.get() {
-                // What is carried would be taken for lost, and sent twice at a time.
-                self.flights.clear();
-                inner.recover(now)?;
-            }
             inner.show_changes(now)?;
-            let taken = inner.pass(now)?;
             let wake = taken.wake;
             let more = inner.tell_changes()?;
             self.launch(taken, &mut landed, now).await;

@@ -7,16 +7,22 @@
 //! that these do not tell stores what they have told so far, and from then on each event is stored. `changes` is the number of
 //! the last event that is stored; 0 if there is none.
 
-use std::rc::Rc;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use crate::broken::{Variant, broken};
 use abide::{Result, Storage, params};
 
 use super::{
     Change, Options, OutboxError, Record, Status,
+    agenda::Agenda,
     changes::Changes,
     claims::Claim,
-    destination, limits,
+    destinations::Known,
+    limits,
+    meta::Ledger,
     metrics::Event,
     notes::{Note, Notes},
     registry::Accepted,
@@ -71,16 +77,51 @@ pub(super) struct Rows {
     pub(super) options: Rc<Options>,
     pub(super) changes: Rc<Changes>,
     pub(super) notes: Rc<Notes>,
+    pub(super) ledger: Rc<Cell<Ledger>>,
+    pub(super) agenda: Rc<Cell<Option<Agenda>>>,
+    pub(super) destinations: Rc<RefCell<Known>>,
 }
 
 impl Rows {
-    /// Runs a function in a transaction, which is undone with all that was noted in it if the function fails.
-    pub(super) fn transaction<T, E: From<abide::Error>>(
-        &self,
-        f: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.notes
-            .unless_undone(|| self.storage.transaction_sync(f))
+    pub(super) fn new(storage: Storage, options: Options) -> Self {
+        Self {
+            sql: Sql::new(storage.sql()),
+            storage,
+            options: Rc::new(options),
+            changes: Rc::default(),
+            notes: Rc::default(),
+            ledger: Rc::default(),
+            agenda: Rc::default(),
+            destinations: Rc::default(),
+        }
+    }
+
+    /// Makes a turn of the task: one transaction, at whose end what it has counted and kept is written.
+    pub(super) fn turn<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.ledger.set(self.ledger.get().begin());
+        let result = self.transaction(|| {
+            self.read_destinations()?;
+            let value = f()?;
+            self.write_ledger()?;
+            Ok(value)
+        });
+        self.ledger.set(self.ledger.get().end());
+        result
+    }
+
+    /// Runs a part of a turn in a transaction, which is undone with all that was noted, counted and kept in it if the function
+    /// fails.
+    pub(super) fn transaction<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        let ledger = self.ledger.get();
+        let result = self
+            .notes
+            .unless_undone(|| self.storage.transaction_sync(f));
+        if result.is_err() {
+            self.ledger.set(ledger);
+            self.agenda_changes();
+            self.forget_destinations();
+        }
+        result
     }
 
     /// Notes a change of a message. `seq` is its number among the message's changes, from 1.
@@ -102,7 +143,7 @@ impl Rows {
     }
 
     /// Notes the same of those of many messages whose history is stored. Their rows say already how many changes they have had.
-    pub(super) fn note_all(&self, claims: &[Claim], at: i64, event: &str) -> Result<()> {
+    pub(super) fn note_all(&self, claims: &[&Claim], at: i64, event: &str) -> Result<()> {
         for claim in claims {
             self.changes.add(claim.id);
         }
@@ -273,10 +314,11 @@ impl Rows {
             (new.id, new.payload),
         )?;
         self.changes.add(new.id);
+        self.agenda_has_deadline(new.deadline);
         if blocked {
             return Ok(());
         }
-        destination::look_at(&self.sql, new.destination, new.origin, next_at)
+        self.look_at(new.destination, new.origin, next_at)
     }
 
     /// Back among those that wait.
@@ -284,6 +326,7 @@ impl Rows {
         let &Retry { error, unknown, .. } = retry;
         let failing_since = claim.failing_since.or(retry.failing.then_some(now));
         let changes = self.stored_history(claim)? + 1;
+        self.agenda_changes();
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'queued', next_at = ?2, last_error = ?3, unknown = ?4, attempts = ?5, operation = NULL,
@@ -316,6 +359,7 @@ impl Rows {
         now: i64,
     ) -> Result<()> {
         let changes = self.stored_history(claim)? + 1;
+        self.agenda_changes();
         self.sql.exec(
             "UPDATE outbox_messages
              SET operation = ?2, operation_since = ?3, next_at = ?4, poll_errors = 0, last_error = NULL, updated_at = ?3,
@@ -337,6 +381,7 @@ impl Rows {
             ),
             None => (0, None),
         };
+        self.agenda_changes();
         let news = kept.filter(|error| claim.last_error.as_deref() != Some(error));
         let changes = claim.changes + i64::from(news.is_some());
         let failing_since = claim.failing_since.or(ask.failing.then_some(now));
@@ -363,7 +408,8 @@ impl Rows {
     }
 
     /// Delivered.
-    pub(super) fn sent(&self, claims: &[Claim], now: i64) -> Result<()> {
+    pub(super) fn sent(&self, claims: &[&Claim], now: i64) -> Result<()> {
+        self.agenda_has_finished(now);
         self.sql.exec(
             "UPDATE outbox_messages
              SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
@@ -386,6 +432,7 @@ impl Rows {
     pub(super) fn bury(&self, letter: &Burial<'_>, now: i64) -> Result<()> {
         let &Burial { id, from, .. } = letter;
         self.store_history(id)?;
+        self.agenda_changes();
         let (changes, destination): (i64, String) = self
             .sql
             .exec(
@@ -421,6 +468,7 @@ impl Rows {
             self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
         }
         self.store_history(id)?;
+        self.agenda_changes();
         let changes: i64 = self
             .sql
             .exec(
@@ -441,6 +489,7 @@ impl Rows {
     pub(super) fn revive(&self, record: &Record, now: i64) -> Result<()> {
         let id = record.id;
         self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
+        self.agenda_changes();
         let blocked = record.ordering_key.is_some();
         let changes: i64 = self
             .sql
@@ -462,7 +511,7 @@ impl Rows {
                 .sql
                 .exec("SELECT origin FROM outbox_messages WHERE id = ?1", (id,))?
                 .one()?;
-            destination::look_at(&self.sql, &record.destination, origin.as_deref(), now)
+            self.look_at(&record.destination, origin.as_deref(), now)
         }
     }
 
@@ -553,6 +602,7 @@ impl Rows {
 
     /// Removes fan-outs that ended before a time, and destinations that were not sent to since, at most so many of each.
     pub(super) fn purge_others(&self, before: i64, limit: usize) -> Result<()> {
+        self.write_destinations()?;
         self.sql.exec(
             "DELETE FROM outbox_fan_outs WHERE id IN (
                  SELECT id FROM outbox_fan_outs INDEXED BY outbox_fan_out_ended
@@ -565,6 +615,7 @@ impl Rows {
                  WHERE due_at IS NULL AND full_at <= ?1 LIMIT ?2)",
             (before.saturating_mul(1_000), rows(limit)),
         )?;
+        self.forget_destinations();
         Ok(())
     }
 }
@@ -575,7 +626,7 @@ pub(super) fn ids(ids: impl Iterator<Item = i64>) -> String {
     format!("[{}]", ids.join(","))
 }
 
-fn ids_of(claims: &[Claim]) -> String {
+fn ids_of(claims: &[&Claim]) -> String {
     ids(claims.iter().map(|claim| claim.id))
 }
 

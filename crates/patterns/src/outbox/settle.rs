@@ -3,7 +3,7 @@
 //! Contract: every outcome has a clear result in the message's row: it is delivered, to be asked about, to be tried again
 //! at a time, or a dead letter with a reason. None is dropped.
 
-use std::{collections::BTreeSet, slice::from_ref, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::broken::{Variant, broken};
 use abide::Result;
@@ -18,7 +18,7 @@ use super::{
     metrics::Event,
     notes::Note,
     registry::Handler,
-    rows::{Ask, Burial, Retry},
+    rows::{Ask, Burial, Retry, Rows},
 };
 use crate::numbers::{micros, millis};
 use crate::retry::jittered;
@@ -37,15 +37,6 @@ impl Outcome {
             Some(_) => Self::Polled(Err(failure)),
             None => Self::Submitted(Err(failure)),
         }
-    }
-
-    /// A claim whose message has arrived.
-    pub(super) fn delivered(claim: Claim) -> (Claim, Self) {
-        let outcome = match claim.operation {
-            Some(_) => Self::Polled(Ok(Polled::Done)),
-            None => Self::Submitted(Ok(Submitted::Done)),
-        };
-        (claim, outcome)
     }
 
     fn fate(&self) -> Option<Fate> {
@@ -88,16 +79,52 @@ impl Outcome {
 }
 
 impl Inner {
-    /// Writes what came of a claim, to its row and to its destination's, which the caller saves.
-    pub(super) fn settle(
-        &self,
-        claim: &Claim,
-        outcome: Outcome,
-        to: &mut destination::Row,
-        now: i64,
-    ) -> Result<()> {
+    /// Writes what came of a claim, to its row and to its destination's.
+    pub(super) fn settle(&self, claim: &Claim, outcome: Outcome, now: i64) -> Result<()> {
+        let mut to = self.rows.destination(&claim.destination)?;
         let handler = self.registry.handler(&claim.kind).ok();
-        let handler = handler.map(AsRef::as_ref);
+        let settlement = Settlement {
+            inner: self,
+            rows: &self.rows,
+            claim,
+            handler: handler.map(AsRef::as_ref),
+            now,
+        };
+        settlement.settle(outcome, &mut to)?;
+        // It may be sent to again, behind those that wait already.
+        to.due_at = Some(now);
+        self.rows.save_destination(to)
+    }
+
+    /// Writes that messages have arrived.
+    pub(super) fn delivered(&self, claims: &[&Claim], now: i64) -> Result<()> {
+        let answered: BTreeSet<&str> = claims
+            .iter()
+            .filter(|claim| claim.operation.is_none())
+            .map(|claim| claim.destination.as_str())
+            .collect();
+        for destination in answered {
+            self.rows.destination_answered(destination, now)?;
+        }
+        self.rows.sent(claims, now)
+    }
+}
+
+/// A claim to which something has happened.
+struct Settlement<'a> {
+    inner: &'a Inner,
+    rows: &'a Rows,
+    claim: &'a Claim,
+    /// None if nobody delivers its kind any more.
+    handler: Option<&'a dyn Handler>,
+    now: i64,
+}
+
+impl Settlement<'_> {
+    fn settle(&self, outcome: Outcome, to: &mut destination::Row) -> Result<()> {
+        let &Self {
+            rows, claim, now, ..
+        } = self;
         match outcome {
             Outcome::Submitted(Ok(submitted)) => {
                 to.answered(now);
@@ -106,41 +133,37 @@ impl Inner {
                         let retry = Retry {
                             unknown: true,
                             attempts: 1,
-                            ..retry(claim, now, "sent")
+                            ..self.retry(now, "sent")
                         };
-                        self.rows.requeue(claim, &retry, now)
+                        rows.requeue(claim, &retry, now)
                     }
-                    Submitted::Done => self.rows.sent(from_ref(claim), now),
-                    Submitted::Accepted { operation, after } => {
-                        self.accept(claim, &operation, after, handler, now)
-                    }
+                    Submitted::Done => rows.sent(&[claim], now),
+                    Submitted::Accepted { operation, after } => self.accept(&operation, after),
                 }
             }
             Outcome::Submitted(Err(failure)) => {
                 if failure.fate == Fate::NotSent {
                     self.refund(to)?;
                 }
-                self.destination_failed(to, &failure, now);
-                self.submit_failed(claim, &failure, handler, now)
+                self.destination_failed(to, &failure);
+                self.submit_failed(&failure)
             }
-            Outcome::Polled(Ok(Polled::Done)) => self.rows.sent(from_ref(claim), now),
-            Outcome::Polled(Ok(Polled::Running { after })) => {
-                self.ask_again(claim, after, None, handler, now)
-            }
+            Outcome::Polled(Ok(Polled::Done)) => rows.sent(&[claim], now),
+            Outcome::Polled(Ok(Polled::Running { after })) => self.ask_again(after, None),
             Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
-                self.operation_failed(claim, &error, retry, handler, now)
+                self.operation_failed(&error, retry)
             }
             Outcome::Polled(Err(failure)) if failure.fate == Fate::NotSent => {
                 // Nobody was asked: it says nothing of the operation.
                 let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
-                let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER, claim));
-                self.rows.put_off(claim.id, at)
+                let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER));
+                rows.put_off(claim.id, at)
             }
             Outcome::Polled(Err(failure)) => {
                 if failure.fate == Fate::Throttled {
-                    self.destination_failed(to, &failure, now);
+                    self.destination_failed(to, &failure);
                 }
-                self.ask_again(claim, failure.after, Some(&failure), handler, now)
+                self.ask_again(failure.after, Some(&failure))
             }
         }
     }
@@ -160,67 +183,44 @@ impl Inner {
             .map_or(Ok(()), |rate| self.rows.refund(micros(rate.interval)))
     }
 
-    fn destination_failed(&self, to: &mut destination::Row, failure: &Failure, now: i64) {
-        let configured = self.destination_limit().rate;
-        if to.failed(failure, &self.rows.options.breaker, configured, now) {
+    fn destination_failed(&self, to: &mut destination::Row, failure: &Failure) {
+        let configured = self.inner.destination_limit().rate;
+        if to.failed(failure, &self.rows.options.breaker, configured, self.now) {
             let (event, to) = (Event::CircuitOpened, &to.destination);
             let note = Note::warning(event, to, None, &failure.error);
             self.rows.notes.add(note);
         }
     }
 
-    /// Writes that messages have arrived.
-    pub(super) fn delivered(&self, claims: &[Claim], now: i64) -> Result<()> {
-        let answered: BTreeSet<&str> = claims
-            .iter()
-            .filter(|claim| claim.operation.is_none())
-            .map(|claim| claim.destination.as_str())
-            .collect();
-        for destination in answered {
-            destination::answered(&self.rows.sql, destination, now)?;
-        }
-        self.rows.sent(claims, now)
-    }
-
-    fn accept(
-        &self,
-        claim: &Claim,
-        operation: &str,
-        after: Option<Duration>,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
+    fn accept(&self, operation: &str, after: Option<Duration>) -> Result<()> {
         if !(1..=limits::MAX_OPERATION_BYTES).contains(&operation.len()) {
             let error = format!(
                 "the receiver accepted it and names its operation with {} bytes; 1 to {} can be kept",
                 operation.len(),
                 limits::MAX_OPERATION_BYTES
             );
-            return self.give_up(claim, &error, true, handler, now);
+            return self.give_up(&error, true);
         }
-        let at = now.saturating_add(pause(after, self.polling(handler)));
-        self.rows.accepted(claim, operation, at, now)
+        let at = self.now.saturating_add(pause(after, self.polling()));
+        self.rows.accepted(self.claim, operation, at, self.now)
     }
 
-    fn submit_failed(
-        &self,
-        claim: &Claim,
-        failure: &Failure,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
+    fn submit_failed(&self, failure: &Failure) -> Result<()> {
+        let &Self {
+            rows, claim, now, ..
+        } = self;
         let error = failure.error.as_str();
         let asked = failure
             .after
             .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
         let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
         if broken(Variant::RefusedMeansSent) {
-            return self.rows.sent(from_ref(claim), now);
+            return rows.sent(&[claim], now);
         }
         if failure.remembered || broken(Variant::NewKeyOnRetry) {
-            self.renew_key(claim.id, now)?;
+            self.inner.renew_key(claim.id, now)?;
         }
-        let wait = self.wait(claim, claim.attempts, handler).map(|wait| {
+        let wait = self.wait(claim.attempts).map(|wait| {
             if broken(Variant::RetryAtOnce) {
                 0
             } else {
@@ -229,148 +229,113 @@ impl Inner {
         });
         let again = Retry {
             unknown,
-            ..retry(claim, now, error)
+            ..self.retry(now, error)
         };
         match (failure.fate, wait) {
-            (Fate::Permanent, _) => self.give_up(claim, error, unknown, handler, now),
-            (Fate::CutOff, _) => self.cut_off(claim, &again, wait, handler, now),
+            (Fate::Permanent, _) => self.give_up(error, unknown),
+            (Fate::CutOff, _) => self.cut_off(&again, wait),
             (Fate::Throttled, _) if !broken(Variant::ThrottledCounts) => {
-                let patience = millis(self.rows.options.patience);
+                let patience = millis(rows.options.patience);
                 if now.saturating_sub(claim.since) >= patience {
-                    let days = self.rows.options.patience.as_secs_f64() / 86_400.0;
+                    let days = rows.options.patience.as_secs_f64() / 86_400.0;
                     let error =
                         format!("it was throttled for {days:.1} days; the last answer: {error}");
-                    return self.give_up(claim, &error, unknown, handler, now);
+                    return self.give_up(&error, unknown);
                 }
-                self.count(Event::Throttled, claim);
+                self.count(Event::Throttled);
                 // Its destination pauses, and it keeps its place there.
-                let (at, attempts) = in_its_place(claim, now);
+                let (at, attempts) = self.in_its_place();
                 let again = Retry {
                     at,
                     attempts,
                     ..again
                 };
-                self.rows.requeue(claim, &again, now)
+                rows.requeue(claim, &again, now)
             }
             (Fate::NotSent, _) => {
-                self.count(Event::NotSent, claim);
-                let (at, attempts) = in_its_place(claim, now);
+                self.count(Event::NotSent);
+                let (at, attempts) = self.in_its_place();
                 let again = Retry {
                     at,
                     attempts,
                     alone: claim.alone,
                     ..again
                 };
-                self.rows.requeue(claim, &again, now)
+                rows.requeue(claim, &again, now)
             }
             (_, Some(wait)) => {
-                self.count(Event::Retried, claim);
+                self.count(Event::Retried);
                 let at = now.saturating_add(wait.max(asked));
-                self.rows.requeue(claim, &Retry { at, ..again }, now)
+                rows.requeue(claim, &Retry { at, ..again }, now)
             }
-            (_, None) => self.exhausted(claim, error, unknown, handler, now),
+            (_, None) => self.exhausted(error, unknown),
         }
     }
 
     /// An attempt may be what ended the process, and counts. The last is made alone, and only one that was alone is given up for it.
-    fn cut_off(
-        &self,
-        claim: &Claim,
-        again: &Retry<'_>,
-        wait: Option<i64>,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
-        let failing = wait.is_none() && claim.alone;
+    fn cut_off(&self, again: &Retry<'_>, wait: Option<i64>) -> Result<()> {
+        let failing = wait.is_none() && self.claim.alone;
         let never = self.rows.options.give_up == GiveUp::Never;
         if (failing && !never) || (wait.is_none() && broken(Variant::SuspectsBuried)) {
-            return self.exhausted(claim, again.error, again.unknown, handler, now);
+            return self.exhausted(again.error, again.unknown);
         }
-        self.count(Event::Retried, claim);
-        let next = claim.attempts.saturating_add(1);
+        self.count(Event::Retried);
+        let next = self.claim.attempts.saturating_add(1);
+        let wait = wait.unwrap_or_else(|| self.last_wait());
         let again = Retry {
-            at: now.saturating_add(wait.unwrap_or_else(|| self.last_wait(claim, handler))),
-            alone: self.wait(claim, next, handler).is_none() && !broken(Variant::SuspectsTogether),
+            at: self.now.saturating_add(wait),
+            alone: self.wait(next).is_none() && !broken(Variant::SuspectsTogether),
             failing,
             ..*again
         };
-        self.rows.requeue(claim, &again, now)
+        self.rows.requeue(self.claim, &again, self.now)
     }
 
     /// The attempts of a message have run out.
-    fn exhausted(
-        &self,
-        claim: &Claim,
-        error: &str,
-        unknown: bool,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
+    fn exhausted(&self, error: &str, unknown: bool) -> Result<()> {
         let error = match self.rows.options.give_up {
-            GiveUp::DeadLetter => format!("{error}; attempt {} was the last", claim.attempts),
+            GiveUp::DeadLetter => {
+                format!("{error}; attempt {} was the last", self.claim.attempts)
+            }
             GiveUp::Never => error.to_owned(),
         };
-        self.give_up(claim, &error, unknown, handler, now)
+        self.give_up(&error, unknown)
     }
 
     /// A message will not be delivered as it is: it becomes a dead letter, or is failing.
-    fn give_up(
-        &self,
-        claim: &Claim,
-        error: &str,
-        unknown: bool,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
+    fn give_up(&self, error: &str, unknown: bool) -> Result<()> {
         if self.rows.options.give_up == GiveUp::DeadLetter {
-            return self.bury(claim, error, unknown, now);
+            return self.bury(error, unknown);
         }
-        self.count(Event::Retried, claim);
+        self.count(Event::Retried);
+        let at = self.now.saturating_add(self.last_wait());
         let again = Retry {
             unknown,
             failing: true,
-            ..retry(
-                claim,
-                now.saturating_add(self.last_wait(claim, handler)),
-                error,
-            )
+            ..self.retry(at, error)
         };
-        self.rows.requeue(claim, &again, now)
+        self.rows.requeue(self.claim, &again, self.now)
     }
 
     /// An operation has had no effect. Another may be begun, if the receiver says so.
-    fn operation_failed(
-        &self,
-        claim: &Claim,
-        error: &str,
-        another: bool,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
-        let wait = self.wait(claim, claim.attempts, handler);
-        let wait = wait.filter(|_| another);
+    fn operation_failed(&self, error: &str, another: bool) -> Result<()> {
+        let wait = self.wait(self.claim.attempts).filter(|_| another);
         if wait.is_none() && self.rows.options.give_up == GiveUp::DeadLetter {
-            return self.bury(claim, error, false, now);
+            return self.bury(error, false);
         }
         // The receiver remembers the old key as one that has failed.
-        self.renew_key(claim.id, now)?;
-        let at = now.saturating_add(wait.unwrap_or_else(|| self.last_wait(claim, handler)));
+        self.inner.renew_key(self.claim.id, self.now)?;
+        let after = wait.unwrap_or_else(|| self.last_wait());
         let again = Retry {
             failing: wait.is_none(),
-            ..retry(claim, at, error)
+            ..self.retry(self.now.saturating_add(after), error)
         };
-        self.rows.requeue(claim, &again, now)
+        self.rows.requeue(self.claim, &again, self.now)
     }
 
-    fn ask_again(
-        &self,
-        claim: &Claim,
-        after: Option<Duration>,
-        failure: Option<&Failure>,
-        handler: Option<&dyn Handler>,
-        now: i64,
-    ) -> Result<()> {
-        let polling = self.polling(handler);
+    fn ask_again(&self, after: Option<Duration>, failure: Option<&Failure>) -> Result<()> {
+        let &Self { claim, now, .. } = self;
+        let polling = self.polling();
         let error = failure.map(|failure| failure.error.as_str());
         let mut wait = pause(after, polling);
         if error.is_some() {
@@ -397,7 +362,7 @@ impl Inner {
         match over {
             Some(_) if was_cut_off && !claim.alone => {}
             Some(why) if self.rows.options.give_up == GiveUp::DeadLetter => {
-                return self.bury(claim, &why, true, now);
+                return self.bury(&why, true);
             }
             Some(_) => ask.failing = true,
             None => {}
@@ -405,64 +370,85 @@ impl Inner {
         self.rows.ask_again(claim, &ask, now)
     }
 
-    fn bury(&self, claim: &Claim, error: &str, unknown: bool, now: i64) -> Result<()> {
+    fn bury(&self, error: &str, unknown: bool) -> Result<()> {
         let letter = Burial {
-            id: claim.id,
+            id: self.claim.id,
             from: Status::Sending,
-            ordering_key: claim.ordering_key.as_deref(),
+            ordering_key: self.claim.ordering_key.as_deref(),
             error,
             unknown,
-            failing_since: claim.failing_since,
+            failing_since: self.claim.failing_since,
         };
-        self.rows.bury(&letter, now)
+        self.rows.bury(&letter, self.now)
     }
 
-    fn count(&self, event: Event, claim: &Claim) {
-        self.rows.notes.add(Note::new(event, &claim.destination));
+    fn count(&self, event: Event) {
+        let note = Note::new(event, &self.claim.destination);
+        self.rows.notes.add(note);
     }
 
-    fn polling(&self, handler: Option<&dyn Handler>) -> Polling {
-        handler
+    fn polling(&self) -> Polling {
+        self.handler
             .and_then(Handler::polling)
             .unwrap_or(self.rows.options.polling)
     }
 
-    /// The time until a claim's next attempt after so many, in milliseconds, if there is to be one.
-    fn wait(&self, claim: &Claim, attempts: u32, handler: Option<&dyn Handler>) -> Option<i64> {
+    /// The time until the next attempt after so many, in milliseconds, if there is to be one.
+    fn wait(&self, attempts: u32) -> Option<i64> {
         let done = attempts.max(1);
-        if let Some(waits) = own_schedule(claim) {
+        if let Some(waits) = own_schedule(self.claim) {
             return waits.get(done as usize - 1).copied();
         }
-        let (wait, most) = self.retry_policy(handler).wait(done)?;
-        Some(self.jittered(millis(wait), most, claim))
+        let (wait, most) = self.retry_policy().wait(done)?;
+        Some(self.jittered(millis(wait), most))
     }
 
     /// The longest time until an attempt, for one beyond the last.
-    fn last_wait(&self, claim: &Claim, handler: Option<&dyn Handler>) -> i64 {
+    fn last_wait(&self) -> i64 {
         let least = millis(limits::NO_SCHEDULE_WAIT);
-        if let Some(waits) = own_schedule(claim) {
+        if let Some(waits) = own_schedule(self.claim) {
             return waits.last().copied().unwrap_or_default().max(least);
         }
-        match self.retry_policy(handler).last_wait() {
-            Some((wait, most)) => self.jittered(millis(wait).max(least), most, claim),
+        match self.retry_policy().last_wait() {
+            Some((wait, most)) => self.jittered(millis(wait).max(least), most),
             None => least,
         }
     }
 
-    fn retry_policy(&self, handler: Option<&dyn Handler>) -> RetryPolicy {
-        let own = handler.and_then(Handler::retry);
+    fn retry_policy(&self) -> RetryPolicy {
+        let own = self.handler.and_then(Handler::retry);
         own.unwrap_or_else(|| self.rows.options.retry.clone())
     }
 
-    fn jittered(&self, wait: i64, most: f64, claim: &Claim) -> i64 {
+    fn jittered(&self, wait: i64, most: f64) -> i64 {
         if !self.rows.options.jitter {
             return wait;
         }
         let parts = [
-            claim.idempotency_key.as_bytes(),
-            &claim.attempts.to_le_bytes(),
+            self.claim.idempotency_key.as_bytes(),
+            &self.claim.attempts.to_le_bytes(),
         ];
         jittered(wait, most, &parts)
+    }
+
+    /// It is tried again at a time, after an attempt that counts and had no effect.
+    fn retry<'a>(&self, at: i64, error: &'a str) -> Retry<'a> {
+        Retry {
+            at,
+            error,
+            unknown: false,
+            attempts: self.claim.attempts,
+            alone: false,
+            failing: false,
+        }
+    }
+
+    /// When it is due again after an attempt that does not count, and how many attempts it has had.
+    fn in_its_place(&self) -> (i64, u32) {
+        match self.claim.attempts.saturating_sub(1) {
+            0 => (self.claim.since.min(self.now), 0),
+            attempts => (self.now, attempts),
+        }
     }
 }
 
@@ -501,26 +487,6 @@ fn why_over(
 /// A message's own waits, in milliseconds.
 fn own_schedule(claim: &Claim) -> Option<Vec<i64>> {
     serde_json::from_str(claim.schedule.as_deref()?).ok()
-}
-
-/// A message that is tried again at a time, after an attempt that counts and had no effect.
-fn retry<'a>(claim: &Claim, at: i64, error: &'a str) -> Retry<'a> {
-    Retry {
-        at,
-        error,
-        unknown: false,
-        attempts: claim.attempts,
-        alone: false,
-        failing: false,
-    }
-}
-
-/// When a message is due again whose attempt does not count, and how many attempts it has had.
-fn in_its_place(claim: &Claim, now: i64) -> (i64, u32) {
-    match claim.attempts.saturating_sub(1) {
-        0 => (claim.since.min(now), 0),
-        attempts => (now, attempts),
-    }
 }
 
 fn pause(asked: Option<Duration>, polling: Polling) -> i64 {

@@ -18,6 +18,10 @@ fn caught_by(variant: Variant) -> &'static str {
         }
         Variant::RepetitionsLast => "fairness::a_retry_does_not_wait_for_the_backlog",
         Variant::PriorityStrict => "fairness::no_priority_starves",
+        Variant::BucketBehind => "pace::a_rate_is_kept_when_the_process_is_killed",
+        Variant::UndoneTrusted => {
+            "crash::a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone"
+        }
         Variant::HistoryCut => "history::what_happened_before_the_first_failure_is_kept",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -92,3 +92,51 @@ fn an_attempt_whose_process_dies_counts_so_that_a_handler_that_kills_ends_as_a_d
         world.check_counts().await;
     });
 }
+
+#[test]
+fn a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone() {
+    run(async {
+        let world = World::new(plain());
+        let undone = world.sender().enqueue_and_roll_back(note("bob", "undone"));
+        undone.await.unwrap().unwrap();
+        let later = note("bob", "hello").not_before(world.now() + 60_000);
+        let id = world.enqueue(later).await;
+        world.rest().await;
+        let world = world.killed();
+        world.pass(Duration::from_mins(2)).await;
+        assert_eq!(world.status(id).await, Status::Sent);
+        assert_eq!(world.script.effects(), ["hello"]);
+    });
+}
+
+#[test]
+fn any_number_of_destinations_go_on_after_a_kill() {
+    run(async {
+        let world = World::new(plain());
+        let count: usize = 700;
+        let all = (0..count).map(|number| {
+            let text = format!("t{number}");
+            if number % 3 == 0 {
+                world.script.say(&text, [refused()]);
+            }
+            note(&format!("d{number}"), &text)
+        });
+        world.enqueue_all(all.collect::<Vec<_>>()).await;
+        while world.script.effects().len() < 200 {
+            tokio::task::yield_now().await;
+        }
+        let world = world.killed();
+        // Those for which there was no room are looked at again after 30 s.
+        world.pass(Duration::from_secs(40)).await;
+        let counts = world.counts().await;
+        assert_eq!((counts.sent, counts.queued), (700, 0));
+        let once: std::collections::BTreeSet<String> = world.script.effects().into_iter().collect();
+        assert_eq!(once.len(), count);
+        // Some were known, and now and then one comes back.
+        for number in [0, 3, 350, 699] {
+            let id = world.enqueue(note(&format!("d{number}"), "again")).await;
+            world.until_status(id, Status::Sent).await;
+        }
+        world.check_counts().await;
+    });
+}

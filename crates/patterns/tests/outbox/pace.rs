@@ -11,6 +11,36 @@ fn limit(rate: Option<Rate>, concurrency: u32) -> Limit {
 }
 
 #[test]
+fn a_rate_is_kept_when_the_process_is_killed() {
+    run(async {
+        let mut world = World::new(Options {
+            pace: Pace::AtOnce {
+                outbox: Limit {
+                    rate: None,
+                    concurrency: 16,
+                },
+                destination: Limit {
+                    rate: Some(Rate::per_second(100, 100)),
+                    concurrency: 16,
+                },
+            },
+            ..plain()
+        });
+        let all = (0..2_000).map(|number| note("bob", &format!("t{number}")));
+        world.enqueue_all(all.collect::<Vec<_>>()).await;
+        for _ in 0..4 {
+            world.rest().await;
+            world = world.killed();
+        }
+        let burst = world.script.calls().len();
+        assert!((16..=100).contains(&burst), "{burst} at once");
+        world.pass(Duration::from_secs(5)).await;
+        let calls = world.script.calls().len();
+        assert!((400..=600).contains(&calls), "{calls} in five seconds");
+    });
+}
+
+#[test]
 fn the_outbox_and_each_destination_keep_to_their_rates() {
     run(async {
         let world = World::new(Options {

@@ -149,6 +149,61 @@ fn an_outcome_that_cannot_be_written_is_written_later_and_concerns_no_other_mess
 }
 
 #[test]
+fn an_attempt_that_cannot_begin_leaves_those_in_flight_alone() {
+    run(async {
+        let world = World::new(plain());
+        let well = Act::Submit(Ok(abide_patterns::outbox::Submitted::Done));
+        world.script.say("other", [Act::Later(well.into())]);
+        let other = world.enqueue(note("eve", "other")).await;
+        until("an attempt", async || {
+            (!world.script.calls().is_empty()).then_some(())
+        })
+        .await;
+        let sender = world.sender();
+        sender.refuse_to_begin(2, true).await.unwrap().unwrap();
+        let bad = world.enqueue(note("bob", "bad")).await;
+        world.pass(Duration::from_secs(3)).await;
+        world.script.now();
+        let record = world.until_status(other, Status::Sent).await;
+        assert_eq!((record.attempts, record.unknown), (1, false));
+        assert_eq!(world.status(bad).await, Status::Queued);
+        sender.refuse_to_begin(bad, false).await.unwrap().unwrap();
+        world.pass(Duration::from_secs(10)).await;
+        let record = world.get(bad).await;
+        assert_eq!((record.status, record.attempts), (Status::Sent, 1));
+        world.check_counts().await;
+    });
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_concerns_no_other_message() {
+    run(async {
+        let world = World::new(plain());
+        let well = Act::Submit(Ok(abide_patterns::outbox::Submitted::Done));
+        world.script.say("other", [Act::Later(well.into())]);
+        world.script.say("bad", [refused()]);
+        let other = world.enqueue(note("eve", "other")).await;
+        let sender = world.sender();
+        let refuse = async |refuse| {
+            let refused = sender.refuse_failure_of("bob".to_owned(), refuse).await;
+            refused.unwrap().unwrap();
+        };
+        refuse(true).await;
+        let bad = world.enqueue(note("bob", "bad")).await;
+        world.pass(Duration::from_secs(3)).await;
+        assert_eq!(world.status(bad).await, Status::Sending);
+        world.script.now();
+        let record = world.until_status(other, Status::Sent).await;
+        assert_eq!((record.attempts, record.unknown), (1, false));
+        refuse(false).await;
+        world.pass(Duration::from_secs(5)).await;
+        let record = world.get(bad).await;
+        assert_eq!((record.status, record.attempts), (Status::Sent, 2));
+        world.check_counts().await;
+    });
+}
+
+#[test]
 fn waits_are_as_long_as_before_when_the_wall_clock_is_set_back() {
     run(async {
         let world = World::new(plain());

@@ -1,0 +1,290 @@
+//! The destinations of an outbox: in memory as long as they are few, and in their table.
+//!
+//! Contract: the object is the only writer, so what it knows of up to [`limits::KNOWN_DESTINATIONS`] destinations that have
+//! something to send is in memory, read when it is first needed. Whatever is wrong with a destination is in its row in the same
+//! transaction. The rest of a row may be behind memory, and is then right for whoever finds it after a crash:
+//!
+//! - `due_at` is not later than the first message that may be sent. One that is too early costs one look.
+//! - `full_at`, when its bucket is full, is not earlier: tokens are paid for up to [`limits::BUCKET_AHEAD`] in advance. A crash
+//!   loses those that were not used.
+//! - `served` and `turn`, which only decide who is next, are those of the last time that the row was written, and each time
+//!   that the object comes to life its first attempt writes them.
+//!
+//! A destination that is not in memory has no `due_at`. If there are more destinations, the table has all, exactly.
+//!
+//! An enqueuing transaction may be undone without anybody knowing. So it moves `due_at` in memory only to an earlier time, and what
+//! the table holds is taken for known only if a turn of the task has written or read it.
+
+use std::collections::BTreeMap;
+
+use abide::{Result, params};
+
+use super::{
+    Pace,
+    destination::{Row, row},
+    limits,
+    rows::Rows,
+};
+use crate::broken::{Variant, broken};
+use crate::numbers::{micros, rows};
+
+/// What is known of destinations.
+#[derive(Debug, Default)]
+pub(super) enum Known {
+    /// The table has not been read.
+    #[default]
+    Nothing,
+    /// All that have something to send.
+    All(BTreeMap<String, Entry>),
+    /// There are too many: what the table says holds.
+    TooMany,
+}
+
+/// A destination in memory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    row: Row,
+    /// What the table holds, if that is known.
+    stored: Option<Row>,
+}
+
+impl Rows {
+    /// Reads those that have something to send, if that was not done.
+    pub(super) fn read_destinations(&self) -> Result<()> {
+        if !matches!(*self.destinations.borrow(), Known::Nothing) {
+            return Ok(());
+        }
+        let found: Vec<Row> = self
+            .sql
+            .exec(
+                concat!(
+                    "SELECT ",
+                    row!(),
+                    " FROM outbox_destinations WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2"
+                ),
+                (i64::MAX, rows(limits::KNOWN_DESTINATIONS + 1)),
+            )?
+            .to_array()?;
+        *self.destinations.borrow_mut() = if found.len() > limits::KNOWN_DESTINATIONS {
+            Known::TooMany
+        } else {
+            let certain = self.is_turn();
+            let entry = |row: Row| {
+                let stored = certain.then(|| row.clone());
+                (row.destination.clone(), Entry { row, stored })
+            };
+            Known::All(found.into_iter().map(entry).collect())
+        };
+        Ok(())
+    }
+
+    /// Nothing of what is in memory is known any more: the table holds something else.
+    pub(super) fn forget_destinations(&self) {
+        *self.destinations.borrow_mut() = Known::Nothing;
+    }
+
+    /// What is known of a destination.
+    pub(super) fn destination(&self, name: &str) -> Result<Row> {
+        self.read_destinations()?;
+        if let Known::All(known) = &*self.destinations.borrow()
+            && let Some(entry) = known.get(name)
+        {
+            return Ok(entry.row.clone());
+        }
+        let found: Option<Row> = self
+            .sql
+            .exec(
+                concat!(
+                    "SELECT ",
+                    row!(),
+                    " FROM outbox_destinations WHERE destination = ?1"
+                ),
+                (name,),
+            )?
+            .optional()?;
+        let stored = found.clone().filter(|_| self.is_turn());
+        let row = found.unwrap_or_else(|| Row::new(name));
+        self.make_room()?;
+        if let Known::All(known) = &mut *self.destinations.borrow_mut() {
+            let entry = Entry {
+                row: row.clone(),
+                stored,
+            };
+            known.insert(name.to_owned(), entry);
+        }
+        Ok(row)
+    }
+
+    /// Makes room for one more in memory, or leaves all to the table.
+    fn make_room(&self) -> Result<()> {
+        let mut destinations = self.destinations.borrow_mut();
+        let Known::All(known) = &mut *destinations else {
+            return Ok(());
+        };
+        if known.len() < limits::KNOWN_DESTINATIONS {
+            return Ok(());
+        }
+        let idle = known.values().find(|entry| entry.row.due_at.is_none());
+        match idle.map(|entry| entry.row.clone()) {
+            Some(row) => {
+                self.write(&row)?;
+                known.remove(&row.destination);
+            }
+            None => {
+                for entry in known.values() {
+                    self.write(&entry.row)?;
+                }
+                *destinations = Known::TooMany;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the table does not hold, so that it holds all exactly.
+    pub(super) fn write_destinations(&self) -> Result<()> {
+        if let Known::All(known) = &mut *self.destinations.borrow_mut() {
+            for entry in known.values_mut() {
+                if entry.stored.as_ref() != Some(&entry.row) {
+                    self.write(&entry.row)?;
+                    entry.stored = Some(entry.row.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps what has become of a destination, in a turn of the task.
+    pub(super) fn save_destination(&self, row: Row) -> Result<()> {
+        let mut destinations = self.destinations.borrow_mut();
+        let Known::All(known) = &mut *destinations else {
+            return self.write(&row);
+        };
+        let stored = known
+            .get_mut(&row.destination)
+            .and_then(|entry| entry.stored.take());
+        let stored = match stored {
+            Some(stored) if row.is_covered_by(&stored) => stored,
+            stored => {
+                let due = stored.and_then(|stored| stored.due_at);
+                let mut ahead = row.clone();
+                ahead.due_at = [due, row.due_at].into_iter().flatten().min();
+                ahead.full_at = row.full_at.saturating_add(self.ahead(&row));
+                self.write(&ahead)?;
+                ahead
+            }
+        };
+        let entry = Entry {
+            stored: Some(stored),
+            row,
+        };
+        known.insert(entry.row.destination.clone(), entry);
+        Ok(())
+    }
+
+    /// For how many microseconds its tokens are paid for in advance.
+    fn ahead(&self, row: &Row) -> i64 {
+        let rate = match self.options.pace {
+            Pace::AtOnce { destination, .. } => destination.rate,
+            Pace::Ticks { .. } => None,
+        };
+        let few = rate.is_some_and(|rate| rate.interval >= limits::BUCKET_AHEAD / 10);
+        if few || row.is_held_back() {
+            return 0;
+        }
+        micros(limits::BUCKET_AHEAD)
+    }
+
+    fn write(&self, row: &Row) -> Result<()> {
+        row.save(&self.sql)
+    }
+
+    /// Those that a pass is to look at, longest waiting first.
+    pub(super) fn due_destinations(&self, now: i64, limit: usize) -> Result<Vec<Row>> {
+        self.read_destinations()?;
+        if let Known::All(known) = &*self.destinations.borrow() {
+            let mut due: Vec<&Row> = known
+                .values()
+                .map(|entry| &entry.row)
+                .filter(|row| row.due_at.is_some_and(|at| at <= now))
+                .collect();
+            due.sort_by_key(|row| (row.due_at, row.turn));
+            return Ok(due.into_iter().take(limit).cloned().collect());
+        }
+        self.sql
+            .exec(
+                concat!(
+                    "SELECT ",
+                    row!(),
+                    " FROM outbox_destinations WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at, turn LIMIT ?2"
+                ),
+                (now, rows(limit)),
+            )?
+            .to_array()
+    }
+
+    /// When the first is to be looked at.
+    pub(super) fn next_destination(&self) -> Result<Option<i64>> {
+        self.read_destinations()?;
+        if let Known::All(known) = &*self.destinations.borrow() {
+            return Ok(known.values().filter_map(|entry| entry.row.due_at).min());
+        }
+        self.sql
+            .exec(
+                "SELECT min(due_at) FROM outbox_destinations WHERE due_at IS NOT NULL",
+                (),
+            )?
+            .one()
+    }
+
+    /// A destination has answered well, and is looked at.
+    pub(super) fn destination_answered(&self, name: &str, now: i64) -> Result<()> {
+        let mut row = self.destination(name)?;
+        row.answered(now);
+        row.due_at = Some(now);
+        self.save_destination(row)
+    }
+
+    /// Has a destination looked at, not later than at this time.
+    pub(super) fn look_at(&self, name: &str, origin: Option<&str>, at: i64) -> Result<()> {
+        self.destination(name)?;
+        if let Known::All(known) = &mut *self.destinations.borrow_mut()
+            && let Some(Entry { row, stored }) = known.get_mut(name)
+        {
+            row.due_at = Some(row.due_at.map_or(at, |due| due.min(at)));
+            if row.origin.is_none() {
+                row.origin = origin.map(str::to_owned);
+            }
+            let known_due = stored.as_ref().and_then(|stored| stored.due_at);
+            if known_due.is_some_and(|due| due <= at) {
+                return Ok(());
+            }
+            if broken(Variant::UndoneTrusted) {
+                *stored = Some(row.clone());
+            }
+        }
+        self.sql.exec(
+            "INSERT INTO outbox_destinations (destination, due_at, origin) VALUES (?1, ?2, ?3)
+             ON CONFLICT (destination) DO UPDATE SET due_at = min(coalesce(due_at, ?2), ?2)
+             WHERE due_at IS NULL OR due_at > ?2",
+            params![name, at, origin],
+        )?;
+        Ok(())
+    }
+
+    /// Has destinations that were parked looked at.
+    pub(super) fn unpark(&self, names: &[String], now: i64) -> Result<()> {
+        for name in names {
+            if let Known::All(known) = &mut *self.destinations.borrow_mut() {
+                if let Some(Entry { row, .. }) = known.get_mut(name) {
+                    row.due_at = row.due_at.map(|due| due.min(now));
+                }
+                continue;
+            }
+            self.sql.exec(
+                "UPDATE outbox_destinations SET due_at = ?2 WHERE destination = ?1 AND due_at > ?2",
+                (name, now),
+            )?;
+        }
+        Ok(())
+    }
+}
