@@ -53,6 +53,8 @@ abide::broken_variants! {
         BucketBehind,
         /// What an undone transaction wrote of a destination counts as written. An outbox loses no message.
         UndoneTrusted,
+        /// Who is next begins anew when the object comes to life. Nobody waits longer than for its turn.
+        TurnsRepeated,
     }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.

@@ -7,8 +7,8 @@
 //! - `due_at` is not later than the first message that may be sent. One that is too early costs one look.
 //! - `full_at`, when its bucket is full, is not earlier: tokens are paid for up to [`limits::BUCKET_AHEAD`] in advance. A crash
 //!   loses those that were not used.
-//! - `served` and `turn`, which only decide who is next, are those of the last time that the row was written, and each time
-//!   that the object comes to life its first attempt writes them.
+//! - `served` and `turn`, which only decide who is next, are those of the last time that the row was written. The first attempts
+//!   after the object has come to life write them, so that each life has other turns than the one before.
 //!
 //! A destination that is not in memory has no `due_at`. If there are more destinations, the table has all, exactly.
 //!
@@ -46,6 +46,33 @@ pub(super) struct Entry {
     row: Row,
     /// What the table holds, if that is known.
     stored: Option<Row>,
+    /// Whether the table was written since the object came to life.
+    is_written: bool,
+}
+
+impl Entry {
+    fn read(row: Row, stored: Option<Row>) -> Self {
+        Self {
+            row,
+            stored,
+            is_written: false,
+        }
+    }
+
+    /// True if the table holds exactly this.
+    fn is_stored(&self) -> bool {
+        self.stored.as_ref() == Some(&self.row)
+    }
+
+    /// True if nothing is lost when the table is left as it is and this is known in memory.
+    fn covers(&self, row: &Row) -> bool {
+        let is_first = |stored: &Row| {
+            !self.is_written && row.served != stored.served && !broken(Variant::TurnsRepeated)
+        };
+        self.stored
+            .as_ref()
+            .is_some_and(|stored| row.is_covered_by(stored) && !is_first(stored))
+    }
 }
 
 impl Rows {
@@ -71,7 +98,7 @@ impl Rows {
             let certain = self.is_turn();
             let entry = |row: Row| {
                 let stored = certain.then(|| row.clone());
-                (row.destination.clone(), Entry { row, stored })
+                (row.destination.clone(), Entry::read(row, stored))
             };
             Known::All(found.into_iter().map(entry).collect())
         };
@@ -106,11 +133,7 @@ impl Rows {
         let row = found.unwrap_or_else(|| Row::new(name));
         self.make_room()?;
         if let Known::All(known) = &mut *self.destinations.borrow_mut() {
-            let entry = Entry {
-                row: row.clone(),
-                stored,
-            };
-            known.insert(name.to_owned(), entry);
+            known.insert(name.to_owned(), Entry::read(row.clone(), stored));
         }
         Ok(row)
     }
@@ -125,18 +148,18 @@ impl Rows {
             return Ok(());
         }
         let idle = known.values().find(|entry| entry.row.due_at.is_none());
-        match idle.map(|entry| entry.row.clone()) {
-            Some(row) => {
-                self.write(&row)?;
-                known.remove(&row.destination);
+        if let Some(entry) = idle {
+            if !entry.is_stored() {
+                self.write(&entry.row)?;
             }
-            None => {
-                for entry in known.values() {
-                    self.write(&entry.row)?;
-                }
-                *destinations = Known::TooMany;
-            }
+            let name = entry.row.destination.clone();
+            known.remove(&name);
+            return Ok(());
         }
+        for entry in known.values() {
+            self.write(&entry.row)?;
+        }
+        *destinations = Known::TooMany;
         Ok(())
     }
 
@@ -144,7 +167,7 @@ impl Rows {
     pub(super) fn write_destinations(&self) -> Result<()> {
         if let Known::All(known) = &mut *self.destinations.borrow_mut() {
             for entry in known.values_mut() {
-                if entry.stored.as_ref() != Some(&entry.row) {
+                if !entry.is_stored() {
                     self.write(&entry.row)?;
                     entry.stored = Some(entry.row.clone());
                 }
@@ -159,22 +182,22 @@ impl Rows {
         let Known::All(known) = &mut *destinations else {
             return self.write(&row);
         };
-        let stored = known
-            .get_mut(&row.destination)
-            .and_then(|entry| entry.stored.take());
-        let stored = match stored {
-            Some(stored) if row.is_covered_by(&stored) => stored,
-            stored => {
-                let due = stored.and_then(|stored| stored.due_at);
-                let mut ahead = row.clone();
-                ahead.due_at = [due, row.due_at].into_iter().flatten().min();
-                ahead.full_at = row.full_at.saturating_add(self.ahead(&row));
-                self.write(&ahead)?;
-                ahead
+        let known_before = known.get_mut(&row.destination);
+        let due = match known_before {
+            Some(entry) if entry.covers(&row) => {
+                entry.row = row;
+                return Ok(());
             }
+            Some(entry) => entry.stored.as_ref().and_then(|stored| stored.due_at),
+            None => None,
         };
+        let mut ahead = row.clone();
+        ahead.due_at = [due, row.due_at].into_iter().flatten().min();
+        ahead.full_at = row.full_at.saturating_add(self.ahead(&row));
+        self.write(&ahead)?;
         let entry = Entry {
-            stored: Some(stored),
+            stored: Some(ahead),
+            is_written: true,
             row,
         };
         known.insert(entry.row.destination.clone(), entry);
@@ -248,7 +271,7 @@ impl Rows {
     pub(super) fn look_at(&self, name: &str, origin: Option<&str>, at: i64) -> Result<()> {
         self.destination(name)?;
         if let Known::All(known) = &mut *self.destinations.borrow_mut()
-            && let Some(Entry { row, stored }) = known.get_mut(name)
+            && let Some(Entry { row, stored, .. }) = known.get_mut(name)
         {
             row.due_at = Some(row.due_at.map_or(at, |due| due.min(at)));
             if row.origin.is_none() {

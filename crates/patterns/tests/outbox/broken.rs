@@ -22,6 +22,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::UndoneTrusted => {
             "crash::a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone"
         }
+        Variant::TurnsRepeated => {
+            "fairness::what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process"
+        }
         Variant::HistoryCut => "history::what_happened_before_the_first_failure_is_kept",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use abide_patterns::outbox::{Breaker, Limit, Options, Pace, Priority, Rate, Status, limits};
 
-use crate::support::{World, note, plain, refused, run};
+use crate::support::{Act, World, at_a_time, note, plain, refused, run};
 
 /// A destination takes 20 a second.
 fn slow() -> Options {
@@ -113,6 +113,32 @@ fn no_priority_starves() {
         for text in ["low", "normal"] {
             let at = world.script.times(text)[0];
             assert!(at <= 1_000 + 2 * 50 * limits::TURNS, "{text} after {at} ms");
+        }
+    });
+}
+
+#[test]
+fn what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process() {
+    run(async {
+        let mut world = World::new(at_a_time(1, 1));
+        let mut all = Vec::new();
+        for number in 0..60 {
+            let text = format!("t{number}");
+            world.script.say(&text, [Act::Hang]);
+            all.push(note("bob", &text).priority(Priority::High));
+        }
+        all.push(note("bob", "low").priority(Priority::Low));
+        world.enqueue_all(all).await;
+        for life in 1.. {
+            assert!(life <= 40, "nobody asks for it");
+            while world.script.calls().len() < life {
+                tokio::task::yield_now().await;
+            }
+            if world.script.calls().iter().any(|call| call.text == "low") {
+                return;
+            }
+            world = world.killed();
+            world.rest().await;
         }
     });
 }
