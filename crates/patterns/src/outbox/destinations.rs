@@ -211,7 +211,7 @@ impl Rows {
             Pace::Ticks { .. } => None,
         };
         let few = rate.is_some_and(|rate| rate.interval >= limits::BUCKET_AHEAD / 10);
-        if few || row.is_held_back() {
+        if few || row.is_held_back() || broken(Variant::BucketBehind) {
             return 0;
         }
         micros(limits::BUCKET_AHEAD)

@@ -409,6 +409,9 @@ impl Rows {
 
     /// Delivered.
     pub(super) fn sent(&self, claims: &[&Claim], now: i64) -> Result<()> {
+        for claim in claims {
+            self.notes.add(Note::new(Event::Sent, &claim.destination));
+        }
         self.agenda_has_finished(now);
         self.sql.exec(
             "UPDATE outbox_messages
@@ -416,9 +419,6 @@ impl Rows {
                  changes = changes + (changes > 0), failing_since = NULL WHERE id IN (SELECT value FROM json_each(?1))",
             (ids_of(claims), now),
         )?;
-        for claim in claims {
-            self.notes.add(Note::new(Event::Sent, &claim.destination));
-        }
         self.note_all(claims, now, "sent")?;
         self.count(Status::Sending, Some(Status::Sent), rows(claims.len()))?;
         for claim in claims {

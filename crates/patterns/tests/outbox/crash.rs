@@ -97,6 +97,12 @@ fn an_attempt_whose_process_dies_counts_so_that_a_handler_that_kills_ends_as_a_d
 fn a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone() {
     run(async {
         let world = World::new(plain());
+        // What is known of bob is written, and then nothing is due to him.
+        let first = world.enqueue(note("bob", "first")).await;
+        world.until_status(first, Status::Sent).await;
+        world.clock.set_wall(-86_400_000);
+        let other = world.enqueue(note("eve", "other")).await;
+        world.until_status(other, Status::Sent).await;
         let undone = world.sender().enqueue_and_roll_back(note("bob", "undone"));
         undone.await.unwrap().unwrap();
         let later = note("bob", "hello").not_before(world.now() + 60_000);
@@ -105,7 +111,7 @@ fn a_message_is_sent_after_a_kill_although_another_to_its_destination_was_undone
         let world = world.killed();
         world.pass(Duration::from_mins(2)).await;
         assert_eq!(world.status(id).await, Status::Sent);
-        assert_eq!(world.script.effects(), ["hello"]);
+        assert_eq!(world.script.effects(), ["first", "other", "hello"]);
     });
 }
 
