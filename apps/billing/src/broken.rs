@@ -105,6 +105,22 @@ abide::broken_variants! {
         AnswerUnchecked,
         /// A wrong key at the gateway counts as a refused card. A card is refused by the gateway.
         StrangerDeclined,
+        /// Each try of a refund has a key of its own at the gateway. Money goes back once.
+        RefundKeyOfEachTry,
+        /// A refund that has failed counts as one that succeeded. A refund comes to an end that is known.
+        RefundBelieved,
+        /// Money that comes when nothing is owed any more is kept. Nobody pays for nothing.
+        LateMoneyKept,
+        /// Of a payment any amount is refunded. Nobody gets back more than they have paid.
+        RefundUnbounded,
+        /// A refund that is asked for again sets money aside again. A refund counts once.
+        RefundTwice,
+        /// A credit note may be over any amount. It is never over more than the invoice.
+        CreditUnbounded,
+        /// A credit that is told again counts again. A credit counts once.
+        CreditTwice,
+        /// What a credit note has given back of a period a change of plan gives back again. Nobody gets money for nothing.
+        GivenBackTwice,
         /// Only the invoice hears of the end. A payment reports to the subscription.
         SubscriptionUntold,
     }

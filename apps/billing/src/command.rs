@@ -13,13 +13,14 @@ use ureq::{Agent, Body, http::Response};
 const WIDTH: usize = 40;
 
 /// What ids of a kind begin with, and the kind's part of paths.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("prod_", "products"),
     ("price_", "prices"),
     ("cus_", "customers"),
     ("sub_", "subscriptions"),
     ("in_", "invoices"),
     ("pi_", "payment-intents"),
+    ("re_", "refunds"),
 ];
 
 /// A running server.

@@ -20,6 +20,8 @@ pub enum LineKind {
     ProrationCharge,
     /// What an earlier invoice has left.
     Carried,
+    /// What a credit note gives back of an earlier invoice.
+    Credit,
 }
 
 /// A line.

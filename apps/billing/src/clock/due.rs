@@ -7,7 +7,7 @@ use super::Timer;
 use crate::{
     Time,
     broken::{Variant, broken},
-    states::{Collected, Invoiced, Moment, Refusal, Subscription},
+    states::{Collected, Ended, Invoiced, Moment, Refusal, Subscription},
 };
 
 /// An outcome that is to be written.
@@ -89,7 +89,11 @@ pub fn cancel(
     {
         writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
     }
-    writes.push(Write::new("cancel", "canceled", &Moment { at })?);
+    let ended = Ended {
+        at,
+        unserved: state == "incomplete",
+    };
+    writes.push(Write::new("cancel", "canceled", &ended)?);
     Ok(writes)
 }
 

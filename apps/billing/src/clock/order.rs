@@ -4,7 +4,9 @@ use abide::Result;
 use abide_patterns::outcomes::Entry;
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Attempt, Collected, Draft, Invoiced, Subscription};
+use crate::states::{
+    Attempt, Collected, CreditEffect, CreditNote, Credited, Draft, Invoiced, Subscription,
+};
 
 /// An invoice is to be collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,11 +20,17 @@ pub struct Collection {
     /// Nobody is to pay it: it is voided instead.
     #[serde(default)]
     pub void: bool,
+    /// A credit note lessens it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<CreditNote>,
 }
 
 impl Collection {
     /// What tells it from all others of its subscription.
     pub(super) fn name(&self) -> String {
+        if let Some(note) = &self.credit {
+            return format!("credit {} {}", self.invoice, note.id);
+        }
         let what = if self.void { "void" } else { "collect" };
         format!("{what} {} {}", self.invoice, self.attempt)
     }
@@ -39,6 +47,7 @@ pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collec
                 invoice,
                 draft: Some(draft),
                 void: false,
+                credit: None,
             }))
         }
         ("retry", "attempted") => {
@@ -48,6 +57,7 @@ pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collec
                 attempt,
                 draft: None,
                 void: false,
+                credit: None,
             }))
         }
         ("collect", "voided" | "cleared") => {
@@ -59,6 +69,24 @@ pub fn order(entry: &Entry, subscription: &Subscription) -> Result<Option<Collec
                 attempt,
                 draft: None,
                 void: true,
+                credit: None,
+            }))
+        }
+        ("credit", "reduced") => {
+            let credited: Credited = entry.data()?;
+            let note = CreditNote {
+                id: credited.id,
+                amount: credited.amount,
+                effect: CreditEffect::Reduced,
+                refund: None,
+                reason: credited.reason,
+            };
+            Ok(Some(Collection {
+                invoice: credited.invoice,
+                attempt: 0,
+                draft: None,
+                void: false,
+                credit: Some(note),
             }))
         }
         _ => Ok(None),

@@ -2,9 +2,10 @@
 
 use abide::http::HeaderMap;
 use abide_patterns::deliver::{NotVerified, Secret, verify};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::GatewayEvent;
+use super::{GatewayEvent, RefundEvent};
 use crate::{
     Time,
     broken::{Variant, broken},
@@ -18,6 +19,16 @@ const TOLERANCE: u64 = 300;
 /// shared with [`HostBuilder::with`](abide::server::HostBuilder::with).
 #[derive(Clone, Debug)]
 pub struct EventSecrets(Vec<Secret>);
+
+/// What a webhook of the gateway is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Told {
+    /// A payment.
+    Payment(GatewayEvent),
+    /// A refund.
+    Refund(RefundEvent),
+}
 
 /// Why a webhook was not heard.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -37,12 +48,7 @@ impl EventSecrets {
     }
 
     /// What a webhook that came at a time says. The body is what was received, byte by byte.
-    pub fn read(
-        &self,
-        headers: &HeaderMap,
-        body: &[u8],
-        now: Time,
-    ) -> Result<GatewayEvent, EventError> {
+    pub fn read(&self, headers: &HeaderMap, body: &[u8], now: Time) -> Result<Told, EventError> {
         let tolerance = if broken(Variant::OldEventHeard) {
             u64::MAX
         } else {
@@ -52,7 +58,8 @@ impl EventSecrets {
             Err(_) if broken(Variant::SignatureUnchecked) => {}
             verified => drop(verified?),
         }
-        serde_json::from_slice(body)
-            .map_err(|error| EventError::Invalid(format!("It is no event of a payment: {error}.")))
+        serde_json::from_slice(body).map_err(|_| {
+            EventError::Invalid("It is no event of a payment, nor of a refund.".to_owned())
+        })
     }
 }

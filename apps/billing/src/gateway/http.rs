@@ -2,9 +2,11 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /v1/payments` of a [`Charge`] | 200 and a [`Payment`] |
+//! | `POST /v1/payments` of a [`Charge`] | 200 and a [`Payment`](super::Payment) |
 //! | `POST /v1/payments/{id}/confirm`, `…/cancel` | the same |
 //! | `GET /v1/payments/{id}` | the same |
+//! | `POST /v1/refunds` of a [`RefundCharge`] | 200 and a [`Refund`] |
+//! | `GET /v1/refunds/{id}` | the same |
 //!
 //! Each `POST` has an `Idempotency-Key`, each request `Authorization: Bearer`. 408, 425, 429, and 503 with `Retry-After`
 //! mean that nothing was taken; any other 5xx, and an answer that breaks off or takes longer than [`PATIENCE`], that it
@@ -19,7 +21,9 @@ use abide::{
 };
 use http_body_util::{BodyExt, Limited};
 
-use super::{Asking, Charge, Gateway, GatewayError, Payment};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Asking, Charge, Gateway, GatewayError, Refund, RefundCharge};
 use crate::broken::{Variant, broken};
 
 /// How long an answer may take, its body included.
@@ -47,17 +51,17 @@ impl HttpGateway {
         }
     }
 
-    fn ask(
+    fn ask<T: DeserializeOwned + 'static>(
         &self,
         env: &Env,
         method: Method,
         path: &str,
         key: Option<&str>,
         body: Option<String>,
-    ) -> Asking {
+    ) -> Asking<T> {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}/v1/payments{path}", self.base))
+            .uri(format!("{}/v1{path}", self.base))
             .header(header::AUTHORIZATION, &self.authorization);
         if let Some(key) = key {
             request = request.header("idempotency-key", key);
@@ -84,6 +88,24 @@ impl HttpGateway {
     }
 }
 
+impl HttpGateway {
+    fn post<T: DeserializeOwned + 'static>(
+        &self,
+        env: &Env,
+        path: &str,
+        key: &str,
+        body: &impl Serialize,
+    ) -> Asking<T> {
+        match serde_json::to_string(body) {
+            Ok(body) => self.ask(env, Method::POST, path, Some(key), Some(body)),
+            Err(error) => {
+                let text = error.to_string();
+                Box::pin(async { Err(GatewayError::Refused { text }) })
+            }
+        }
+    }
+}
+
 impl fmt::Debug for HttpGateway {
     /// Without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,31 +115,35 @@ impl fmt::Debug for HttpGateway {
 
 impl Gateway for HttpGateway {
     fn create(&self, env: &Env, key: &str, charge: &Charge) -> Asking {
-        match serde_json::to_string(charge) {
-            Ok(body) => self.ask(env, Method::POST, "", Some(key), Some(body)),
-            Err(error) => {
-                let text = error.to_string();
-                Box::pin(async { Err(GatewayError::Refused { text }) })
-            }
-        }
+        self.post(env, "/payments", key, charge)
     }
 
     fn confirm(&self, env: &Env, key: &str, payment: &str) -> Asking {
-        let path = format!("/{payment}/confirm");
+        let path = format!("/payments/{payment}/confirm");
         self.ask(env, Method::POST, &path, Some(key), None)
     }
 
     fn cancel(&self, env: &Env, key: &str, payment: &str) -> Asking {
-        let path = format!("/{payment}/cancel");
+        let path = format!("/payments/{payment}/cancel");
         self.ask(env, Method::POST, &path, Some(key), None)
     }
 
     fn status(&self, env: &Env, payment: &str) -> Asking {
-        self.ask(env, Method::GET, &format!("/{payment}"), None, None)
+        let path = format!("/payments/{payment}");
+        self.ask(env, Method::GET, &path, None, None)
+    }
+
+    fn refund(&self, env: &Env, key: &str, charge: &RefundCharge) -> Asking<Refund> {
+        self.post(env, "/refunds", key, charge)
+    }
+
+    fn refund_status(&self, env: &Env, refund: &str) -> Asking<Refund> {
+        let path = format!("/refunds/{refund}");
+        self.ask(env, Method::GET, &path, None, None)
     }
 }
 
-async fn exchange(env: &Env, request: Request) -> Result<Payment, GatewayError> {
+async fn exchange<T: DeserializeOwned>(env: &Env, request: Request) -> Result<T, GatewayError> {
     let response = env.fetch(request).await.map_err(|error| {
         let text = error.message().to_owned();
         match error.kind() {
@@ -134,7 +160,7 @@ async fn exchange(env: &Env, request: Request) -> Result<Payment, GatewayError> 
     understand(response).await
 }
 
-async fn understand(response: Response) -> Result<Payment, GatewayError> {
+async fn understand<T: DeserializeOwned>(response: Response) -> Result<T, GatewayError> {
     let (head, body) = response.into_parts();
     let body = Limited::new(body, MAX_ANSWER).collect().await;
     let body = body.map(http_body_util::Collected::to_bytes);
@@ -143,7 +169,7 @@ async fn understand(response: Response) -> Result<Payment, GatewayError> {
             text: format!("its answer broke off: {error}"),
         })?;
         return serde_json::from_slice(&body).map_err(|error| GatewayError::Unknown {
-            text: format!("its answer is no payment: {error}"),
+            text: format!("its answer cannot be read: {error}"),
         });
     }
     let quote = body.unwrap_or_default();

@@ -7,6 +7,7 @@
 mod events;
 mod http;
 mod local;
+mod refund;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -16,9 +17,10 @@ use thiserror::Error;
 
 use crate::Money;
 
-pub use events::{EventError, EventSecrets};
+pub use events::{EventError, EventSecrets, Told};
 pub use http::{HttpGateway, PATIENCE};
 pub use local::{Card, LocalGateway, Mischief, Tally, server};
+pub use refund::{Refund, RefundCharge, RefundEvent, RefundStatus};
 
 /// What is to be paid, and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,8 +140,8 @@ impl GatewayError {
     }
 }
 
-/// A call of a gateway.
-pub type Asking = LocalFuture<Result<Payment, GatewayError>>;
+/// A call of a gateway about a payment, or about something else.
+pub type Asking<T = Payment> = LocalFuture<Result<T, GatewayError>>;
 
 /// An adapter to a payment gateway. Inside an object its calls leave when what was written before them is on disk.
 pub trait Gateway: Send + Sync + 'static {
@@ -154,6 +156,12 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// How a payment stands.
     fn status(&self, env: &Env, payment: &str) -> Asking;
+
+    /// Gives money of a payment back that has succeeded: never more than it was over. The same key gives the same refund.
+    fn refund(&self, env: &Env, key: &str, charge: &RefundCharge) -> Asking<Refund>;
+
+    /// How a refund stands.
+    fn refund_status(&self, env: &Env, refund: &str) -> Asking<Refund>;
 }
 
 /// The gateway of a node, to be shared with [`HostBuilder::with`](abide::server::HostBuilder::with) or

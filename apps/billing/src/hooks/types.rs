@@ -1,11 +1,12 @@
 //! Which outcomes are told, and under which names.
 
 /// Every type of notice.
-pub const TYPES: [&str; 32] = [
+pub const TYPES: [&str; 38] = [
     "customer.created",
     "customer.deleted",
     "customer.updated",
     "invoice.created",
+    "invoice.credited",
     "invoice.finalized",
     "invoice.paid",
     "invoice.payment_action_required",
@@ -15,6 +16,7 @@ pub const TYPES: [&str; 32] = [
     "payment_intent.canceled",
     "payment_intent.created",
     "payment_intent.payment_failed",
+    "payment_intent.refunded",
     "payment_intent.requires_action",
     "payment_intent.succeeded",
     "price.created",
@@ -23,9 +25,13 @@ pub const TYPES: [&str; 32] = [
     "product.created",
     "product.deleted",
     "product.updated",
+    "refund.created",
+    "refund.failed",
+    "refund.succeeded",
     "subscription.active",
     "subscription.canceled",
     "subscription.created",
+    "subscription.credited",
     "subscription.incomplete",
     "subscription.incomplete_expired",
     "subscription.past_due",
@@ -56,6 +62,10 @@ pub(super) fn of<'a>(
         | ("payment_intent", "settle", "declined")
         | ("payment_intent", "authenticate", "failed" | "timed_out") => vec!["payment_failed"],
         ("invoice", "pay", "requires_action") => vec!["payment_action_required"],
+        ("invoice", "credit", "settled") => vec!["credited", to],
+        ("invoice", "credit", "noted") | ("subscription", "credit", _) => vec!["credited"],
+        ("payment_intent", "refund", "refunded") => vec!["refunded"],
+        ("refund", "settle", _) => vec![to],
         ("invoice", "void", _) => vec!["voided"],
         ("invoice", "give_up", _) => vec!["uncollectible"],
         ("payment_intent", "settle", "requires_action") | ("payment_intent", "cancel", _) => {
@@ -97,7 +107,7 @@ mod tests {
             let told = of("subscription", (action, outcome), (from, to));
             assert_eq!(
                 told.is_empty(),
-                from == to && !matches!(*action, "change" | "cancel")
+                from == to && !matches!(*action, "change" | "cancel" | "credit")
             );
         }
     }

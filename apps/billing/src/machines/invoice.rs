@@ -10,7 +10,7 @@ pub const INVOICE: Declaration = Declaration {
     initial: ABSENT,
     states: &[ABSENT, "draft", "open", "paid", "void", "uncollectible"],
     terminal: &["paid", "void"],
-    actions: &["create", "finalize", "void", "pay", "give_up"],
+    actions: &["create", "finalize", "void", "pay", "give_up", "credit"],
     outcomes: &[
         "drafted",
         "finalized",
@@ -21,6 +21,9 @@ pub const INVOICE: Declaration = Declaration {
         "failed",
         "paid",
         "marked",
+        "late",
+        "noted",
+        "withdrawn",
     ],
     transitions: &[
         (ABSENT, "create", "drafted", "draft"),
@@ -41,5 +44,15 @@ pub const INVOICE: Declaration = Declaration {
         ("uncollectible", "pay", "failed", "uncollectible"),
         ("uncollectible", "pay", "paid", "paid"),
         ("uncollectible", "void", "voided", "void"),
+        // Money that comes though nothing is owed any more. It goes back.
+        ("paid", "pay", "late", "paid"),
+        ("void", "pay", "late", "void"),
+        // Credit notes: less is owed, or nothing, or what was paid goes back, or does not.
+        ("open", "credit", "noted", "open"),
+        ("open", "credit", "settled", "paid"),
+        ("uncollectible", "credit", "noted", "uncollectible"),
+        ("uncollectible", "credit", "settled", "paid"),
+        ("paid", "credit", "noted", "paid"),
+        ("paid", "credit", "withdrawn", "paid"),
     ],
 };

@@ -11,6 +11,7 @@ mod catalogue;
 mod customer;
 mod invoice;
 mod payment_intent;
+mod refund;
 mod subscription;
 
 use abide_patterns::outcomes::Declaration;
@@ -19,19 +20,21 @@ pub use catalogue::{PRICE, PRODUCT};
 pub use customer::CUSTOMER;
 pub use invoice::INVOICE;
 pub use payment_intent::PAYMENT_INTENT;
+pub use refund::REFUND;
 pub use subscription::SUBSCRIPTION;
 
 /// The state of a resource that has not been created.
 pub const ABSENT: &str = "absent";
 
 /// All of them.
-pub const ALL: [Declaration; 6] = [
+pub const ALL: [Declaration; 7] = [
     PRODUCT,
     PRICE,
     CUSTOMER,
     SUBSCRIPTION,
     INVOICE,
     PAYMENT_INTENT,
+    REFUND,
 ];
 
 /// The states of a resource that has been created.

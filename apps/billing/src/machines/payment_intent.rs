@@ -25,6 +25,7 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
         "confirm",
         "settle",
         "authenticate",
+        "refund",
     ],
     outcomes: &[
         "created",
@@ -37,6 +38,8 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
         "authenticated",
         "failed",
         "timed_out",
+        "requested",
+        "refunded",
     ],
     transitions: &[
         (ABSENT, "create", "created", "requires_payment_method"),
@@ -89,5 +92,9 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
             "requires_payment_method",
         ),
         ("requires_action", "cancel", "canceled", "canceled"),
+        // What was paid goes back, in parts or whole. What is requested is not to be had again unless it fails.
+        ("succeeded", "refund", "requested", "succeeded"),
+        ("succeeded", "refund", "refunded", "succeeded"),
+        ("succeeded", "refund", "failed", "succeeded"),
     ],
 };

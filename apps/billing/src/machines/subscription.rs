@@ -38,6 +38,7 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "end_grace",
         "resume",
         "give_up",
+        "credit",
     ],
     outcomes: &[
         "incomplete",
@@ -62,6 +63,9 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "resumed",
         "owing",
         "marked",
+        "reduced",
+        "granted",
+        "returned",
     ],
     transitions: &[
         (ABSENT, "create", "incomplete", "incomplete"),
@@ -190,5 +194,20 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("canceled", "collect", "paid", "canceled"),
         ("canceled", "collect", "failed", "canceled"),
         ("canceled", "collect", "requires_action", "canceled"),
+        // Credit notes: less is owed, or the next invoice has credit, or what was paid has gone back.
+        ("incomplete", "credit", "reduced", "incomplete"),
+        ("active", "credit", "reduced", "active"),
+        ("active", "credit", "granted", "active"),
+        ("active", "credit", "returned", "active"),
+        ("past_due", "credit", "reduced", "past_due"),
+        ("past_due", "credit", "granted", "past_due"),
+        ("past_due", "credit", "returned", "past_due"),
+        ("unpaid", "credit", "reduced", "unpaid"),
+        ("unpaid", "credit", "granted", "unpaid"),
+        ("unpaid", "credit", "returned", "unpaid"),
+        ("paused", "credit", "reduced", "paused"),
+        ("paused", "credit", "granted", "paused"),
+        ("paused", "credit", "returned", "paused"),
+        ("canceled", "credit", "reduced", "canceled"),
     ],
 };

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use abide_patterns::workflow::{Attempt, Context, Failure, RetryPolicy, Workflow};
+use abide_patterns::workflow::{Attempt, Context, Failure, Workflow};
 
-use super::{Order, hook::EVENT, intent};
+use super::{
+    Order, intent,
+    steps::{self, MAX_PAUSE, PAUSE, Wake, failure},
+};
 use crate::{
     broken::{Variant, broken},
-    gateway::{self, AnyGateway, Charge, GatewayError, GatewayEvent, PaymentStatus},
+    gateway::{self, AnyGateway, Charge, GatewayError, PaymentStatus},
     states::{INCOMPLETE_HOURS, PaymentResult, Settled, Verdict},
 };
 
@@ -16,12 +19,6 @@ const PATIENCE: Duration = Duration::from_hours(INCOMPLETE_HOURS as u64 - 1);
 
 /// Between two questions about a payment whose customer has not come, since webhooks may be lost.
 const WAIT: Duration = Duration::from_hours(4);
-
-/// Between the first two questions about a payment that is on its way; twice as long after each.
-const PAUSE: Duration = Duration::from_secs(10);
-
-/// The longest time between two: some payments take days.
-const MAX_PAUSE: Duration = Duration::from_hours(1);
 
 /// One payment of an invoice.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +78,7 @@ impl Run {
         name: &str,
         function: impl AsyncFn(Attempt) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let policy = RetryPolicy::for_ever().timeout(gateway::PATIENCE * 2);
-        self.ctx.step(name, policy, function).await
+        steps::step(&self.ctx, name, function).await
     }
 
     /// Makes the payment known to the gateway, and has the money moved.
@@ -222,15 +218,9 @@ impl Run {
         Ok(payment)
     }
 
-    /// Waits for a webhook, for so long at most. It says nothing but that it is time to ask: it may be old, and others lost.
-    async fn listen(&self, time: Duration) -> Result<(), Failure> {
-        loop {
-            match self.ctx.wait_for_event::<GatewayEvent>(EVENT, time).await {
-                Err(failure) if !failure.is_timeout() => return Err(failure),
-                Err(_) if broken(Variant::NeverAsked) => {}
-                Ok(_) | Err(_) => return Ok(()),
-            }
-        }
+    /// Waits for a webhook, for so long at most.
+    async fn listen(&self, time: Duration) -> Result<Wake, Failure> {
+        steps::listen(&self.ctx, time).await
     }
 
     /// When so much time from now on has passed, in milliseconds since 1970.
@@ -284,10 +274,18 @@ impl Run {
             Some(_) => Verdict::Failed,
         };
         let result = self.result(verdict, refused);
-        self.step("report", async |attempt| {
-            intent::report(attempt, &result, &self.order).await
-        })
-        .await?;
+        let surplus = self
+            .step("report", async |attempt| {
+                intent::report(attempt, &result, &self.order).await
+            })
+            .await?;
+        if let Some(surplus) = surplus {
+            // Nothing, or less, was owed any more when the money came.
+            self.step("give back", async |attempt| {
+                intent::give_back(&attempt, &self.order, surplus).await
+            })
+            .await?;
+        }
         Ok(verdict)
     }
 
@@ -309,16 +307,5 @@ fn settled(payment: &gateway::Payment) -> Settled {
         payment: (!payment.id.is_empty()).then(|| payment.id.clone()),
         decline: payment.decline.clone(),
         action_url: payment.action_url.clone(),
-    }
-}
-
-/// What a gateway's error means for a step.
-#[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
-fn failure(error: GatewayError) -> Failure {
-    let text = error.to_string();
-    match error.after() {
-        _ if !error.is_retryable() => Failure::permanent(text),
-        Some(after) => Failure::temporary(text).retry_after(after),
-        None => Failure::temporary(text),
     }
 }

@@ -3,10 +3,10 @@
 use abide::{Env, Result};
 use abide_patterns::workflow::Workflows;
 
-use super::{Payment, is_late};
+use super::{Payment, Refunding, is_late};
 use crate::{
     broken::{Variant, broken},
-    gateway::GatewayEvent,
+    gateway::{GatewayEvent, RefundEvent},
 };
 
 /// The name of the event that a payment waits for.
@@ -25,6 +25,19 @@ pub async fn hear(env: &Env, event: &GatewayEvent) -> Result<()> {
         once.await
     };
     match heard {
+        Err(late) if is_late(&late) => Ok(()),
+        heard => Ok(heard?),
+    }
+}
+
+/// The same of a refund.
+pub async fn hear_of_refund(env: &Env, event: &RefundEvent) -> Result<()> {
+    let refunds = Workflows::<Refunding>::new(env);
+    let refund = &event.refund.reference;
+    match refunds
+        .send_event_once(refund, &event.id, EVENT, event)
+        .await
+    {
         Err(late) if is_late(&late) => Ok(()),
         heard => Ok(heard?),
     }

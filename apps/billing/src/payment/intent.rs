@@ -3,13 +3,13 @@
 use abide_patterns::workflow::{Attempt, Failure};
 use serde::Serialize;
 
-use super::Order;
+use super::{Order, steps::refused as failure};
 use crate::{
-    BillingError,
+    Money,
     broken::{Variant, broken},
     resource::Event,
-    resources::{Customer, Invoice, PaymentIntent, Subscription},
-    states::{self, PaymentResult, SetPaymentMethod},
+    resources::{Customer, Invoice, NewPaymentRefund, PaymentIntent, Subscription},
+    states::{self, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
 };
 
 /// Outcomes of a payment, at most.
@@ -59,31 +59,46 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Tells the invoice, and then the subscription, what has come of the payment.
+/// Tells the invoice, and then the subscription, what has come of the payment. What of it goes back, because nothing, or less,
+/// was owed any more when the money came.
 pub(super) async fn report(
     attempt: Attempt,
     result: &PaymentResult,
     order: &Order,
-) -> Result<(), Failure> {
+) -> Result<Option<Money>, Failure> {
     let env = attempt.env();
     let invoice = env.object::<Invoice>().get_by_name(&result.invoice);
     let told = invoice.report_payment_result(result.clone()).await?;
-    told.map_err(failure)?;
+    let invoice: states::Invoice = told.and_then(|view| view.live()).map_err(failure)?;
     if broken(Variant::SubscriptionUntold) {
-        return Ok(());
+        return Ok(None);
     }
-    let subscription = env
-        .object::<Subscription>()
-        .get_by_name(&order.intent.subscription);
+    let id = &order.intent.subscription;
+    let subscription = env.object::<Subscription>().get_by_name(id);
     let told = subscription.report_payment_result(result.clone()).await?;
-    told.map_err(failure)?;
-    Ok(())
+    let subscription: states::Subscription = told.and_then(|view| view.live()).map_err(failure)?;
+    Ok(match result.verdict {
+        Verdict::Paid if subscription.gives_back(id, &result.invoice) => Some(result.amount),
+        Verdict::Paid => invoice.gives_back(result),
+        _ => None,
+    })
 }
 
-/// What a resource has refused it will refuse again.
-fn failure(error: BillingError) -> Failure {
-    match error {
-        BillingError::Object(error) => error.into(),
-        refused => Failure::permanent(refused.to_string()),
-    }
+/// Has money that nobody owed given back.
+pub(super) async fn give_back(
+    attempt: &Attempt,
+    order: &Order,
+    amount: Money,
+) -> Result<(), Failure> {
+    let intent = attempt.env().object::<PaymentIntent>();
+    let wanted = NewPaymentRefund {
+        refund: format!("re_{}_late", order.id),
+        amount: Some(amount),
+        to: RefundTo::Card,
+        reason: Some("Nothing was owed any more when the money came".to_owned()),
+        credit_note: None,
+    };
+    let refund = intent.get_by_name(&order.id).refund(wanted).await?;
+    refund.map_err(failure)?;
+    Ok(())
 }

@@ -8,6 +8,8 @@
 mod flow;
 mod hook;
 mod intent;
+mod refund;
+mod steps;
 
 use abide::{Env, Error, LocalFuture, Result};
 use abide_patterns::workflow::{Registry, WorkflowError, Workflows};
@@ -16,7 +18,8 @@ use serde::{Deserialize, Serialize};
 use crate::{clock::Payments, states::NewIntent};
 
 pub use flow::Payment;
-pub use hook::hear;
+pub use hook::{hear, hear_of_refund};
+pub use refund::{RefundTask, Refunding};
 
 /// What a payment is started with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +32,7 @@ pub struct Order {
 
 /// The workflows of the program.
 pub fn workflows() -> Registry {
-    Registry::new().with(Payment)
+    Registry::new().with(Payment).with(Refunding)
 }
 
 /// Begins payments as workflows.

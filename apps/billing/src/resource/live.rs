@@ -7,7 +7,7 @@ use crate::{
     Money, Time,
     broken::{Variant, broken},
     machines,
-    states::{Customer, Invoice, PaymentIntent, Price, Product, Step, Subscription},
+    states::{Customer, Invoice, PaymentIntent, Price, Product, Refund, Step, Subscription},
 };
 
 /// A live state of which the read model has something to say.
@@ -67,6 +67,7 @@ machine!(Customer, machines::CUSTOMER);
 machine!(Subscription, machines::SUBSCRIPTION);
 machine!(Invoice, machines::INVOICE);
 machine!(PaymentIntent, machines::PAYMENT_INTENT);
+machine!(Refund, machines::REFUND);
 
 impl Live for Product {}
 
@@ -115,6 +116,18 @@ impl Live for PaymentIntent {
             subscription: intent.map(|intent| intent.subscription.clone()),
             amount: intent.map(|intent| intent.amount),
             attempts: intent.map_or(0, |intent| intent.attempt),
+            ..Facts::default()
+        }
+    }
+}
+
+impl Live for Refund {
+    fn facts(&self) -> Facts {
+        let terms = self.terms.as_ref();
+        Facts {
+            customer: terms.map(|terms| terms.customer.clone()),
+            subscription: terms.map(|terms| terms.subscription.clone()),
+            amount: terms.map(|terms| terms.amount),
             ..Facts::default()
         }
     }

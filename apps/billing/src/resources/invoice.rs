@@ -1,19 +1,36 @@
 //! Invoices.
 
 use abide::{Stub, durable_object};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Subscription,
+    NewPaymentRefund, PaymentIntent, Subscription,
     calls::{alarmed, calls},
 };
 use crate::{
-    BillingError,
+    BillingError, Money,
     broken::{Variant, broken},
     machines::ABSENT,
     resource::{Resource, View},
-    states::{self, Attempted, Draft, NewIntent, PaymentResult},
+    states::{
+        self, Attempted, CreditEffect, CreditNote, Credited, Draft, NewIntent, PaymentResult,
+        RefundTo,
+    },
 };
+
+/// What a credit note is issued with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewCreditNote {
+    /// Its id.
+    pub id: String,
+    /// How much; all that there is if nothing is said.
+    pub amount: Option<Money>,
+    /// Where the money goes, if the invoice is paid.
+    pub to: RefundTo,
+    /// Why.
+    pub reason: Option<String>,
+}
 
 /// What is owed for a period.
 #[durable_object]
@@ -70,6 +87,7 @@ calls! {
                     intent: states::Invoice::intent(self.resource.id(), attempt),
                     attempt,
                     reason: None,
+                    surplus: None,
                 };
                 self.resource.write("pay", "attempted", &attempted)?;
             }
@@ -122,10 +140,93 @@ calls! {
 
         fn voided(&self) -> Result<View, BillingError> {
             let view = self.resource.view()?;
-            if view.state == "void" {
+            // A payment was faster: its money goes back.
+            if matches!(&*view.state, "void" | "paid") {
                 return Ok(view);
             }
             self.resource.transition("void", "voided", &Value::Null)
+        }
+
+        /// Issues a credit note. Less is owed of an invoice that is not paid, if its subscription agrees; of one that is, money
+        /// goes back to the card, or is credit for the next one. Once more with the same id it changes nothing.
+        pub async fn credit(&self, new: NewCreditNote) -> Result<View, BillingError> {
+            let view = self.resource.view()?;
+            let (known, left, paid_by) = self.resource.read(|live| {
+                let known = live.machine.credit_notes.get(&new.id).cloned();
+                (known, live.machine.creditable(live.state), live.machine.paid_by.clone())
+            })?;
+            if let Some(known) = known {
+                if new.amount.is_some_and(|amount| amount != known.amount) {
+                    let text = format!("{} is over {}.", known.id, known.amount);
+                    return Err(BillingError::invalid(text));
+                }
+                return Ok(view);
+            }
+            self.resource.must_take("credit", "noted")?;
+            let amount = new.amount.map_or(left, Ok)?;
+            self.resource.read(|live| live.machine.may_credit(live.state, amount))??;
+            let mut note = CreditNote {
+                id: new.id,
+                amount,
+                effect: CreditEffect::Reduced,
+                refund: None,
+                reason: new.reason,
+            };
+            if view.state == "paid" {
+                let Some(intent) = paid_by else {
+                    return Err(BillingError::invalid("Nothing was paid for the invoice."));
+                };
+                let refund = CreditNote::refund_of(&note.id);
+                note.refund = Some(refund.clone());
+                note.effect = match new.to {
+                    RefundTo::Card => CreditEffect::Refunded,
+                    RefundTo::Balance => CreditEffect::Credited,
+                };
+                let wanted = NewPaymentRefund {
+                    refund,
+                    amount: Some(amount),
+                    to: new.to,
+                    reason: note.reason.clone(),
+                    credit_note: Some(note.id.clone()),
+                };
+                let intents = self.resource.env().object::<PaymentIntent>();
+                intents.get_by_name(&intent).refund(wanted).await??;
+            } else {
+                let credited = Credited {
+                    id: note.id.clone(),
+                    invoice: self.resource.id().to_owned(),
+                    amount,
+                    reason: note.reason.clone(),
+                };
+                self.subscription()?.reduce(credited).await??;
+            }
+            self.noted(&note)
+        }
+
+        /// Takes a credit note that its subscription or a refund carries out. Once more it changes nothing.
+        pub async fn take_note(&self, note: CreditNote) -> Result<View, BillingError> {
+            self.noted(&note)
+        }
+
+        /// A credit note was not carried out: the money did not go back.
+        pub async fn withdraw_note(&self, note: String) -> Result<View, BillingError> {
+            match self.resource.read(|live| live.machine.credit_notes.get(&note).cloned())? {
+                Some(note) => self.resource.transition("credit", "withdrawn", &note),
+                None => self.resource.view(),
+            }
+        }
+
+        fn noted(&self, note: &CreditNote) -> Result<View, BillingError> {
+            let view = self.resource.view()?;
+            let (known, due) = self.resource.read(|live| {
+                (live.machine.credit_notes.contains_key(&note.id), live.machine.due)
+            })?;
+            if known || view.state == "void" {
+                return Ok(view);
+            }
+            let pays = note.effect == CreditEffect::Reduced && due == Some(note.amount);
+            let outcome = if pays && view.state != "paid" { "settled" } else { "noted" };
+            self.resource.transition("credit", outcome, note)
         }
 
         fn subscription(&self) -> Result<Stub<Subscription>, BillingError> {

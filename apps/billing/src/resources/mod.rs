@@ -8,6 +8,7 @@ mod customer;
 mod invoice;
 mod payment_intent;
 mod plain;
+mod refund;
 mod stored;
 mod subscription;
 
@@ -15,9 +16,10 @@ use abide::{NodeBuilder, server::HostBuilder};
 use abide_patterns::schedule;
 
 pub use customer::Customer;
-pub use invoice::Invoice;
-pub use payment_intent::PaymentIntent;
+pub use invoice::{Invoice, NewCreditNote};
+pub use payment_intent::{NewPaymentRefund, PaymentIntent};
 pub use plain::{Price, Product};
+pub use refund::Refund;
 pub(crate) use stored::Stored;
 pub use subscription::{Entitlement, NewSubscription, Subscription};
 
@@ -29,6 +31,7 @@ pub fn register(node: NodeBuilder) -> NodeBuilder {
         .class::<Subscription>("SUBSCRIPTION", schedule::class_options())
         .class::<Invoice>("INVOICE", schedule::class_options())
         .class::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
+        .class::<Refund>("REFUND", schedule::class_options())
 }
 
 /// Registers all classes with a host.
@@ -39,4 +42,5 @@ pub fn install(host: HostBuilder) -> HostBuilder {
         .object_with::<Subscription>("SUBSCRIPTION", schedule::class_options())
         .object_with::<Invoice>("INVOICE", schedule::class_options())
         .object_with::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
+        .object_with::<Refund>("REFUND", schedule::class_options())
 }

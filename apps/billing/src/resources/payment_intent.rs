@@ -1,14 +1,33 @@
 //! Payments of invoices.
 
 use abide::durable_object;
+use abide_patterns::workflow::Workflows;
+use serde::{Deserialize, Serialize};
 
 use super::calls::{alarmed, calls};
 use crate::{
-    BillingError,
+    BillingError, Money,
+    broken::{Variant, broken},
     machines::ABSENT,
+    payment::{RefundTask, Refunding},
     resource::{Resource, View},
-    states::{self, NewIntent},
+    states::{self, NewIntent, NewRefund, RefundEnd, RefundOrder, RefundTo},
 };
+
+/// What somebody wants back of a payment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewPaymentRefund {
+    /// The refund's id.
+    pub refund: String,
+    /// How much; all that is left if nothing is said.
+    pub amount: Option<Money>,
+    /// Where it goes.
+    pub to: RefundTo,
+    /// Why.
+    pub reason: Option<String>,
+    /// The credit note that it carries out.
+    pub credit_note: Option<String>,
+}
 
 /// One payment of an invoice.
 #[durable_object]
@@ -32,6 +51,72 @@ calls! {
                     "{} is the payment of something else.",
                     self.resource.id()
                 ))),
+            }
+        }
+
+        /// Has so much of what was paid given back, and says what the refund is. What is on its way back, or is back, is not to be
+        /// had again. Once more with the same id it changes nothing.
+        pub async fn refund(&self, wanted: NewPaymentRefund) -> Result<NewRefund, BillingError> {
+            let id = self.resource.id().to_owned();
+            let (intent, known, left) = self.resource.read(|live| {
+                let refund = live.machine.refunds.get(&wanted.refund);
+                let known = refund.map(|refund| refund.order.clone());
+                (live.machine.terms().cloned(), known, live.machine.refundable())
+            })?;
+            self.resource.view()?;
+            let (intent, left) = (intent?, left?);
+            let order = RefundOrder {
+                amount: wanted.amount.or(known.as_ref().map(|known| known.amount)).unwrap_or(left),
+                refund: wanted.refund,
+                to: wanted.to,
+                reason: wanted.reason,
+                credit_note: wanted.credit_note,
+            };
+            let new = NewRefund::of(&id, &intent, order.clone());
+            match known {
+                Some(known) if known == order => return Ok(new),
+                Some(_) => {
+                    let text = format!("{} is the refund of something else.", order.refund);
+                    return Err(BillingError::invalid(text));
+                }
+                None => {}
+            }
+            self.resource.must_take("refund", "requested")?;
+            self.resource.read(|live| live.machine.may_refund(&order))??;
+            // It is on disk before anybody is told of it, and goes on by itself: its first step asks for the money once more.
+            let task = RefundTask { id: order.refund.clone(), refund: new.clone() };
+            let refunds = Workflows::<Refunding>::new(self.resource.env());
+            refunds.start(&order.refund, &task).await.map_err(abide::Error::from)?;
+            self.reserved(&order)?;
+            Ok(new)
+        }
+
+        /// Sets money aside for a refund, and shows what was paid. Once more it changes nothing.
+        pub async fn reserve(&self, order: RefundOrder) -> Result<View, BillingError> {
+            self.reserved(&order)
+        }
+
+        /// Hears what a refund has come to. Once more it changes nothing.
+        pub async fn end_refund(&self, end: RefundEnd) -> Result<View, BillingError> {
+            let has_ended = self.resource.read(|live| {
+                let refund = live.machine.refunds.get(&end.refund);
+                refund.is_none_or(|refund| refund.succeeded || refund.failure.is_some())
+            })?;
+            if has_ended {
+                return self.resource.view();
+            }
+            let outcome = if end.failure.is_none() { "refunded" } else { "failed" };
+            self.resource.transition("refund", outcome, &end)
+        }
+
+        fn reserved(&self, order: &RefundOrder) -> Result<View, BillingError> {
+            let known = self.resource.read(|live| {
+                let refund = live.machine.refunds.get(&order.refund);
+                refund.map(|refund| refund.order == *order)
+            })?;
+            match known {
+                Some(true) if !broken(Variant::RefundTwice) => self.resource.view(),
+                _ => self.resource.transition("refund", "requested", order),
             }
         }
     }

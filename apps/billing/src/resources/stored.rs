@@ -2,7 +2,7 @@
 
 use abide::{Env, ObjectId, Result};
 
-use super::{Customer, Invoice, PaymentIntent, Price, Product, Subscription};
+use super::{Customer, Invoice, PaymentIntent, Price, Product, Refund, Subscription};
 use crate::{
     BillingError,
     broken::{Variant, broken},
@@ -16,15 +16,17 @@ enum Kind {
     Subscription,
     Invoice,
     PaymentIntent,
+    Refund,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind::Product,
     Kind::Price,
     Kind::Customer,
     Kind::Subscription,
     Kind::Invoice,
     Kind::PaymentIntent,
+    Kind::Refund,
 ];
 
 /// A resource that has been written.
@@ -44,6 +46,7 @@ macro_rules! of {
             Kind::Subscription => of!(@ $env, Subscription, $namespace, $then),
             Kind::Invoice => of!(@ $env, Invoice, $namespace, $then),
             Kind::PaymentIntent => of!(@ $env, PaymentIntent, $namespace, $then),
+            Kind::Refund => of!(@ $env, Refund, $namespace, $then),
         }
     };
     (@ $env:expr, $class:ty, $namespace:ident, $then:expr) => {{

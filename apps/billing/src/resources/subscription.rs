@@ -14,7 +14,9 @@ use crate::{
     broken::{Variant, broken},
     clock::{self, AnyPayments, Clock, Collection, Subject},
     resource::{Resource, View},
-    states::{self, Created, GivenUp, MAX_TRIAL_DAYS, Moment, PaymentResult, Plan, Report},
+    states::{
+        self, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment, PaymentResult, Plan, Report,
+    },
 };
 
 /// What a subscription is created with.
@@ -93,6 +95,10 @@ impl Subject for Resource<states::Subscription> {
             invoice.be_voided().await?.map_err(failure)?;
             return Ok(());
         }
+        if let Some(note) = order.credit {
+            invoice.take_note(note).await?.map_err(failure)?;
+            return Ok(());
+        }
         if let Some(draft) = order.draft {
             invoice.create(draft).await?.map_err(failure)?;
         }
@@ -101,6 +107,13 @@ impl Subject for Resource<states::Subscription> {
         }
         let begun = invoice.begin_attempt(order.attempt).await?;
         if let Some(intent) = begun.map_err(failure)? {
+            let owed = self.read(|live| live.machine.owed.get(&order.invoice).cloned());
+            let owed = owed.map_err(failure)?.map(|owed| owed.amount);
+            if owed.is_some_and(|owed| owed != intent.amount) {
+                return Err(Failure::again(
+                    "the invoice has not heard of a credit note yet",
+                ));
+            }
             let id = states::Invoice::intent(&order.invoice, order.attempt);
             env.require::<AnyPayments>()?.begin(env, id, intent).await?;
         }
@@ -123,9 +136,10 @@ impl Resource<states::Subscription> {
     /// Whether it was too late for the first payment when it was to begin: then nobody is to pay that invoice.
     fn has_expired(&self, invoice: &str) -> Result<bool, BillingError> {
         let now = self.now();
-        let (state, expires_at, is_owed) = self.read(|live| {
+        let (state, expires_at, is_owed, unserved) = self.read(|live| {
             let is_owed = live.machine.owed.contains_key(invoice);
-            (live.state, live.machine.expires_at(), is_owed)
+            let expires_at = live.machine.expires_at();
+            (live.state, expires_at, is_owed, live.machine.unserved)
         })?;
         match state {
             _ if broken(Variant::ExpiredCharged) => Ok(false),
@@ -133,7 +147,7 @@ impl Resource<states::Subscription> {
                 let text = "the subscription is about to expire";
                 Err(Error::with_kind(ErrorKind::Unavailable, text).into())
             }
-            "incomplete_expired" => {
+            "incomplete_expired" | "canceled" if unserved => {
                 if is_owed {
                     let cleared = self.read(|live| live.machine.cleared(live.state, invoice, now));
                     let (outcome, cleared) = cleared??;
@@ -299,6 +313,44 @@ calls! {
                 .resource
                 .read(|live| live.machine.void(live.state, &invoice, at))??;
             self.resource.transition("collect", outcome, &voided)
+        }
+
+        /// Less is owed of an invoice. Once more it changes nothing.
+        pub async fn reduce(&self, credited: Credited) -> Result<View, BillingError> {
+            self.resource.view()?;
+            let at = self.resource.caught_up()?;
+            if self.resource.read(|live| live.machine.knows_credit(&credited.id))? {
+                return self.resource.view();
+            }
+            self.resource.must_take("credit", "reduced")?;
+            let reduced = self.resource.read(|live| live.machine.reduce(live.state, credited, at))?;
+            let (credited, collected) = reduced?;
+            self.resource.write("credit", "reduced", &credited)?;
+            if let Some((outcome, collected)) = collected {
+                self.resource.write("collect", outcome, &collected)?;
+            }
+            self.resource.view()
+        }
+
+        /// Takes credit for the next invoice. Once more it changes nothing.
+        pub async fn grant(&self, credited: Credited) -> Result<View, BillingError> {
+            self.resource.view()?;
+            self.resource.caught_up()?;
+            if self.resource.read(|live| live.machine.knows_credit(&credited.id))? {
+                return self.resource.view();
+            }
+            self.resource.read(|live| live.machine.may_grant(live.state))??;
+            self.resource.transition("credit", "granted", &credited)
+        }
+
+        /// Hears that money of one of its invoices has gone back. Once more it changes nothing.
+        pub async fn returned(&self, credited: Credited) -> Result<View, BillingError> {
+            let view = self.resource.view()?;
+            let known = self.resource.read(|live| live.machine.knows_credit(&credited.id))?;
+            if known || self.resource.must_take("credit", "returned").is_err() {
+                return Ok(view);
+            }
+            self.resource.transition("credit", "returned", &credited)
         }
 
         /// Hears what a payment has come to, and decides what follows. A report that was made before is no news, however often

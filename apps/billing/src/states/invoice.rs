@@ -1,8 +1,12 @@
 //! Invoices.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
 
-use super::{NewIntent, PaymentResult, Refusal, Step, Verdict};
+use super::{
+    CreditEffect, CreditNote, MAX_CREDIT_NOTES, NewIntent, PaymentResult, Refusal, Step, Verdict,
+};
 use crate::{
     Line, Lines, Money, MoneyError, Period, Totals,
     broken::{Variant, broken},
@@ -57,6 +61,9 @@ pub struct Attempted {
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What of the payment is more than was owed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surplus: Option<Money>,
 }
 
 /// What is owed for a period.
@@ -74,6 +81,15 @@ pub struct Invoice {
     pub asked: u32,
     /// The intent that paid it.
     pub paid_by: Option<String>,
+    /// What of that payment was more than was owed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surplus: Option<Money>,
+    /// Intents whose money came when nothing was owed any more.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub late: BTreeSet<String>,
+    /// Its credit notes, by their id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub credit_notes: BTreeMap<String, CreditNote>,
 }
 
 impl Invoice {
@@ -124,13 +140,15 @@ impl Invoice {
         }
         let outcome = match result.verdict {
             Verdict::Paid if self.paid_by.as_ref() == Some(&result.intent) => return Ok(None),
+            Verdict::Paid if self.late.contains(&result.intent) => return Ok(None),
+            Verdict::Paid if matches!(state, "paid" | "void") => "late",
             Verdict::Paid
-                if Some(result.amount) != self.due && !broken(Variant::AmountUnchecked) =>
+                if !self.is_paid_with(result.amount) && !broken(Variant::AmountUnchecked) =>
             {
                 return refuse(format!("{id} is not over {}.", result.amount));
             }
             Verdict::Paid => "paid",
-            _ if state == "paid" => return Ok(None),
+            _ if matches!(state, "paid" | "void") => return Ok(None),
             Verdict::Failed if result.attempt > self.failures || broken(Variant::ReportTwice) => {
                 "failed"
             }
@@ -143,8 +161,78 @@ impl Invoice {
             intent: result.intent.clone(),
             attempt: result.attempt,
             reason: result.reason.clone(),
+            surplus: self.surplus_of(result).filter(|_| outcome == "paid"),
         };
         Ok(Some((outcome, attempted)))
+    }
+
+    /// Whether so much pays it: what is due now, or was before a credit note.
+    fn is_paid_with(&self, amount: Money) -> bool {
+        let due = self.due.unwrap_or_else(|| Money::zero(amount.currency()));
+        let reduced = self.credit_notes.values();
+        let reduced = reduced.filter(|note| note.effect == CreditEffect::Reduced);
+        let most = reduced.fold(due.amount(), |most, note| {
+            most.saturating_add(note.amount.amount())
+        });
+        amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount())
+    }
+
+    fn surplus_of(&self, result: &PaymentResult) -> Option<Money> {
+        let surplus = result.amount.minus(self.due?).ok()?;
+        (surplus.amount() > 0).then_some(surplus)
+    }
+
+    /// What of a payment goes back because nothing was owed any more, or less.
+    pub fn gives_back(&self, result: &PaymentResult) -> Option<Money> {
+        if broken(Variant::LateMoneyKept) {
+            return None;
+        }
+        if self.late.contains(&result.intent) {
+            return Some(result.amount);
+        }
+        self.surplus
+            .filter(|_| self.paid_by.as_ref() == Some(&result.intent))
+    }
+
+    /// What a credit note can still be over: what is due, or what was paid and has not gone back by another one.
+    pub fn creditable(&self, state: &str) -> Result<Money, Refusal> {
+        let due = self
+            .due
+            .ok_or_else(|| Refusal::invalid("The invoice has not been created."))?;
+        if state != "paid" {
+            return Ok(due);
+        }
+        let back = self.credit_notes.values();
+        let back = back.filter(|note| note.effect != CreditEffect::Reduced);
+        Ok(due.minus(Money::sum(due.currency(), back.map(|note| note.amount))?)?)
+    }
+
+    /// Refuses a credit note that is over more than there is.
+    pub fn may_credit(&self, state: &str, amount: Money) -> Result<(), Refusal> {
+        if self.credit_notes.len() >= MAX_CREDIT_NOTES {
+            return Err(Refusal::invalid(format!(
+                "An invoice has at most {MAX_CREDIT_NOTES} credit notes."
+            )));
+        }
+        let left = self.creditable(state)?;
+        let is_beyond = left.minus(amount)?.is_negative() && !broken(Variant::CreditUnbounded);
+        if amount.amount() <= 0 || is_beyond {
+            return Err(Refusal::invalid(format!(
+                "A credit note for the invoice is above zero, and at most over {left}."
+            )));
+        }
+        Ok(())
+    }
+
+    fn credited(&mut self, outcome: &str, note: CreditNote) {
+        if outcome == "withdrawn" {
+            self.credit_notes.remove(&note.id);
+            return;
+        }
+        if note.effect == CreditEffect::Reduced {
+            self.due = self.due.and_then(|due| due.minus(note.amount).ok());
+        }
+        self.credit_notes.insert(note.id.clone(), note);
     }
 
     /// Refuses a new outcome that makes no sense.
@@ -167,10 +255,17 @@ impl Invoice {
                     "attempted" => self.attempts = self.attempts.max(attempted.attempt),
                     "failed" => self.failures = self.failures.max(attempted.attempt),
                     "requires_action" => self.asked = self.asked.max(attempted.attempt),
-                    "paid" => self.paid_by = Some(attempted.intent),
+                    "paid" => {
+                        self.paid_by = Some(attempted.intent);
+                        self.surplus = attempted.surplus;
+                    }
+                    "late" => {
+                        self.late.insert(attempted.intent);
+                    }
                     _ => {}
                 }
             }
+            "credit" => self.credited(step.outcome, step.data()?),
             _ => {}
         }
         Ok(())

@@ -5,9 +5,11 @@
 //! what they are given, change nothing, and say what to write. The objects around them do.
 
 mod catalogue;
+mod credit_note;
 mod customer;
 mod invoice;
 mod payment_intent;
+mod refund;
 mod subscription;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -16,12 +18,14 @@ use thiserror::Error;
 use crate::{CalendarError, MoneyError, Time};
 
 pub use catalogue::{NewPrice, NewProduct, Price, Product};
+pub use credit_note::{CreditEffect, CreditNote};
 pub use customer::{Customer, NewCustomer, SetPaymentMethod, Subscribed};
 pub use invoice::{Attempted, Draft, Invoice};
-pub use payment_intent::{NewIntent, PaymentIntent, Settled};
+pub use payment_intent::{NewIntent, PaymentIntent, Refunded, Settled};
+pub use refund::{NewRefund, Refund, RefundEnd, RefundOrder, RefundSettled, RefundTo};
 pub use subscription::{
-    Attempt, Changed, Collected, Created, GivenUp, Invoiced, Moment, Owed, Paused, PaymentResult,
-    Plan, Report, Resumed, Subscription, Verdict,
+    Attempt, Changed, Collected, Created, Credited, Ended, GivenBack, GivenUp, Invoiced, Moment,
+    Owed, Paused, PaymentResult, Plan, Report, Resumed, Subscription, Verdict,
 };
 
 /// Days after the first failure on which a payment is tried again.
@@ -45,6 +49,12 @@ pub const MAX_PENDING: usize = 100;
 
 /// Units of a subscription, at most.
 pub const MAX_QUANTITY: u32 = 1_000_000;
+
+/// Refunds of one payment, at most: all of them are in its state.
+pub const MAX_REFUNDS: usize = 100;
+
+/// Credit notes of one invoice, at most: all of them are in its state.
+pub const MAX_CREDIT_NOTES: usize = 100;
 
 /// Days of a trial, at most: two years.
 pub const MAX_TRIAL_DAYS: u32 = 730;

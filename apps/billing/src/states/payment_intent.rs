@@ -1,9 +1,14 @@
 //! Payments of an invoice.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, SetPaymentMethod, Step};
-use crate::Money;
+use super::{MAX_REFUNDS, RefundEnd, RefundOrder, Refusal, SetPaymentMethod, Step};
+use crate::{
+    Money,
+    broken::{Variant, broken},
+};
 
 /// What `create` of a payment intent says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +41,19 @@ pub struct Settled {
     pub action_url: Option<String>,
 }
 
+/// A refund of a payment, as the payment knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refunded {
+    /// What was asked for.
+    pub order: RefundOrder,
+    /// Whether the money is back.
+    #[serde(default)]
+    pub succeeded: bool,
+    /// Why it failed, if it did: then its amount can be refunded again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
 /// One payment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentIntent {
@@ -49,13 +67,63 @@ pub struct PaymentIntent {
     pub decline: Option<String>,
     /// Where the customer goes to prove who they are, while it waits for that.
     pub action_url: Option<String>,
+    /// Its refunds, by their id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refunds: BTreeMap<String, Refunded>,
 }
 
 impl PaymentIntent {
+    /// What it was created with.
+    pub fn terms(&self) -> Result<&NewIntent, Refusal> {
+        let intent = self.intent.as_ref();
+        intent.ok_or_else(|| Refusal::invalid("The payment has not been created."))
+    }
+
+    /// What of the payment is not refunded, and is not about to be.
+    pub fn refundable(&self) -> Result<Money, Refusal> {
+        let paid = self.terms()?.amount;
+        let stands = |refund: &&Refunded| refund.failure.is_none();
+        let refunds = self.refunds.values().filter(stands);
+        let gone = Money::sum(paid.currency(), refunds.map(|refund| refund.order.amount))?;
+        Ok(paid.minus(gone)?)
+    }
+
+    /// Refuses a refund that makes no sense, or is over more than is left of the payment.
+    pub fn may_refund(&self, order: &RefundOrder) -> Result<(), Refusal> {
+        order.check()?;
+        if self.refunds.contains_key(&order.refund) {
+            return Err(Refusal::invalid(format!(
+                "{} is the refund of something else.",
+                order.refund
+            )));
+        }
+        if self.refunds.len() >= MAX_REFUNDS {
+            return Err(Refusal::invalid(format!(
+                "A payment has at most {MAX_REFUNDS} refunds."
+            )));
+        }
+        let left = self.refundable()?;
+        if left.minus(order.amount)?.is_negative() && !broken(Variant::RefundUnbounded) {
+            return Err(Refusal::invalid(format!(
+                "{left} of the payment can be refunded, not {}.",
+                order.amount
+            )));
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, end: RefundEnd) {
+        if let Some(refund) = self.refunds.get_mut(&end.refund) {
+            refund.succeeded = end.failure.is_none();
+            refund.failure = end.failure;
+        }
+    }
+
     /// Refuses a new outcome that makes no sense.
     pub fn validate(&self, step: &Step<'_>) -> Result<(), Refusal> {
         match step.action {
             "attach" => step.data::<SetPaymentMethod>()?.check(),
+            "refund" if step.outcome == "requested" => self.may_refund(&step.data()?),
             _ => Ok(()),
         }
     }
@@ -75,6 +143,16 @@ impl PaymentIntent {
                 self.action_url = settled.action_url;
             }
             "cancel" => self.action_url = None,
+            "refund" if step.outcome == "requested" => {
+                let order: RefundOrder = step.data()?;
+                let refunded = Refunded {
+                    order: order.clone(),
+                    succeeded: false,
+                    failure: None,
+                };
+                self.refunds.insert(order.refund, refunded);
+            }
+            "refund" => self.ended(step.data()?),
             _ => {}
         }
         Ok(())

@@ -16,6 +16,10 @@
 //! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
 //! | `GET /v1/troubles` | 200: payments that have failed, and changes that the read model has not taken |
 //! | `POST /v1/payment-intents/{id}/resume` | 200: a failed payment goes on from the step that failed |
+//! | `POST /v1/payment-intents/{id}/refunds` | 201 and the refund. With an `Idempotency-Key` it is one |
+//! | `GET /v1/payment-intents/{id}/refunds` | 200: the payment's refunds, and what is left of it |
+//! | `POST /v1/invoices/{id}/credit-notes` | 201 and the invoice. With an `Idempotency-Key` it is one |
+//! | `GET /v1/invoices/{id}/credit-notes` | 200: the invoice's credit notes, and what another can be over |
 //! | `POST /v1/webhook-endpoints` | 201, the endpoint and, this once, its secret |
 //! | `GET /v1/webhook-endpoints`, `GET` and `DELETE /v1/webhook-endpoints/{id}` | 200 and the endpoint, or all |
 //! | `POST /v1/gateway/events` | 204: the gateway's webhook was heard. 401 if it is not signed |
@@ -25,7 +29,7 @@
 //! | `GET /v1/read-model` | 200: how far the read model is behind |
 //! | `POST /v1/read-model/rebuild` | 200 and a line of JSON for each step: it is made anew |
 //!
-//! `{kind}` is `products`, `prices`, `customers`, `subscriptions`, `invoices` or `payment-intents`. Money is
+//! `{kind}` is `products`, `prices`, `customers`, `subscriptions`, `invoices`, `payment-intents` or `refunds`. Money is
 //! `{"amount":1250,"currency":"EUR"}` in the minor unit; every time is in milliseconds since 1970.
 
 use abide::{
@@ -43,14 +47,14 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{hooks, id, troubles, upkeep};
+use super::{hooks, id, refunds, troubles, upkeep};
 use crate::{
     BillingError, Time,
     machines::{SUBSCRIPTION, states},
     read::{PAGE, Reader},
     resource::{Event, View},
     resources::{
-        Customer, Entitlement, Invoice, NewSubscription, PaymentIntent, Price, Product,
+        Customer, Entitlement, Invoice, NewSubscription, PaymentIntent, Price, Product, Refund,
         Subscription,
     },
     states::{NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
@@ -98,6 +102,14 @@ pub(super) fn router() -> Router<Env> {
         )
         .route("/subscriptions/{id}/timers", get(troubles::timers))
         .route("/payment-intents/{id}/resume", post(troubles::resume))
+        .route(
+            "/payment-intents/{id}/refunds",
+            post(refunds::create).get(refunds::list),
+        )
+        .route(
+            "/invoices/{id}/credit-notes",
+            post(refunds::credit).get(refunds::credit_notes),
+        )
         .route("/troubles", get(troubles::show))
         .route("/check", post(upkeep::check_all))
         .route("/read-model", get(upkeep::read_model))
@@ -203,6 +215,8 @@ macro_rules! object {
     }};
 }
 
+pub(super) use object;
+
 /// Calls something of any kind of resource.
 macro_rules! of_kind {
     ($env:expr, $path:expr, $call:ident($($given:expr),*)) => {
@@ -213,6 +227,7 @@ macro_rules! of_kind {
             "subscriptions" => object!($env, Subscription, "sub", &$path.id).$call($($given),*).await?,
             "invoices" => object!($env, Invoice, "in", &$path.id).$call($($given),*).await?,
             "payment-intents" => object!($env, PaymentIntent, "pi", &$path.id).$call($($given),*).await?,
+            "refunds" => object!($env, Refund, "re", &$path.id).$call($($given),*).await?,
             _ => return Err(nowhere().await),
         }
         .map_err(told)?
@@ -295,9 +310,9 @@ async fn check(
     Ok(Json(Replayed { outcomes }))
 }
 
-type Created = Result<(StatusCode, Json<View>), ApiError>;
+pub(super) type Created = Result<(StatusCode, Json<View>), ApiError>;
 
-fn created(view: View) -> (StatusCode, Json<View>) {
+pub(super) fn created(view: View) -> (StatusCode, Json<View>) {
     (StatusCode::CREATED, Json(view))
 }
 

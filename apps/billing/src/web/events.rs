@@ -9,7 +9,7 @@ use axum::{
 
 use crate::{
     Time,
-    gateway::{EventError, EventSecrets},
+    gateway::{EventError, EventSecrets, Told},
     payment,
 };
 
@@ -36,7 +36,10 @@ pub(super) async fn hear(
             ),
             EventError::Invalid(text) => ApiError::bad_request("invalid", text),
         })?;
-    payment::hear(&env, &event).await?;
+    match &event {
+        Told::Payment(event) => payment::hear(&env, event).await?,
+        Told::Refund(event) => payment::hear_of_refund(&env, event).await?,
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

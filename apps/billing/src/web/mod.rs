@@ -15,6 +15,7 @@ mod api;
 mod events;
 mod hooks;
 mod id;
+mod refunds;
 mod site;
 mod troubles;
 mod upkeep;

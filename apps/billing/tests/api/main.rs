@@ -4,6 +4,7 @@
 #[cfg(feature = "broken")]
 mod broken;
 mod figures;
+mod refunds;
 mod strangers;
 mod troubles;
 mod world;

@@ -23,6 +23,23 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::EventHeardTwice | Variant::EventForgotten => {
             "a_webhook_is_heard_soon_and_its_copies_are_not"
         }
+        Variant::RefundKeyOfEachTry => {
+            "refunds::answers_of_refunds_that_are_lost_are_asked_for_again_and_the_refund_is_one"
+        }
+        Variant::RefundBelieved => {
+            "refunds::a_refund_that_fails_at_the_gateway_is_told_and_can_be_made_otherwise"
+        }
+        Variant::LateMoneyKept => {
+            "refunds::money_that_comes_when_the_subscription_has_expired_goes_back"
+        }
+        Variant::RefundUnbounded => {
+            "refunds::a_payment_is_refunded_in_parts_and_whole_and_never_beyond"
+        }
+        Variant::RefundTwice => "refunds::a_refund_that_is_reserved_again_is_one",
+        Variant::CreditUnbounded | Variant::CreditTwice => {
+            "refunds::a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged"
+        }
+        Variant::GivenBackTwice => "refunds::what_was_refunded_of_a_period_is_not_given_back_again",
         Variant::WaitCutShort => {
             "however_often_the_gateway_tells_of_it_a_customer_has_the_same_time"
         }

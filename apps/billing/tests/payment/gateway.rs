@@ -7,7 +7,8 @@ use abide::{
     clock::{Clock, TestClock},
 };
 use billing::gateway::{
-    Asking, Charge, Gateway, GatewayError, HttpGateway, LocalGateway, PaymentStatus,
+    Asking, Charge, Gateway, GatewayError, HttpGateway, LocalGateway, PaymentStatus, Refund,
+    RefundCharge,
 };
 
 /// What befalls calls.
@@ -111,5 +112,23 @@ impl Gateway for Adapter {
             }
             _ => self.answer("status", self.http.status(env, payment)),
         }
+    }
+
+    fn refund(&self, env: &Env, key: &str, charge: &RefundCharge) -> Asking<Refund> {
+        let asking = self.http.refund(env, key, charge);
+        let lost =
+            self.luck == Luck::FirstAnswersLost && self.lost.lock().unwrap().insert("refund");
+        Box::pin(async move {
+            let refund = asking.await?;
+            if lost {
+                let text = "the connection broke".to_owned();
+                return Err(GatewayError::Unknown { text });
+            }
+            Ok(refund)
+        })
+    }
+
+    fn refund_status(&self, env: &Env, refund: &str) -> Asking<Refund> {
+        self.http.refund_status(env, refund)
     }
 }

@@ -7,6 +7,7 @@ mod broken;
 mod gateway;
 #[path = "../node/mod.rs"]
 mod node;
+mod refunds;
 mod world;
 
 use std::time::Duration;

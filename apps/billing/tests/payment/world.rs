@@ -11,7 +11,9 @@ use billing::{
     gateway::{AnyGateway, GatewayEvent, LocalGateway, Mischief, Payment},
     payment,
     resource::View,
-    resources::{Customer, Invoice, NewSubscription, PaymentIntent, Price, Product, Subscription},
+    resources::{
+        Customer, Invoice, NewSubscription, PaymentIntent, Price, Product, Refund, Subscription,
+    },
 };
 use serde_json::json;
 
@@ -62,7 +64,7 @@ impl World {
         }
     }
 
-    fn env(&self) -> &Env {
+    pub(crate) fn env(&self) -> &Env {
         self.node.env()
     }
 
@@ -104,6 +106,21 @@ impl World {
         subscription.await.unwrap().unwrap();
     }
 
+    /// The customer has another card.
+    pub(crate) async fn has_card(&self, card: &str) {
+        let customer = self.env().object::<Customer>().get_by_name("cus_ada");
+        let data = json!({ "payment_method": card });
+        let set = customer.transition("set_payment_method".into(), "set".into(), data);
+        set.await.unwrap().unwrap();
+    }
+
+    /// The customer pays the first invoice with another card.
+    pub(crate) async fn pays_with(&self, card: &str) {
+        self.has_card(card).await;
+        let invoice = self.env().object::<Invoice>().get_by_name(INVOICE);
+        invoice.pay().await.unwrap().unwrap();
+    }
+
     /// A resource, if it is there.
     async fn look(&self, id: &str) -> Option<View> {
         let env = self.env();
@@ -115,6 +132,7 @@ impl World {
                     .await
             }
             "in" => env.object::<Invoice>().get_by_name(id).get_state().await,
+            "re" => env.object::<Refund>().get_by_name(id).get_state().await,
             _ => {
                 env.object::<PaymentIntent>()
                     .get_by_name(id)

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use abide_patterns::outcomes::{Entry, Machine, Schema, replay};
 use billing::{
     resource::Live,
-    states::{Customer, Invoice, PaymentIntent, Price, Product, Subscription},
+    states::{Customer, Invoice, PaymentIntent, Price, Product, Refund, Subscription},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -94,6 +94,7 @@ fn what_was_accepted_once_replays_for_ever() {
     replays::<Subscription>();
     replays::<Invoice>();
     replays::<PaymentIntent>();
+    replays::<Refund>();
 }
 
 #[test]

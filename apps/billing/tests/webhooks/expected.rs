@@ -30,6 +30,12 @@ fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> 
         ("invoice", "finalize", "settled") => &["finalized", "paid"],
         ("invoice", "pay", "paid") => &["paid"],
         ("invoice", "pay", "requires_action") => &["payment_action_required"],
+        ("invoice", "credit", "settled") => &["credited", "paid"],
+        ("invoice", "credit", "noted")
+        | ("subscription", "credit", "reduced" | "granted" | "returned") => &["credited"],
+        ("payment_intent", "refund", "refunded") => &["refunded"],
+        ("refund", "settle", "succeeded") => &["succeeded"],
+        ("refund", "settle", "failed") => &["failed"],
         ("invoice", "void", "voided") => &["voided"],
         ("invoice", "give_up", "marked") => &["uncollectible"],
         ("payment_intent", "settle", "succeeded") => &["succeeded"],

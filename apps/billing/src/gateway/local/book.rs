@@ -36,6 +36,8 @@ pub(super) enum Refusal {
     KeyReused,
     #[error("It is not a charge: {0}.")]
     NoCharge(String),
+    #[error("Of a payment no more is given back than it was over.")]
+    TooMuch,
     #[error("The payment is on its way, or has ended.")]
     TooLate,
 }
@@ -44,7 +46,7 @@ impl Refusal {
     pub(super) fn status(&self) -> u16 {
         match self {
             Self::NotFound => 404,
-            Self::KeyReused | Self::NoCharge(_) => 422,
+            Self::KeyReused | Self::NoCharge(_) | Self::TooMuch => 422,
             Self::NoKey => 400,
             // 409 says that an earlier attempt may still run.
             Self::TooLate => 403,
@@ -172,7 +174,9 @@ impl Book {
             Card::Flaky(percent) if percent_of(self.seed, &entry.key) < percent => {
                 decline(payment, "insufficient_funds");
             }
-            Card::Good | Card::Flaky(_) => payment.status = PaymentStatus::Succeeded,
+            Card::Good | Card::Unrefundable | Card::Flaky(_) => {
+                payment.status = PaymentStatus::Succeeded
+            }
         }
         Ok((payment.clone(), true))
     }
@@ -198,6 +202,12 @@ impl Book {
             PaymentStatus::Canceled => Ok(payment.clone()),
             _ => Err(Refusal::TooLate),
         }
+    }
+
+    /// A payment, and the card that it was paid with.
+    pub(super) fn paid_with(&self, id: &str) -> Result<(&Payment, Card), Refusal> {
+        let entry = &self.entries[self.find(id)?];
+        Ok((&entry.payment, entry.card))
     }
 
     pub(super) fn status(&mut self, id: &str) -> Result<Payment, Refusal> {

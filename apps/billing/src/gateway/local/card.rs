@@ -11,6 +11,8 @@ pub enum Card {
     Secured,
     /// `card_slow`: pays, and is asked about twice before.
     Slow,
+    /// `card_unrefundable`: pays, and takes nothing back.
+    Unrefundable,
     /// `card_flaky_30`: does not pay so many times of a hundred.
     Flaky(u8),
 }
@@ -23,6 +25,7 @@ impl Card {
             "card_declined" => Self::Declined,
             "card_3ds" => Self::Secured,
             "card_slow" => Self::Slow,
+            "card_unrefundable" => Self::Unrefundable,
             _ => {
                 let percent = name.strip_prefix("card_flaky_")?.parse().ok()?;
                 (percent <= 100).then_some(Self::Flaky(percent))?

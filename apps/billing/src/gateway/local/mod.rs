@@ -9,6 +9,7 @@ mod book;
 mod card;
 mod mischief;
 mod outbound;
+mod refunds;
 mod sender;
 pub mod server;
 
@@ -19,12 +20,13 @@ use serde_json::{Value, json};
 
 use book::{Book, Refusal};
 use mischief::Dice;
+use refunds::Refunds;
 
 pub use book::Tally;
 pub use card::Card;
 pub use mischief::Mischief;
 
-use super::{GatewayEvent, Payment};
+use super::{GatewayEvent, Payment, Refund, RefundEvent, Told};
 
 /// Milliseconds after which a webhook that was not taken is sent again.
 const AGAIN: u64 = 1_000;
@@ -40,9 +42,10 @@ pub struct LocalGateway {
 
 struct Shared {
     book: Book,
+    refunds: Refunds,
     dice: Dice,
     /// Webhooks that wait to be sent, copies included, and when they are, in milliseconds since 1970.
-    events: Vec<(u64, GatewayEvent)>,
+    events: Vec<(u64, Told)>,
 }
 
 /// A request as the gateway sees it.
@@ -74,6 +77,7 @@ impl LocalGateway {
             clock,
             shared: Arc::new(Mutex::new(Shared {
                 book: Book::new(mischief.seed),
+                refunds: Refunds::default(),
                 dice: Dice::new(mischief.seed),
                 events: Vec::new(),
             })),
@@ -90,8 +94,23 @@ impl LocalGateway {
         self.shared().book.tally()
     }
 
-    /// Takes the webhooks that are to be sent now; some are there twice, and some are late.
+    /// Every refund, in the order in which they were created.
+    pub fn refunds(&self) -> Vec<Refund> {
+        self.shared().refunds.all().collect()
+    }
+
+    /// Takes the webhooks of payments that are to be sent now; some are there twice, and some are late.
     pub fn take_events(&self) -> Vec<GatewayEvent> {
+        let told = self.take_all().into_iter();
+        told.filter_map(|told| match told {
+            Told::Payment(event) => Some(event),
+            Told::Refund(_) => None,
+        })
+        .collect()
+    }
+
+    /// The same of payments and of refunds.
+    pub(super) fn take_all(&self) -> Vec<Told> {
         let now = self.clock.unix_millis();
         let mut shared = self.shared();
         shared.events.sort_by_key(|(at, _)| *at);
@@ -100,7 +119,7 @@ impl LocalGateway {
     }
 
     /// Sends a webhook again, later: it was not taken.
-    pub(super) fn send_again(&self, event: GatewayEvent) {
+    pub(super) fn send_again(&self, event: Told) {
         let at = self.clock.unix_millis() + AGAIN;
         self.shared().events.push((at, event));
     }
@@ -135,7 +154,7 @@ impl LocalGateway {
             return Answer::nothing();
         }
         let mut answer = match shared.handle(asked, &self.mischief, self.clock.unix_millis()) {
-            Ok(payment) => Answer::of(200, json!(payment)),
+            Ok(answer) => Answer::of(200, answer),
             Err(refusal) => Answer::of(refusal.status(), json!({ "error": refusal.to_string() })),
         };
         answer.delay = fate.delay;
@@ -159,26 +178,46 @@ impl Shared {
         asked: &Asked<'_>,
         mischief: &Mischief,
         now: u64,
-    ) -> Result<Payment, Refusal> {
-        let rest = asked
-            .path
-            .strip_prefix("/v1/payments")
-            .ok_or(Refusal::NotFound)?;
-        let parts: Vec<&str> = rest.split('/').skip(1).collect();
+    ) -> Result<Value, Refusal> {
+        let path = asked.path.strip_prefix("/v1/").ok_or(Refusal::NotFound)?;
+        let parts: Vec<&str> = path.split('/').collect();
         let key = || asked.key.ok_or(Refusal::NoKey);
-        match (asked.method, &*parts) {
-            (&Method::POST, []) => self.book.create(key()?, asked.body),
-            (&Method::GET, [id]) => self.book.status(id),
-            (&Method::POST, [id, "confirm"]) => {
+        let payment = match (asked.method, &*parts) {
+            (&Method::POST, ["payments"]) => self.book.create(key()?, asked.body),
+            (&Method::GET, ["payments", id]) => self.book.status(id),
+            (&Method::POST, ["payments", id, "confirm"]) => {
                 let (payment, fresh) = self.book.confirm(key()?, id)?;
                 if fresh {
                     self.announce(mischief, now, &payment);
                 }
                 Ok(payment)
             }
-            (&Method::POST, [id, "cancel"]) => self.book.cancel(key()?, id),
+            (&Method::POST, ["payments", id, "cancel"]) => self.book.cancel(key()?, id),
+            (&Method::POST, ["refunds"]) => {
+                let (refund, fresh) = self.refunds.create(&self.book, key()?, asked.body)?;
+                return Ok(self.answer_of(mischief, now, refund, fresh));
+            }
+            (&Method::GET, ["refunds", id]) => {
+                let (refund, fresh) = self.refunds.status(id)?;
+                return Ok(self.answer_of(mischief, now, refund, fresh));
+            }
             _ => Err(Refusal::NotFound),
+        };
+        Ok(json!(payment?))
+    }
+
+    fn answer_of(&mut self, mischief: &Mischief, now: u64, refund: Refund, fresh: bool) -> Value {
+        let answer = json!(refund);
+        if fresh {
+            let id = self.book.event_id();
+            self.queue(
+                mischief,
+                now,
+                &id.clone(),
+                &Told::Refund(RefundEvent { id, refund }),
+            );
         }
+        answer
     }
 
     /// Queues the webhook of what has happened, with its copies.
@@ -187,9 +226,14 @@ impl Shared {
             id: self.book.event_id(),
             payment: payment.clone(),
         };
+        let id = event.id.clone();
+        self.queue(mischief, now, &id, &Told::Payment(event));
+    }
+
+    fn queue(&mut self, mischief: &Mischief, now: u64, id: &str, told: &Told) {
         for copy in 0..self.dice.copies(mischief) {
-            let at = now + mischief.lateness(&event.id, copy);
-            self.events.push((at, event.clone()));
+            let at = now + mischief.lateness(id, copy);
+            self.events.push((at, told.clone()));
         }
     }
 }

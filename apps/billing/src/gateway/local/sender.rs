@@ -6,7 +6,7 @@ use axum::{Router, body::Body};
 use tower::ServiceExt;
 
 use super::LocalGateway;
-use crate::{Time, gateway::GatewayEvent};
+use crate::{Time, gateway::Told};
 
 /// Where it sends them.
 const PATH: &str = "/v1/gateway/events";
@@ -14,7 +14,7 @@ const PATH: &str = "/v1/gateway/events";
 impl LocalGateway {
     /// Sends the webhooks that are to be sent now, signed, to the program that has this edge. What is not taken is sent again.
     pub async fn send_events(&self, secret: &Secret, edge: &Router) {
-        for event in self.take_events() {
+        for event in self.take_all() {
             let taken = match self.request(secret, &event) {
                 Some(request) => match edge.clone().oneshot(request).await {
                     Ok(response) => response.status().is_success(),
@@ -28,11 +28,15 @@ impl LocalGateway {
         }
     }
 
-    fn request(&self, secret: &Secret, event: &GatewayEvent) -> Option<Request<Body>> {
+    fn request(&self, secret: &Secret, event: &Told) -> Option<Request<Body>> {
+        let id = match event {
+            Told::Payment(event) => &event.id,
+            Told::Refund(event) => &event.id,
+        };
         let body = serde_json::to_vec(event).ok()?;
         let now = Time::now(&*self.clock).seconds();
         let mut request = Request::post(PATH).header(header::CONTENT_TYPE, "application/json");
-        for (name, value) in secret.headers(&event.id, now, &body) {
+        for (name, value) in secret.headers(id, now, &body) {
             request = request.header(name, value);
         }
         request.body(Body::from(body)).ok()

@@ -71,6 +71,9 @@ pub struct Changed {
     pub plan: Plan,
     /// What the next invoice has for the rest of this period.
     pub lines: Vec<Line>,
+    /// What of the rest of this period a credit note or a refund had given back before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Money>,
 }
 
 /// What `resume` says.
@@ -134,6 +137,35 @@ pub struct Paused {
     /// What the next invoice gives back for the rest of the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Vec<Line>>,
+    /// What of it a credit note or a refund had given back before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Money>,
+}
+
+/// What `cancel` says of an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// When it takes effect.
+    pub at: Time,
+    /// Whether nothing was ever served for what is owed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
+}
+
+/// What `credit` says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credited {
+    /// The credit note's id, or that of the refund.
+    pub id: String,
+    /// The invoice's id.
+    pub invoice: String,
+    /// How much.
+    pub amount: Money,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// What `give_up` says.

@@ -16,6 +16,9 @@ use crate::{
 pub struct Owed {
     /// How much.
     pub amount: Money,
+    /// What credit notes have taken off it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduced: Option<Money>,
     /// Attempts that have begun; the first begins with the invoice.
     pub attempts: u32,
     /// The last attempt that has failed; 0 for none.
@@ -47,6 +50,15 @@ impl Owed {
     /// Whether the last attempt that has begun has not ended.
     pub(super) fn is_on_its_way(&self) -> bool {
         self.failed != self.attempts && !broken(Variant::AttemptBesideAttempt)
+    }
+
+    /// Whether so much pays it: what is owed now, or was before a credit note. What is too much goes back.
+    pub(super) fn is_paid_with(&self, amount: Money) -> bool {
+        let most = self
+            .reduced
+            .map_or(Ok(self.amount), |reduced| self.amount.plus(reduced));
+        amount.currency() == self.amount.currency()
+            && (self.amount.amount()..=most.map_or(0, Money::amount)).contains(&amount.amount())
     }
 
     pub(super) fn next(&self, invoice: &str) -> Attempt {

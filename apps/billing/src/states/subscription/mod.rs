@@ -1,19 +1,22 @@
 //! Subscriptions: what is billed when, and what a payment means.
 
+mod credit;
 mod data;
 mod dunning;
 mod invoices;
 mod payments;
 mod proration;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use self::payments::on_its_way;
 pub use self::{
+    credit::GivenBack,
     data::{
-        Attempt, Changed, Collected, Created, GivenUp, Invoiced, Moment, Paused, Plan, Resumed,
+        Attempt, Changed, Collected, Created, Credited, Ended, GivenUp, Invoiced, Moment, Paused,
+        Plan, Resumed,
     },
     dunning::Owed,
     payments::{PaymentResult, Report, Verdict},
@@ -60,6 +63,18 @@ pub struct Subscription {
     pub cancel_at: Option<Time>,
     /// When it ended.
     pub ended_at: Option<Time>,
+    /// Whether it ended before anything was served for what it owed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
+    /// Periods whose invoices nobody is to pay.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub voided: BTreeSet<u32>,
+    /// The newest credit notes and refunds that it has heard of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credits: Vec<String>,
+    /// What was given back of the newest period that was billed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_back: Option<GivenBack>,
 }
 
 impl Subscription {
@@ -161,7 +176,9 @@ impl Subscription {
                 Ok(())
             }
             ("pause", _) => {
-                self.paused(step.data::<Paused>()?.lines);
+                let paused: Paused = step.data()?;
+                self.withhold(paused.withheld);
+                self.paused(paused.lines);
                 Ok(())
             }
             ("resume", _) => {
@@ -182,6 +199,7 @@ impl Subscription {
             ("change", _) => {
                 let changed: Changed = step.data()?;
                 self.plan = Some(changed.plan);
+                self.withhold(changed.withheld);
                 self.pending.extend(changed.lines);
                 Ok(())
             }
@@ -193,8 +211,18 @@ impl Subscription {
                 self.cancel_at = None;
                 Ok(())
             }
-            ("cancel", "canceled") | ("expire", _) => {
+            ("cancel", "canceled") => {
                 self.ended_at = Some(step.at);
+                self.unserved = step.data::<Ended>()?.unserved;
+                Ok(())
+            }
+            ("expire", _) => {
+                self.ended_at = Some(step.at);
+                self.unserved = true;
+                Ok(())
+            }
+            ("credit", outcome) => {
+                self.credited(outcome, step.data()?);
                 Ok(())
             }
             _ => Ok(()),
@@ -229,6 +257,7 @@ impl Subscription {
             let lines = draft.lines.all();
             let owed = Owed {
                 amount: totals.due,
+                reduced: None,
                 attempts: 1,
                 failed: 0,
                 asked: 0,
@@ -275,8 +304,14 @@ impl Subscription {
     }
 
     fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
-        if matches!(outcome, "voided" | "cleared") && !broken(Variant::VoidMints) {
+        let is_void = matches!(outcome, "voided" | "cleared");
+        if is_void && !broken(Variant::VoidMints) {
             self.waive(&collected.invoice);
+        }
+        if is_void {
+            let number = collected.invoice.rsplit('_').next();
+            self.voided
+                .extend(number.and_then(|number| number.parse::<u32>().ok()));
         }
         if matches!(outcome, "paid" | "settled" | "voided" | "cleared") {
             self.owed.remove(&collected.invoice);

@@ -120,7 +120,9 @@ impl Subscription {
             )));
         }
         let outcome = match result.verdict {
-            Verdict::Paid if result.amount != owed.amount && !broken(Variant::AmountUnchecked) => {
+            Verdict::Paid
+                if !owed.is_paid_with(result.amount) && !broken(Variant::AmountUnchecked) =>
+            {
                 return Err(Refusal::invalid(format!(
                     "{} is owed for {}, not {}.",
                     owed.amount, result.invoice, result.amount

@@ -34,9 +34,14 @@ impl Subscription {
             return self.can_be_billed(Changed {
                 plan,
                 lines: Vec::new(),
+                withheld: None,
             });
         };
-        let change = proration::change(before, after, &period, at)?;
+        let mut change = proration::change(before, after, &period, at)?;
+        let withheld = self.withheld(&period, change.credit);
+        if let Some(withheld) = withheld {
+            change.credit = change.credit.plus(withheld)?;
+        }
         let rest = rest_of(&period, at);
         let line = |kind, words: &str, plan: &Plan, amount| Line {
             kind,
@@ -66,7 +71,11 @@ impl Subscription {
         if self.pending.len() + lines.len() > MAX_PENDING {
             return Err(too_many(self.pending.len()));
         }
-        self.can_be_billed(Changed { plan, lines })
+        self.can_be_billed(Changed {
+            plan,
+            lines,
+            withheld,
+        })
     }
 
     /// Refuses a change whose next invoice would be over more than an amount can be.
@@ -86,10 +95,15 @@ impl Subscription {
         if self.pending.len() + 2 > MAX_PENDING {
             return Err(too_many(self.pending.len()));
         }
+        let mut withheld = None;
         let lines = match self.period {
             Some(period) if !self.skipped && !self.waived && !broken(Variant::PauseBilled) => {
                 let plan = self.plan()?;
-                let amount = proration::rest(plan.amount()?, &period, at)?.negated();
+                let mut amount = proration::rest(plan.amount()?, &period, at)?.negated();
+                withheld = self.withheld(&period, amount);
+                if let Some(withheld) = withheld {
+                    amount = amount.plus(withheld)?;
+                }
                 let line = Line {
                     kind: LineKind::ProrationCredit,
                     description: format!("Unused time of {} × {}", plan.quantity, plan.product),
@@ -105,6 +119,7 @@ impl Subscription {
         Ok(Paused {
             at,
             lines: Some(lines.collect()),
+            withheld,
         })
     }
 

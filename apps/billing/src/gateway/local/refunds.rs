@@ -1,0 +1,102 @@
+//! What the gateway knows of refunds.
+//!
+//! Contract: of a payment no more is given back than it was over; a key gives the same refund each time; a refund that has ended
+//! stays as it is.
+
+use std::collections::HashMap;
+
+use super::{
+    book::{Book, Refusal},
+    card::Card,
+};
+use crate::gateway::{PaymentStatus, Refund, RefundCharge, RefundStatus};
+
+/// Questions about a slow refund to which it is still on its way.
+const SLOW_QUESTIONS: u32 = 2;
+
+struct Entry {
+    refund: Refund,
+    questions: u32,
+}
+
+#[derive(Default)]
+pub(super) struct Refunds {
+    entries: Vec<Entry>,
+    /// Which refund a key belongs to.
+    keys: HashMap<String, usize>,
+}
+
+impl Refunds {
+    pub(super) fn all(&self) -> impl Iterator<Item = Refund> {
+        self.entries.iter().map(|entry| entry.refund.clone())
+    }
+
+    /// Gives money back; whether this has changed anything.
+    pub(super) fn create(
+        &mut self,
+        book: &Book,
+        key: &str,
+        body: &[u8],
+    ) -> Result<(Refund, bool), Refusal> {
+        let charge: RefundCharge =
+            serde_json::from_slice(body).map_err(|error| Refusal::NoCharge(error.to_string()))?;
+        if let Some(number) = self.keys.get(key) {
+            let refund = &self.entries[*number].refund;
+            let same = refund.payment == charge.payment
+                && refund.amount == charge.amount
+                && refund.reference == charge.reference;
+            return same
+                .then(|| (refund.clone(), false))
+                .ok_or(Refusal::KeyReused);
+        }
+        let (payment, card) = book.paid_with(&charge.payment)?;
+        if payment.status != PaymentStatus::Succeeded {
+            return Err(Refusal::TooLate);
+        }
+        let stands = |refund: &Refund| {
+            refund.payment == charge.payment && refund.status != RefundStatus::Failed
+        };
+        let gone: i64 = self.all().filter(stands).map(|r| r.amount.amount()).sum();
+        let is_within = charge.amount.currency() == payment.amount.currency()
+            && charge.amount.amount() > 0
+            && gone + charge.amount.amount() <= payment.amount.amount();
+        if !is_within {
+            return Err(Refusal::TooMuch);
+        }
+        let status = match card {
+            Card::Slow => RefundStatus::Pending,
+            Card::Unrefundable => RefundStatus::Failed,
+            _ => RefundStatus::Succeeded,
+        };
+        let number = self.entries.len();
+        let refund = Refund {
+            id: format!("ref_{}", number + 1),
+            payment: charge.payment,
+            status,
+            amount: charge.amount,
+            reference: charge.reference,
+            failure: (status == RefundStatus::Failed).then(|| "closed_card".to_owned()),
+        };
+        self.keys.insert(key.to_owned(), number);
+        self.entries.push(Entry {
+            refund: refund.clone(),
+            questions: 0,
+        });
+        Ok((refund, true))
+    }
+
+    /// How one stands; whether that has changed.
+    pub(super) fn status(&mut self, id: &str) -> Result<(Refund, bool), Refusal> {
+        let found = self.entries.iter_mut().find(|entry| entry.refund.id == id);
+        let entry = found.ok_or(Refusal::NotFound)?;
+        let mut changed = false;
+        if entry.refund.status == RefundStatus::Pending {
+            entry.questions += 1;
+            if entry.questions > SLOW_QUESTIONS {
+                entry.refund.status = RefundStatus::Succeeded;
+                changed = true;
+            }
+        }
+        Ok((entry.refund.clone(), changed))
+    }
+}

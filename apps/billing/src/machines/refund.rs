@@ -1,0 +1,22 @@
+//! Refunds of payments.
+
+use abide_patterns::outcomes::Declaration;
+
+use super::ABSENT;
+
+/// Money of one payment on its way back to the customer.
+pub const REFUND: Declaration = Declaration {
+    name: "refund",
+    initial: ABSENT,
+    states: &[ABSENT, "pending", "succeeded", "failed"],
+    terminal: &["succeeded", "failed"],
+    actions: &["create", "submit", "settle"],
+    outcomes: &["created", "submitted", "succeeded", "failed"],
+    transitions: &[
+        (ABSENT, "create", "created", "pending"),
+        // The gateway knows it.
+        ("pending", "submit", "submitted", "pending"),
+        ("pending", "settle", "succeeded", "succeeded"),
+        ("pending", "settle", "failed", "failed"),
+    ],
+};

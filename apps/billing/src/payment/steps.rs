@@ -1,0 +1,68 @@
+//! What the steps of payments and of refunds have in common.
+
+use std::time::Duration;
+
+use abide_patterns::workflow::{Attempt, Context, Failure, RetryPolicy};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::hook::EVENT;
+use crate::{
+    BillingError,
+    broken::{Variant, broken},
+    gateway::{self, GatewayError},
+};
+
+/// Between the first two questions about money that is on its way; twice as long after each.
+pub(super) const PAUSE: Duration = Duration::from_secs(10);
+
+/// The longest time between two: some payments take days.
+pub(super) const MAX_PAUSE: Duration = Duration::from_hours(1);
+
+/// What wakes a workflow that waits. That it is time to ask is all that a webhook means: it may be old, and others lost.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Wake {
+    /// Whether the customer wants to pay otherwise.
+    #[serde(default)]
+    pub(super) replaced: bool,
+}
+
+/// A step that is repeated until it is known what came of it: money may be on its way.
+pub(super) async fn step<T: Serialize + DeserializeOwned>(
+    ctx: &Context,
+    name: &str,
+    function: impl AsyncFn(Attempt) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let policy = RetryPolicy::for_ever().timeout(gateway::PATIENCE * 2);
+    ctx.step(name, policy, function).await
+}
+
+/// Waits for something that wakes, for so long at most.
+pub(super) async fn listen(ctx: &Context, time: Duration) -> Result<Wake, Failure> {
+    loop {
+        match ctx.wait_for_event::<Wake>(EVENT, time).await {
+            Ok(wake) => return Ok(wake),
+            Err(failure) if !failure.is_timeout() => return Err(failure),
+            Err(_) if broken(Variant::NeverAsked) => {}
+            Err(_) => return Ok(Wake::default()),
+        }
+    }
+}
+
+/// What a gateway's error means for a step.
+#[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
+pub(super) fn failure(error: GatewayError) -> Failure {
+    let text = error.to_string();
+    match error.after() {
+        _ if !error.is_retryable() => Failure::permanent(text),
+        Some(after) => Failure::temporary(text).retry_after(after),
+        None => Failure::temporary(text),
+    }
+}
+
+/// What a resource has refused it will refuse again.
+pub(super) fn refused(error: BillingError) -> Failure {
+    match error {
+        BillingError::Object(error) => error.into(),
+        refused => Failure::permanent(refused.to_string()),
+    }
+}

@@ -1,0 +1,38 @@
+//! Refunds of payments.
+
+use abide::durable_object;
+
+use super::calls::{alarmed, calls};
+use crate::{
+    BillingError,
+    machines::ABSENT,
+    resource::{Resource, View},
+    states::{self, NewRefund},
+};
+
+/// Money of one payment on its way back.
+#[durable_object]
+pub struct Refund {
+    resource: Resource<states::Refund>,
+}
+
+alarmed!(Refund);
+
+calls! {
+    impl Refund {
+        /// Creates it. Once more with the same terms it changes nothing.
+        pub async fn create(&self, new: NewRefund) -> Result<View, BillingError> {
+            let known = self.resource.read(|live| {
+                (live.state != ABSENT).then(|| live.machine.terms.as_ref() == Some(&new))
+            })?;
+            match known {
+                None => self.resource.transition("create", "created", &new),
+                Some(true) => self.resource.view(),
+                Some(false) => Err(BillingError::invalid(format!(
+                    "{} is the refund of something else.",
+                    self.resource.id()
+                ))),
+            }
+        }
+    }
+}
