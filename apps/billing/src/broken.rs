@@ -79,6 +79,8 @@ abide::broken_variants! {
         CustomerDeleted,
         /// A change of plan without a quantity sets it to one. What nobody has asked for stays.
         QuantityForgotten,
+        /// An invoice of a cent is charged. What is less than its charge costs is on the next invoice.
+        CentCharged,
         /// What costs nothing waits for its payment. What costs nothing needs none.
         FreeUnsettled,
     }
@@ -121,6 +123,12 @@ abide::broken_variants! {
         CreditTwice,
         /// What a credit note has given back of a period a change of plan gives back again. Nobody gets money for nothing.
         GivenBackTwice,
+        /// A trial that ended without a way to pay waits for 23 hours. It ends at once.
+        TrialWaits,
+        /// A payment that waits for its customer is waited for though they pay with another card. A better card is used at once.
+        CardKept,
+        /// The next payment begins before the one that waits has ended. One of two cards is charged.
+        BothCards,
         /// Only the invoice hears of the end. A payment reports to the subscription.
         SubscriptionUntold,
     }
@@ -177,6 +185,8 @@ abide::broken_variants! {
         OldEventHeard,
         /// A request with a key is a new one each time. It counts once.
         KeyIgnored,
+        /// Timers that were given up are not listed. What does not go on is seen.
+        TimerUnseen,
         /// A rebuild does not ask invoices. It asks every resource.
         RebuildLeavesOut,
     }

@@ -22,6 +22,8 @@ pub enum LineKind {
     Carried,
     /// What a credit note gives back of an earlier invoice.
     Credit,
+    /// What is too little to be charged, and is on the next invoice instead.
+    Deferred,
 }
 
 /// A line.
@@ -89,6 +91,12 @@ impl Lines {
     pub fn check(&self) -> Result<(), MoneyError> {
         let all = self.lines.iter().map(|line| line.amount);
         all.chain([self.total()?]).try_for_each(Money::check)
+    }
+
+    /// The sum of those of a kind.
+    pub fn of_kind(&self, kind: LineKind) -> Result<Money, MoneyError> {
+        let of = self.lines.iter().filter(|line| line.kind == kind);
+        Money::sum(self.currency, of.map(|line| line.amount))
     }
 
     /// The sum.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod policy;
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -111,6 +112,9 @@ struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "postgres")]
     read_model: Option<PathBuf>,
 
+    #[command(flatten)]
+    policy: policy::PolicyArgs,
+
     /// A name with a dot under which the server is asked, such as `billing.example.com`; may be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -149,6 +153,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     if !options.hosts.is_empty() {
         config.server.hosts = Hosts::Named(options.hosts);
     }
+    let policy = options.policy.policy()?;
     let tables = read::tables()?;
     let model: Arc<dyn ReadModel> = match &options.postgres {
         Some(server) => Arc::new(PostgresModel::new(server, tables)?),
@@ -171,7 +176,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
                 .transpose()?,
         };
         let gateway = AnyGateway::new(HttpGateway::new(url, &key));
-        let mut host = host::install(Host::from_config(config), gateway, model);
+        let mut host = host::install(Host::from_config(config), gateway, model).with(policy);
         if let Some(secret) = secret {
             host = host.with(EventSecrets::new([secret]));
         }
@@ -192,6 +197,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     let secret = fresh_secret()?;
     host::install(Host::from_config(config), gateway, model)
         .with(EventSecrets::new([secret.clone()]))
+        .with(policy)
         .router(move |env| {
             let edge = router(env.clone());
             if !options.quiet_gateway {

@@ -20,12 +20,12 @@ use abide::{Result, State};
 use abide_patterns::{
     alarm::SharedAlarm,
     outcomes::Entry,
-    schedule::{self, Failure, Firing, Options, RetryPolicy, Schedule, Spec},
+    schedule::{self, Failure, Firing, Options, RetryPolicy, Schedule, ScheduleError, Spec},
 };
 use serde_json::Value;
 
 use crate::{
-    Time,
+    BillingError, Time,
     broken::{Variant, broken},
     states::{Refusal, Subscription},
 };
@@ -38,6 +38,9 @@ pub use timers::Timer;
 
 /// Timers that one call catches up with: ten years of days. What is left follows with the next.
 const MAX_CATCH_UP: u32 = 3_660;
+
+/// Attempts at what a timer wants, at most: some four days; then a person has to look.
+const MAX_ATTEMPTS: u32 = 100;
 
 /// The kind of the schedule's timers that ask an invoice for something. Those of the others are their names.
 const COLLECT: &str = "collect";
@@ -63,17 +66,19 @@ pub trait Subject {
     /// Has an invoice created, if it is not, and an attempt to collect it begun, if it has not; or has it voided. It is called
     /// again until it succeeds.
     fn collect(&self, order: Collection) -> impl Future<Output = Result<(), Failure>>;
+
+    /// Tells that a timer is given up, with the error, to whoever looks for such.
+    fn fails(&self, timer: &str, error: &str) -> impl Future<Output = ()>;
 }
 
 impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
     pub fn open(state: &State, alarm: &SharedAlarm) -> Result<Self> {
         let options = Options {
-            // Some four days; then a person has to look.
             retry: RetryPolicy::Exponential {
                 base: Duration::from_secs(2),
                 max: Duration::from_hours(1),
-                max_attempts: 100,
+                max_attempts: MAX_ATTEMPTS,
             },
             ..Options::default()
         };
@@ -86,6 +91,19 @@ impl Clock {
     /// The timers that are set, by their names.
     pub fn timers(&self) -> Result<Vec<schedule::Timer>> {
         self.schedule.list(None, schedule::limits::MAX_PAGE)
+    }
+
+    /// Has a timer that has failed tried again; the timers then.
+    pub fn retry(&self, name: &str) -> Result<Vec<schedule::Timer>, BillingError> {
+        match self.schedule.retry(name) {
+            Err(ScheduleError::NotFailed { .. } | ScheduleError::NotFound { .. }) => Err(
+                BillingError::invalid(format!("No timer “{name}” has failed.")),
+            ),
+            retried => {
+                retried.map_err(abide::Error::from)?;
+                Ok(self.timers()?)
+            }
+        }
     }
 
     /// Sets the timers to what the chain has come to, and orders what its newest outcome wants. Call it with each outcome,
@@ -112,16 +130,23 @@ impl Clock {
         self.schedule.alarm_in_background(move |firing: Firing| {
             let (state, subject) = (state.clone(), subject.clone());
             async move {
-                if firing.kind == COLLECT {
+                let done = if firing.kind == COLLECT {
                     let collected = subject.collect(firing.metadata()?).await;
-                    return if broken(Variant::OrderNotRepeated) {
+                    if broken(Variant::OrderNotRepeated) {
                         Ok(())
                     } else {
                         collected
-                    };
+                    }
+                } else {
+                    // No `await`: it is one transaction with the timer's end.
+                    go_off(&state, &subject, &firing)
+                };
+                if let Err(failure) = &done
+                    && (failure.is_permanent() || firing.attempt >= MAX_ATTEMPTS)
+                {
+                    subject.fails(&firing.timer, failure.message()).await;
                 }
-                // No `await`: it is one transaction with the timer's end.
-                go_off(&state, &subject, &firing)
+                done
             }
         })
     }

@@ -49,14 +49,21 @@ pub(crate) fn overview(view: &Overview, lag: Lag, troubles: &Troubles) -> Markup
     frame("Overview", Tab::Overview, &body)
 }
 
-/// What is said of payments that do not go on, if there are any.
+/// What is said of what does not go on, if there is anything.
 fn stopped(troubles: &Troubles) -> Option<String> {
+    let all = [
+        ("payment", troubles.payments.len()),
+        ("refund", troubles.refunds.len()),
+        ("timer", troubles.timers.len()),
+    ];
     let more = if troubles.more { "More than " } else { "" };
-    match troubles.payments.len() {
+    let texts = all.iter().filter_map(|(what, many)| match many {
         0 => None,
-        1 => Some("1 payment does not go on by itself.".to_owned()),
-        many => Some(format!("{more}{many} payments do not go on by themselves.")),
-    }
+        1 => Some(format!("1 {what} does not go on by itself.")),
+        many => Some(format!("{more}{many} {what}s do not go on by themselves.")),
+    });
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
 }
 
 /// How far these figures are behind.

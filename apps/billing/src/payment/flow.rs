@@ -11,7 +11,7 @@ use super::{
 use crate::{
     broken::{Variant, broken},
     gateway::{self, AnyGateway, Charge, GatewayError, PaymentStatus},
-    states::{INCOMPLETE_HOURS, PaymentResult, Settled, Verdict},
+    states::{CARD_REPLACED, INCOMPLETE_HOURS, NO_PAYMENT_METHOD, PaymentResult, Settled, Verdict},
 };
 
 /// How long a customer has to prove who they are: a subscription that waits for its first payment waits longer.
@@ -38,22 +38,24 @@ impl Workflow for Payment {
             .await?;
         let Some(method) = method else {
             run.cancel().await?;
-            return run.end(Some("no_payment_method".to_owned())).await;
+            return run.end(Some(NO_PAYMENT_METHOD.to_owned())).await;
         };
         let mut payment = run.submit(method).await?;
         payment = run
             .follow(payment, |status| status != PaymentStatus::Processing)
             .await?;
         let secured = payment.status == PaymentStatus::RequiresAction;
+        let mut why_not = "not_authenticated";
         if secured {
-            payment = run.authenticate(payment).await?;
+            let replaced;
+            (payment, replaced) = run.authenticate(payment).await?;
+            if replaced {
+                why_not = CARD_REPLACED;
+            }
         }
         run.settle(secured, &payment).await?;
-        let refused = (payment.status != PaymentStatus::Succeeded).then(|| {
-            payment
-                .decline
-                .unwrap_or_else(|| "not_authenticated".to_owned())
-        });
+        let refused = (payment.status != PaymentStatus::Succeeded)
+            .then(|| payment.decline.unwrap_or_else(|| why_not.to_owned()));
         run.end(refused).await
     }
 }
@@ -176,8 +178,12 @@ impl Run {
         Err(Failure::temporary(text))
     }
 
-    /// Waits until the customer has proved who they are, or has not come.
-    async fn authenticate(&self, asked: gateway::Payment) -> Result<gateway::Payment, Failure> {
+    /// Waits until the customer has proved who they are, or has not come, or wants to pay otherwise; whether that was so when it
+    /// was taken back.
+    async fn authenticate(
+        &self,
+        asked: gateway::Payment,
+    ) -> Result<(gateway::Payment, bool), Failure> {
         let settled = settled(&asked);
         let result = self.result(Verdict::RequiresAction, None);
         self.step("ask the customer", async |attempt| {
@@ -187,11 +193,23 @@ impl Run {
         .await?;
         let mut left = PATIENCE;
         let end = self.end_of(PATIENCE);
-        while !left.is_zero() {
-            self.listen(left.min(WAIT)).await?;
+        let mut replaced = false;
+        while !left.is_zero() && !replaced {
+            let wake = self.listen(left.min(WAIT)).await?;
+            replaced = wake.replaced && !broken(Variant::CardKept);
             let now = self.ask("status", &asked, Act::Status).await?;
             if now.status.is_final() {
-                return Ok(now);
+                return Ok((now, replaced));
+            }
+            if replaced && broken(Variant::BothCards) {
+                let taken_back = PaymentStatus::Canceled;
+                return Ok((
+                    gateway::Payment {
+                        status: taken_back,
+                        ..now
+                    },
+                    replaced,
+                ));
             }
             left = if broken(Variant::WaitCutShort) {
                 left.saturating_sub(WAIT)
@@ -200,7 +218,8 @@ impl Run {
             };
         }
         let now = self.ask("take back", &asked, Act::Cancel).await?;
-        self.follow(now, PaymentStatus::is_final).await
+        let ended = self.follow(now, PaymentStatus::is_final).await?;
+        Ok((ended, replaced))
     }
 
     /// Asks about a payment until something is so: ever more rarely, and whenever a webhook comes.

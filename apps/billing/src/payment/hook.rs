@@ -3,7 +3,7 @@
 use abide::{Env, Result};
 use abide_patterns::workflow::Workflows;
 
-use super::{Payment, Refunding, is_late};
+use super::{Payment, Refunding, is_late, steps::Wake};
 use crate::{
     broken::{Variant, broken},
     gateway::{GatewayEvent, RefundEvent},
@@ -40,5 +40,16 @@ pub async fn hear_of_refund(env: &Env, event: &RefundEvent) -> Result<()> {
     {
         Err(late) if is_late(&late) => Ok(()),
         heard => Ok(heard?),
+    }
+}
+
+/// Has a payment that waits for its customer taken back, because they pay with another card. If they were faster it is paid.
+pub(crate) async fn replace_card(env: &Env, intent: &str, card: &str) -> Result<()> {
+    let payments = Workflows::<Payment>::new(env);
+    let key = format!("{intent} {card}");
+    let wake = Wake { replaced: true };
+    match payments.send_event_once(intent, &key, EVENT, &wake).await {
+        Err(late) if is_late(&late) => Ok(()),
+        sent => Ok(sent?),
     }
 }

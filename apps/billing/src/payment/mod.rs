@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{clock::Payments, states::NewIntent};
 
 pub use flow::Payment;
+pub(crate) use hook::replace_card;
 pub use hook::{hear, hear_of_refund};
 pub use refund::{RefundTask, Refunding};
 

@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    NewPaymentRefund, PaymentIntent, Subscription,
+    Customer, NewPaymentRefund, PaymentIntent, Subscription,
     calls::{alarmed, calls},
 };
 use crate::{
     BillingError, Money,
     broken::{Variant, broken},
     machines::ABSENT,
+    payment,
     resource::{Resource, View},
     states::{
         self, Attempted, CreditEffect, CreditNote, Credited, Draft, NewIntent, PaymentResult,
@@ -95,12 +96,39 @@ calls! {
         }
 
         /// Has its subscription begin one more attempt to collect it, because somebody wants to pay. While an attempt is on its
-        /// way nothing else begins.
+        /// way nothing else begins; but if that waits for the customer to prove who they are, and they have given another card since,
+        /// it is taken back, and the next one begins when it has ended unpaid.
         pub async fn pay(&self) -> Result<View, BillingError> {
             self.resource.must_take("pay", "attempted")?;
             let subscription = self.subscription()?;
             subscription.pay(self.resource.id().to_owned()).await??;
+            self.replace_card().await?;
             self.resource.view()
+        }
+
+        /// Has a payment taken back that waits for its customer, if they have given another card since.
+        async fn replace_card(&self) -> Result<(), BillingError> {
+            let (waits, attempt, customer) = self.resource.read(|live| {
+                let invoice = &live.machine;
+                let waits = invoice.asked == invoice.attempts && invoice.failures < invoice.attempts;
+                let customer = invoice.draft.as_ref().map(|draft| draft.customer.clone());
+                (waits, invoice.attempts, customer)
+            })?;
+            let Some(customer) = customer.filter(|_| waits) else {
+                return Ok(());
+            };
+            let env = self.resource.env();
+            let intent = states::Invoice::intent(self.resource.id(), attempt);
+            let view = env.object::<PaymentIntent>().get_by_name(&intent).get_state().await??;
+            let known = view.live::<states::PaymentIntent>()?.payment_method;
+            let customer = env.object::<Customer>().get_by_name(&customer).get_state().await??;
+            let card = customer.live::<states::Customer>()?.payment_method;
+            if let Some(card) = card.filter(|card| known.as_ref() != Some(card))
+                && view.state == "requires_action"
+            {
+                payment::replace_card(env, &intent, &card).await?;
+            }
+            Ok(())
         }
 
         /// Voids it, because nobody is to pay it, if its subscription agrees. Once more it changes nothing.

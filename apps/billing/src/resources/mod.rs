@@ -5,6 +5,7 @@
 
 mod calls;
 mod customer;
+mod failed_timers;
 mod invoice;
 mod payment_intent;
 mod plain;
@@ -12,16 +13,18 @@ mod refund;
 mod stored;
 mod subscription;
 
-use abide::{NodeBuilder, server::HostBuilder};
+use abide::{ClassOptions, NodeBuilder, server::HostBuilder};
 use abide_patterns::schedule;
 
 pub use customer::Customer;
+pub(crate) use failed_timers::failed_timers;
+pub use failed_timers::{FailedTimer, FailedTimers};
 pub use invoice::{Invoice, NewCreditNote};
 pub use payment_intent::{NewPaymentRefund, PaymentIntent};
 pub use plain::{Price, Product};
 pub use refund::Refund;
 pub(crate) use stored::Stored;
-pub use subscription::{Entitlement, NewSubscription, Subscription};
+pub use subscription::{Entitlement, NewSubscription, OwnTerms, Subscription};
 
 /// Registers all classes.
 pub fn register(node: NodeBuilder) -> NodeBuilder {
@@ -32,6 +35,7 @@ pub fn register(node: NodeBuilder) -> NodeBuilder {
         .class::<Invoice>("INVOICE", schedule::class_options())
         .class::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
         .class::<Refund>("REFUND", schedule::class_options())
+        .class::<FailedTimers>("FAILED_TIMERS", ClassOptions::default())
 }
 
 /// Registers all classes with a host.
@@ -43,4 +47,5 @@ pub fn install(host: HostBuilder) -> HostBuilder {
         .object_with::<Invoice>("INVOICE", schedule::class_options())
         .object_with::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
         .object_with::<Refund>("REFUND", schedule::class_options())
+        .object_with::<FailedTimers>("FAILED_TIMERS", ClassOptions::default())
 }

@@ -8,14 +8,15 @@ use abide_patterns::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Customer, Invoice, Price, Product, calls::calls};
+use super::{Customer, FailedTimer, Invoice, Price, Product, calls::calls, failed_timers};
 use crate::{
     BillingError, Time,
     broken::{Variant, broken},
     clock::{self, AnyPayments, Clock, Collection, Subject},
     resource::{Resource, View},
     states::{
-        self, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment, PaymentResult, Plan, Report,
+        self, CARD_REPLACED, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment, NO_PAYMENT_METHOD,
+        PaymentResult, Plan, Policy, Report, Terms,
     },
 };
 
@@ -33,6 +34,18 @@ pub struct NewSubscription {
     /// Days that cost nothing, before the first period.
     #[serde(default)]
     pub trial_days: u32,
+}
+
+/// What of the node's terms a subscription has otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnTerms {
+    /// Days after the first failure on which a payment is tried again.
+    #[serde(default)]
+    pub dunning_days: Option<Vec<u32>>,
+    /// Days after the first failure until service ends.
+    #[serde(default)]
+    pub grace_days: Option<u32>,
 }
 
 fn one() -> u32 {
@@ -119,6 +132,25 @@ impl Subject for Resource<states::Subscription> {
         }
         Ok(())
     }
+
+    async fn fails(&self, timer: &str, error: &str) {
+        tracing::error!(
+            subscription = self.id(),
+            timer,
+            error,
+            "a timer is given up"
+        );
+        let failed = FailedTimer {
+            subscription: self.id().to_owned(),
+            timer: timer.to_owned(),
+            error: error.to_owned(),
+            since: self.now(),
+        };
+        let noted = failed_timers(self.env()).note(failed).await;
+        if let Err(error) = noted.flatten() {
+            tracing::error!(subscription = self.id(), %error, "a timer that is given up is not listed");
+        }
+    }
 }
 
 impl Resource<states::Subscription> {
@@ -172,6 +204,15 @@ calls! {
     impl Subscription {
         /// Creates it, on trial or waiting for its first payment. The price's words are copied into the chain.
         pub async fn create(&self, new: NewSubscription) -> Result<View, BillingError> {
+            self.create_with(new, OwnTerms::default()).await
+        }
+
+        /// The same, with terms of its own.
+        pub async fn create_with(
+            &self,
+            new: NewSubscription,
+            own: OwnTerms,
+        ) -> Result<View, BillingError> {
             if new.trial_days > MAX_TRIAL_DAYS {
                 return Err(BillingError::invalid(format!(
                     "A trial has {MAX_TRIAL_DAYS} days at most, not {}.",
@@ -195,6 +236,7 @@ calls! {
             };
             let created = Created {
                 customer: new.customer,
+                terms: self.terms(own, &plan)?,
                 plan,
                 at,
                 trial_end,
@@ -364,15 +406,68 @@ calls! {
                 .read(|live| live.machine.report(id, live.state, &result, at))??
             {
                 Report::News(outcome, collected) => {
-                    self.resource.transition("collect", outcome, &collected)
+                    self.resource.write("collect", outcome, &collected)?;
+                    if outcome == "failed" {
+                        self.after_failure(&collected.invoice, result.reason.as_deref(), at)?;
+                    }
+                    self.resource.view()
                 }
                 Report::Old => self.resource.view(),
             }
         }
 
+        /// Has a timer that has failed tried again.
+        pub async fn retry_timer(&self, name: String) -> Result<Vec<Timer>, BillingError> {
+            self.resource.view()?;
+            self.clock.retry(&name)
+        }
+
         /// What happens next by itself, and what of it has failed.
         pub async fn timers(&self) -> Result<Vec<Timer>, BillingError> {
             Ok(self.clock.timers()?)
+        }
+
+        /// What follows at once from a payment that has failed.
+        fn after_failure(
+            &self,
+            invoice: &str,
+            reason: Option<&str>,
+            at: Time,
+        ) -> Result<(), BillingError> {
+            let (state, after_trial, next) = self.resource.read(|live| {
+                let next = live.machine.attempt_now(invoice);
+                (live.state, live.machine.waits_since.is_some(), next)
+            })?;
+            match reason {
+                // The customer pays with another card.
+                Some(CARD_REPLACED) if self.resource.must_take("retry", "attempted").is_ok() => {
+                    if let Ok(Some(attempt)) = next {
+                        self.resource.write("retry", "attempted", &attempt)?;
+                    }
+                }
+                // After a trial nobody is there to pay: nothing is waited for.
+                Some(NO_PAYMENT_METHOD)
+                    if state == "incomplete" && after_trial && !broken(Variant::TrialWaits) =>
+                {
+                    self.resource.write("expire", "expired", &Moment { at })?;
+                    let cleared = self.resource.read(|live| live.machine.cleared(live.state, invoice, at));
+                    let (outcome, cleared) = cleared??;
+                    self.resource.write("collect", outcome, &cleared)?;
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+
+        /// The terms of the node, with its own ones; none if those are the default ones.
+        fn terms(&self, own: OwnTerms, plan: &Plan) -> Result<Option<Terms>, BillingError> {
+            let policy = self.resource.env().get::<Policy>();
+            let currency = plan.unit_amount.currency();
+            let mut terms = policy.map_or_else(Terms::default, |policy| policy.terms(currency));
+            terms.dunning_days = own.dunning_days.unwrap_or(terms.dunning_days);
+            terms.grace_days = own.grace_days.unwrap_or(terms.grace_days);
+            terms.check()?;
+            Ok(Some(terms).filter(|terms| *terms != Terms::default()))
         }
 
         /// What a price says now, for so many units. Neither it nor its product may be deleted.

@@ -11,6 +11,7 @@ mod invoice;
 mod payment_intent;
 mod refund;
 mod subscription;
+mod terms;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -28,13 +29,21 @@ pub use subscription::{
     Owed, Paused, PaymentResult, Plan, Report, Resumed, Subscription, Verdict,
 };
 
-/// Days after the first failure on which a payment is tried again.
+pub use terms::{Policy, Terms};
+
+/// Why a payment ended whose customer pays with another card.
+pub const CARD_REPLACED: &str = "card_replaced";
+
+/// Why a payment failed whose customer has not said what to pay with.
+pub const NO_PAYMENT_METHOD: &str = "no_payment_method";
+
+/// Days after the first failure on which a payment is tried again, unless the subscription's terms say otherwise.
 pub const DUNNING_DAYS: [u32; 4] = [1, 3, 5, 7];
 
 /// Days between two attempts, at least: after a week without the node they do not all follow at once.
 pub const MIN_DUNNING_DAYS: u32 = 1;
 
-/// Days after the first failure until service ends.
+/// Days after the first failure until service ends, unless the subscription's terms say otherwise.
 pub const GRACE_DAYS: u32 = 14;
 
 /// Hours that a first invoice may wait for its payment.

@@ -14,8 +14,9 @@
 //! | `GET /v1/subscriptions?state=&after=` | 200 and a page of the read model |
 //! | `POST /v1/invoices/{id}/pay` | 200 and the invoice, which one more payment is to collect |
 //! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
-//! | `GET /v1/troubles` | 200: payments that have failed, and changes that the read model has not taken |
-//! | `POST /v1/payment-intents/{id}/resume` | 200: a failed payment goes on from the step that failed |
+//! | `GET /v1/troubles` | 200: payments, refunds and timers that have failed, and changes that the read model has not taken |
+//! | `POST /v1/payment-intents/{id}/resume`, `/v1/refunds/{id}/resume` | 200: it goes on from the step that failed |
+//! | `POST /v1/subscriptions/{id}/timers/{name}/retry` | 200: a timer that has failed is tried again |
 //! | `POST /v1/payment-intents/{id}/refunds` | 201 and the refund. With an `Idempotency-Key` it is one |
 //! | `GET /v1/payment-intents/{id}/refunds` | 200: the payment's refunds, and what is left of it |
 //! | `POST /v1/invoices/{id}/credit-notes` | 201 and the invoice. With an `Idempotency-Key` it is one |
@@ -54,8 +55,8 @@ use crate::{
     read::{PAGE, Reader},
     resource::{Event, View},
     resources::{
-        Customer, Entitlement, Invoice, NewSubscription, PaymentIntent, Price, Product, Refund,
-        Subscription,
+        Customer, Entitlement, Invoice, NewSubscription, OwnTerms, PaymentIntent, Price, Product,
+        Refund, Subscription,
     },
     states::{NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
 };
@@ -101,7 +102,12 @@ pub(super) fn router() -> Router<Env> {
             get(hooks::show).delete(hooks::remove),
         )
         .route("/subscriptions/{id}/timers", get(troubles::timers))
+        .route(
+            "/subscriptions/{id}/timers/{name}/retry",
+            post(troubles::retry_timer),
+        )
         .route("/payment-intents/{id}/resume", post(troubles::resume))
+        .route("/refunds/{id}/resume", post(troubles::resume_refund))
         .route(
             "/payment-intents/{id}/refunds",
             post(refunds::create).get(refunds::list),
@@ -428,16 +434,46 @@ async fn set_payment_method(
     Ok(Json(view.await?.map_err(told)?))
 }
 
+/// What a subscription is created with, and which terms it has of its own.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedSubscription {
+    customer: String,
+    price: String,
+    quantity: Option<u32>,
+    #[serde(default)]
+    trial_days: u32,
+    dunning_days: Option<Vec<u32>>,
+    grace_days: Option<u32>,
+}
+
+impl WantedSubscription {
+    fn parts(self) -> (NewSubscription, OwnTerms) {
+        let new = NewSubscription {
+            customer: self.customer,
+            price: self.price,
+            quantity: self.quantity.unwrap_or(1),
+            trial_days: self.trial_days,
+        };
+        let own = OwnTerms {
+            dunning_days: self.dunning_days,
+            grace_days: self.grace_days,
+        };
+        (new, own)
+    }
+}
+
 async fn create_subscription(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(new): JsonBody<NewSubscription>,
+    JsonBody(wanted): JsonBody<WantedSubscription>,
 ) -> Created {
+    let (new, own) = wanted.parts();
     id::check("cus", &new.customer)?;
     id::check("price", &new.price)?;
     let id = id::fresh("sub", key.as_deref())?;
     let subscription = object!(env, Subscription, "sub", &id, key);
-    let view = subscription.create(new).await?.map_err(told)?;
+    let view = subscription.create_with(new, own).await?.map_err(told)?;
     Ok(created(view))
 }
 

@@ -7,20 +7,25 @@ use abide::{
 use abide_patterns::{
     schedule::{self, Phase},
     workflow::{
-        Filter, InstanceRecord, Listed, Status, StepKind, StepName, StepState, WorkflowError,
-        Workflows, limits,
+        Filter, InstanceRecord, Listed, Status, StepKind, StepName, StepState, Workflow,
+        WorkflowError, Workflows, limits,
     },
 };
 use axum::{Json, extract::State};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     api::{ById, told},
     id, upkeep,
 };
-use crate::{Time, payment::Payment, resources::Subscription};
+use crate::{
+    Time,
+    broken::{Variant, broken},
+    payment::{Payment, Refunding},
+    resources::{FailedTimer, Subscription, failed_timers},
+};
 
-/// Payments that are listed, at most, of those that failed and of those that are stuck.
+/// Payments, refunds and timers that are listed, at most: of those that failed, and of those that are stuck.
 const LISTED: usize = 100;
 
 /// What waits for a person.
@@ -28,6 +33,10 @@ const LISTED: usize = 100;
 pub(crate) struct Troubles {
     /// Payments that go on only if somebody has them resumed, those that were begun last first.
     pub(crate) payments: Vec<Failed>,
+    /// Refunds of which the same is so.
+    pub(crate) refunds: Vec<Failed>,
+    /// Timers of subscriptions that were given up, the newest first.
+    pub(crate) timers: Vec<FailedTimer>,
     /// Whether there are more of them than are listed.
     pub(crate) more: bool,
     /// Changes that the read model does not take.
@@ -80,18 +89,53 @@ pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
         ..Troubles::default()
     };
     for status in [Status::Failed, Status::Stuck] {
-        let wanted = Filter {
-            status: Some(status),
-            limit: LISTED,
-            ..Filter::default()
-        };
-        let page = Workflows::<Payment>::new(env).list(wanted).await;
-        let page = page.map_err(abide::Error::from)?;
-        troubles.more |= page.next.is_some();
-        let payments = page.instances.into_iter().map(Failed::from);
+        let (payments, more) = of_status::<Payment>(env, status).await?;
         troubles.payments.extend(payments);
+        troubles.more |= more;
+        let (refunds, more) = of_status::<Refunding>(env, status).await?;
+        troubles.refunds.extend(refunds);
+        troubles.more |= more;
+    }
+    let failed = failed_timers(env)
+        .list(i64::try_from(LISTED).unwrap_or(i64::MAX))
+        .await??;
+    troubles.more |= failed.len() == LISTED;
+    for timer in failed {
+        if has_failed(env, &timer).await? {
+            troubles.timers.push(timer);
+        } else {
+            let forgotten = failed_timers(env).forget(timer.subscription, timer.timer);
+            forgotten.await??;
+        }
     }
     Ok(troubles)
+}
+
+/// Workflows of a status, and whether there are more of them.
+async fn of_status<W: Workflow>(
+    env: &Env,
+    status: Status,
+) -> Result<(Vec<Failed>, bool), ApiError> {
+    let wanted = Filter {
+        status: Some(status),
+        limit: LISTED,
+        ..Filter::default()
+    };
+    let page = Workflows::<W>::new(env).list(wanted).await;
+    let page = page.map_err(abide::Error::from)?;
+    let found = page.instances.into_iter().map(Failed::from).collect();
+    Ok((found, page.next.is_some()))
+}
+
+/// Whether a timer that was given up still stands so.
+async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
+    let subscription = env.object::<Subscription>();
+    let subscription = subscription.get_by_name(&failed.subscription);
+    let timers = subscription.timers().await?.map_err(told)?;
+    let stands = |timer: &schedule::Timer| {
+        timer.name == failed.timer && timer.phase == Phase::Failed && !broken(Variant::TimerUnseen)
+    };
+    Ok(timers.iter().any(stands))
 }
 
 /// Has a payment go on that has failed, from the step that failed, or is stuck.
@@ -100,33 +144,47 @@ pub(super) async fn resume(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<Failed>, ApiError> {
     id::check("pi", &id)?;
-    let payments = Workflows::<Payment>::new(&env);
-    let payment = payments.status(&id).await.map_err(unresumed)?;
-    match payment.status {
+    resumed::<Payment>(&env, &id).await
+}
+
+/// The same of a refund.
+pub(super) async fn resume_refund(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<Failed>, ApiError> {
+    id::check("re", &id)?;
+    resumed::<Refunding>(&env, &id).await
+}
+
+async fn resumed<W: Workflow>(env: &Env, id: &str) -> Result<Json<Failed>, ApiError> {
+    let workflows = Workflows::<W>::new(env);
+    let record = workflows.status(id).await.map_err(unresumed)?;
+    match record.status {
         Status::Failed => {
-            let step = failed_step(&payments, &id).await?;
-            payments.restart_from(&id, step).await
+            let step = failed_step(&workflows, id).await?;
+            workflows.restart_from(id, step).await
         }
-        Status::Stuck => payments.resume(&id).await,
+        Status::Stuck => workflows.resume(id).await,
         status => {
             return Err(ApiError::conflict(
                 "not_allowed",
-                format!(
-                    "The payment is {status}: only one that has failed or is stuck is resumed."
-                ),
+                format!("{id} is {status}: only what has failed or is stuck is resumed."),
             ));
         }
     }
     .map_err(unresumed)?;
-    let payment = payments.status(&id).await.map_err(unresumed)?;
-    Ok(Json(payment.into()))
+    let record = workflows.status(id).await.map_err(unresumed)?;
+    Ok(Json(record.into()))
 }
 
 /// The step that a payment has failed with: the last of those that failed. Waiting in vain for an event is no failure.
-async fn failed_step(payments: &Workflows<Payment>, id: &str) -> Result<StepName, ApiError> {
+async fn failed_step<W: Workflow>(
+    workflows: &Workflows<W>,
+    id: &str,
+) -> Result<StepName, ApiError> {
     let (mut after, mut failed) = (0, None);
     loop {
-        let steps = payments.history(id, after).await.map_err(unresumed)?;
+        let steps = workflows.history(id, after).await.map_err(unresumed)?;
         let is_last = steps.len() < limits::MAX_PAGE;
         for step in steps {
             after = step.id;
@@ -138,14 +196,13 @@ async fn failed_step(payments: &Workflows<Payment>, id: &str) -> Result<StepName
             break;
         }
     }
-    failed
-        .ok_or_else(|| ApiError::conflict("not_allowed", "None of the payment's steps has failed."))
+    failed.ok_or_else(|| ApiError::conflict("not_allowed", "None of its steps has failed."))
 }
 
 fn unresumed(error: WorkflowError) -> ApiError {
     match error {
         WorkflowError::NotFound { .. } => {
-            ApiError::not_found("not_found", "There is no such payment.")
+            ApiError::not_found("not_found", "There is no such resource.")
         }
         error => abide::Error::from(error).into(),
     }
@@ -190,6 +247,25 @@ pub(super) async fn timers(
     // What was never created has no timers.
     subscription.get_state().await?.map_err(told)?;
     let timers = subscription.timers().await?.map_err(told)?;
+    let timers = timers.into_iter().map(Timer::from).collect();
+    Ok(Json(Timers { timers }))
+}
+
+/// The timer of a subscription.
+#[derive(Deserialize)]
+pub(super) struct OneTimer {
+    id: String,
+    name: String,
+}
+
+/// Has a timer that has failed tried again.
+pub(super) async fn retry_timer(
+    State(env): State<Env>,
+    UrlPath(OneTimer { id, name }): UrlPath<OneTimer>,
+) -> Result<Json<Timers>, ApiError> {
+    id::check("sub", &id)?;
+    let subscription = env.object::<Subscription>().get_by_name(&id);
+    let timers = subscription.retry_timer(name).await?.map_err(told)?;
     let timers = timers.into_iter().map(Timer::from).collect();
     Ok(Json(Timers { timers }))
 }

@@ -8,6 +8,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::SignatureUnchecked | Variant::OldEventHeard => {
             "a_webhook_that_is_not_the_gateways_is_not_heard"
         }
+        Variant::TimerUnseen => {
+            "troubles::a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed"
+        }
         Variant::KeyIgnored => "a_subscription_is_created_once_paid_and_seen_on_the_pages",
         Variant::RebuildLeavesOut => {
             "chains_are_replayed_and_checked_and_the_read_model_is_made_anew"

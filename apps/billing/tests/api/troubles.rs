@@ -44,7 +44,10 @@ fn fails_with(answer: &Answer, text: &str) -> bool {
 async fn a_payment_that_has_failed_is_seen_and_goes_on_from_the_step_that_failed() {
     let world = World::new().await;
     let none = world.get("/v1/troubles").await.json();
-    assert_eq!(none, json!({ "payments": [], "more": false, "dead": 0 }));
+    assert_eq!(
+        none,
+        json!({ "payments": [], "refunds": [], "timers": [], "more": false, "dead": 0 })
+    );
     assert!(!world.get("/").await.text.contains("by itself"));
 
     let env = world.host.env();
@@ -158,6 +161,29 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
         })
     };
     world.until(&timers, failed).await;
+    // Whoever looks for troubles finds it.
+    let listed = |answer: &Answer| {
+        let timer = answer.json()["timers"][0].clone();
+        let error = timer["error"].as_str().unwrap_or_default();
+        timer["subscription"] == id.as_str() && error.contains("something else")
+    };
+    let troubles = world.until("/v1/troubles", listed).await.json();
+    assert!(
+        world
+            .get("/")
+            .await
+            .text
+            .contains("1 timer does not go on by itself.")
+    );
+    let name = troubles["timers"][0]["timer"]
+        .as_str()
+        .unwrap()
+        .replace(' ', "%20");
+    let retry = format!("{timers}/{name}/retry");
+    assert_eq!(world.post(&retry, None).await.status, 200);
+    world.until("/v1/troubles", listed).await;
+    let unknown = world.post(&format!("{timers}/period/retry"), None).await;
+    assert_eq!(unknown.status, 400, "{}", unknown.text);
     let nobody = world.get("/v1/subscriptions/sub_nobody/timers").await;
     assert_eq!(nobody.status, 404, "{}", nobody.text);
     world.host.shutdown().await.unwrap();

@@ -43,6 +43,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::DunningBurst => "money::retries_that_were_missed_are_a_day_apart",
         Variant::GraceUntold => "money::what_is_said_of_service_does_not_go_beyond_the_grace",
         Variant::CustomerDeleted => "money::a_customer_whose_subscriptions_go_on_is_not_deleted",
+        Variant::CentCharged => "terms::an_invoice_below_the_minimum_charge_is_on_the_next_one",
         Variant::QuantityForgotten => "money::a_change_without_a_quantity_keeps_it",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -6,6 +6,7 @@ mod broken;
 mod crashes;
 mod money;
 mod support;
+mod terms;
 
 use abide_harness::run;
 use billing::{Time, states::Verdict};

@@ -21,7 +21,7 @@ use billing::{
     clock::{AnyPayments, Payments},
     resource::View,
     resources::{Customer, Invoice, NewSubscription, Price, Product, Subscription, register},
-    states::{self, Draft, Invoiced, NewIntent, PaymentResult, Verdict},
+    states::{self, Draft, Invoiced, NewIntent, PaymentResult, Policy, Verdict},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -135,6 +135,7 @@ impl Payments for Bank {
 }
 
 pub(crate) struct World {
+    policy: Option<Policy>,
     disk: SimDisk,
     clock: TestClock,
     node: Node,
@@ -144,6 +145,11 @@ pub(crate) struct World {
 impl World {
     /// A world at a time, with two prices and a customer, whose payments succeed.
     pub(crate) async fn starting(at: &str) -> Self {
+        Self::starting_with(at, None).await
+    }
+
+    /// The same, with terms of the node.
+    pub(crate) async fn starting_with(at: &str, policy: Option<Policy>) -> Self {
         let clock = TestClock::new();
         let bank = Bank {
             clock: clock.clone(),
@@ -153,7 +159,7 @@ impl World {
         };
         let late = date(at).0 - Time::now(&clock).0;
         clock.advance(Duration::from_millis(late.try_into().unwrap()));
-        let world = Self::at(SimDisk::new(), clock, bank);
+        let world = Self::at(SimDisk::new(), clock, bank, policy);
         let env = world.node.env();
         let write = |outcome: &str| ("create".to_owned(), outcome.to_owned());
         let (create, created) = write("created");
@@ -186,7 +192,7 @@ impl World {
         world
     }
 
-    fn at(disk: SimDisk, clock: TestClock, bank: Bank) -> Self {
+    fn at(disk: SimDisk, clock: TestClock, bank: Bank, policy: Option<Policy>) -> Self {
         let time = clock.clone();
         let options = StoreOptions {
             unix_millis: Arc::new(move || time.unix_millis()),
@@ -196,10 +202,14 @@ impl World {
         let node = register(Node::builder(store))
             .with(AnyPayments::new(bank.clone()))
             .clock(Arc::new(clock.clone()))
-            .workers(1)
-            .start()
-            .unwrap();
+            .workers(1);
+        let node = match &policy {
+            Some(policy) => node.with(policy.clone()),
+            None => node,
+        };
+        let node = node.start().unwrap();
         Self {
+            policy,
             disk,
             clock,
             node,
@@ -219,7 +229,7 @@ impl World {
             None => self.disk.after_kill(),
         };
         self.disk.release_syncs();
-        Self::at(disk, self.clock.clone(), self.bank.clone())
+        Self::at(disk, self.clock.clone(), self.bank.clone(), self.policy)
     }
 
     pub(crate) fn now(&self) -> Time {

@@ -39,6 +39,10 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::CreditUnbounded | Variant::CreditTwice => {
             "refunds::a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged"
         }
+        Variant::CardKept | Variant::BothCards => {
+            "cards::who_gives_a_better_card_is_not_asked_to_prove_who_they_are"
+        }
+        Variant::TrialWaits => "cards::a_trial_that_ends_without_a_way_to_pay_expires_at_once",
         Variant::GivenBackTwice => "refunds::what_was_refunded_of_a_period_is_not_given_back_again",
         Variant::WaitCutShort => {
             "however_often_the_gateway_tells_of_it_a_customer_has_the_same_time"

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "broken")]
 mod broken;
+mod cards;
 mod gateway;
 #[path = "../node/mod.rs"]
 mod node;

@@ -79,6 +79,11 @@ impl World {
 
     /// Somebody subscribes, and pays with a card.
     pub(crate) async fn subscribe(&self, card: &str) {
+        self.subscribe_to(Some(card), 0).await;
+    }
+
+    /// Somebody subscribes, with a card or none, and a trial of some days or none.
+    pub(crate) async fn subscribe_to(&self, card: Option<&str>, trial_days: u32) {
         let (create, created) = ("create".to_owned(), "created".to_owned());
         let product = self.env().object::<Product>().get_by_name("prod_tea");
         let tea = product.transition(create.clone(), created.clone(), json!({ "name": "Tea" }));
@@ -99,7 +104,7 @@ impl World {
             customer: "cus_ada".into(),
             price: "price_year".into(),
             quantity: 1,
-            trial_days: 0,
+            trial_days,
         };
         let subscription = self.env().object::<Subscription>();
         let subscription = subscription.get_by_name(SUBSCRIPTION).create(new);

@@ -158,6 +158,16 @@ impl Failure {
             permanent: true,
         }
     }
+
+    /// What went wrong.
+    pub fn message(&self) -> &str {
+        &self.error
+    }
+
+    /// True if no other attempt is made.
+    pub fn is_permanent(&self) -> bool {
+        self.permanent
+    }
 }
 
 impl From<Error> for Failure {

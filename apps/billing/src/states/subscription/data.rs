@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Draft, MAX_QUANTITY, Refusal};
+use super::super::{Draft, MAX_QUANTITY, Refusal, Terms};
 use crate::{Every, Line, Money, Time};
 
 /// What a subscription gives, and for how much. The price's own words, copied when it was chosen.
@@ -53,6 +53,9 @@ pub struct Created {
     /// When the trial ends and the first period begins, if there is a trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial_end: Option<Time>,
+    /// Its terms, if they are not those that every subscription had once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terms: Option<Terms>,
 }
 
 /// What `bill` says.

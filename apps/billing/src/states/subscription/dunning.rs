@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{DUNNING_DAYS, GRACE_DAYS, MIN_DUNNING_DAYS, Refusal},
+    super::{MIN_DUNNING_DAYS, Refusal},
     Attempt, Subscription,
 };
 use crate::{
@@ -82,7 +82,7 @@ impl Subscription {
         let at = match failures.checked_sub(1) {
             // Service went on after a pause.
             None => return Some((since, owed.next(invoice))),
-            Some(retry) => since.plus_days(*DUNNING_DAYS.get(retry)?),
+            Some(retry) => since.plus_days(*self.terms.dunning_days.get(retry)?),
         };
         // Days that passed while nobody was there are no days on which somebody was asked.
         let after = owed
@@ -103,6 +103,6 @@ impl Subscription {
     /// When service ends unless all is paid: so many days after the first of the failures that stand.
     pub fn grace_end(&self) -> Option<Time> {
         let since = self.owed.values().filter_map(|owed| owed.since).min()?;
-        Some(since.plus_days(GRACE_DAYS))
+        Some(since.plus_days(self.terms.grace_days))
     }
 }

@@ -48,10 +48,25 @@ impl Subscription {
         if let Some(carried) = self.carried {
             lines.add(Line {
                 kind: LineKind::Carried,
-                description: "Credit of the last invoice".to_owned(),
+                description: if carried.is_negative() {
+                    "Below the minimum charge of the last invoice".to_owned()
+                } else {
+                    "Credit of the last invoice".to_owned()
+                },
                 price: None,
                 period: None,
                 amount: carried.negated(),
+            })?;
+        }
+        let due = lines.totals()?.due;
+        let is_little = due.amount() > 0 && due.amount() < self.terms.minimum_charge;
+        if is_little && !broken(Variant::CentCharged) {
+            lines.add(Line {
+                kind: LineKind::Deferred,
+                description: "Below the minimum charge: on the next invoice".to_owned(),
+                price: None,
+                period: None,
+                amount: due.negated(),
             })?;
         }
         Ok(Draft {

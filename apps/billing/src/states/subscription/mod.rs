@@ -21,7 +21,7 @@ pub use self::{
     dunning::Owed,
     payments::{PaymentResult, Report, Verdict},
 };
-use super::{Draft, INCOMPLETE_HOURS, Refusal, Step};
+use super::{CARD_REPLACED, Draft, INCOMPLETE_HOURS, Refusal, Step, Terms};
 use crate::{
     Anchor, Line, LineKind, Money, Period, Time,
     broken::{Variant, broken},
@@ -36,6 +36,9 @@ pub struct Subscription {
     pub plan: Option<Plan>,
     /// Since when.
     pub created_at: Time,
+    /// When payments are tried again, how long service goes on without them, and what is too little to be charged.
+    #[serde(default, skip_serializing_if = "Terms::is_default")]
+    pub terms: Terms,
     /// When the trial ends, if there is one.
     pub trial_end: Option<Time>,
     /// Since when what the trial led to waits for its first payment.
@@ -95,6 +98,7 @@ impl Subscription {
             ("create", _) => {
                 let created: Created = step.data()?;
                 created.plan.check()?;
+                created.terms.iter().try_for_each(Terms::check)?;
                 let begin = created.trial_end.unwrap_or(created.at);
                 Anchor::new(begin, created.plan.every)?;
                 Ok(())
@@ -233,6 +237,7 @@ impl Subscription {
         self.customer = created.customer;
         self.created_at = created.at;
         self.trial_end = created.trial_end;
+        self.terms = created.terms.unwrap_or_default();
         self.plan = Some(created.plan);
         match created.trial_end {
             Some(_) => Ok(()),
@@ -250,7 +255,9 @@ impl Subscription {
         let totals = draft.totals()?;
         self.next += 1;
         self.pending.clear();
-        self.carried = Some(totals.left)
+        // What was too little to be charged is owed with the next one.
+        let deferred = draft.lines.of_kind(LineKind::Deferred)?;
+        self.carried = Some(totals.left.plus(deferred)?)
             .filter(|left| !left.is_zero())
             .filter(|_| !broken(Variant::CreditLost));
         if !totals.due.is_zero() {
@@ -317,6 +324,10 @@ impl Subscription {
             self.owed.remove(&collected.invoice);
         } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
             if outcome == "failed" {
+                if collected.reason.as_deref() == Some(CARD_REPLACED) {
+                    // No card was refused.
+                    owed.before += 1;
+                }
                 owed.failed = owed.failed.max(collected.attempt);
                 if broken(Variant::RetryDaysFromLast) {
                     owed.since = None;

@@ -1,0 +1,71 @@
+//! The terms of new subscriptions, from the command line.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use billing::{
+    Currency, DUNNING_DAYS,
+    states::{GRACE_DAYS, Policy, Terms},
+};
+use clap::Args;
+
+/// Days before the end of a trial on which that is told.
+const TRIAL_NOTICE_DAYS: u32 = 3;
+
+/// Days before a period on which its invoice is told of.
+const UPCOMING_NOTICE_DAYS: u32 = 7;
+
+/// The terms of new subscriptions. Each keeps those with which it was created.
+#[derive(Args)]
+pub(crate) struct PolicyArgs {
+    /// Days after the first failure on which a payment is tried again
+    #[arg(long, value_name = "DAYS", value_delimiter = ',', default_values_t = DUNNING_DAYS)]
+    dunning_days: Vec<u32>,
+
+    /// Days after the first failure until service ends
+    #[arg(long, value_name = "DAYS", default_value_t = GRACE_DAYS)]
+    grace_days: u32,
+
+    /// The least that is charged, such as EUR=50 for 0.50 EUR; an invoice over less is on the next one; may be given several
+    /// times [default: half of each currency's unit, or 50 of one that has no parts]
+    #[arg(long = "minimum-charge", value_name = "CURRENCY=AMOUNT", value_parser = minimum)]
+    minimum_charges: Vec<(String, i64)>,
+
+    /// Days before the end of a trial on which `subscription.trial_will_end` is told; 0 for never
+    #[arg(long, value_name = "DAYS", default_value_t = TRIAL_NOTICE_DAYS)]
+    trial_notice_days: u32,
+
+    /// Days before a period on which `subscription.invoice_upcoming` is told; 0 for never
+    #[arg(long, value_name = "DAYS", default_value_t = UPCOMING_NOTICE_DAYS)]
+    upcoming_notice_days: u32,
+}
+
+fn minimum(text: &str) -> Result<(String, i64)> {
+    let (code, amount) = text.split_once('=').context("it is like EUR=50")?;
+    let currency: Currency = code.parse()?;
+    let amount: u32 = amount.parse().context("an amount in the minor unit")?;
+    Ok((currency.code().to_owned(), amount.into()))
+}
+
+impl PolicyArgs {
+    /// What they say.
+    pub(crate) fn policy(&self) -> Result<Policy> {
+        let terms = Terms {
+            dunning_days: self.dunning_days.clone(),
+            grace_days: self.grace_days,
+            minimum_charge: 0,
+            trial_notice_days: self.trial_notice_days,
+            upcoming_notice_days: self.upcoming_notice_days,
+        };
+        terms.check()?;
+        Ok(Policy {
+            terms,
+            minimum_charges: self
+                .minimum_charges
+                .iter()
+                .cloned()
+                .collect::<BTreeMap<_, _>>(),
+            has_minimum: true,
+        })
+    }
+}

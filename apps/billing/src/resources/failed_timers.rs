@@ -1,0 +1,77 @@
+//! The object that knows which timers of subscriptions were given up.
+
+use abide::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+
+/// The name of the only object.
+const ALL: &str = "all";
+
+/// Timers that are kept, at most; the oldest give way, and stand in the log and among their subscription's timers all the same.
+const MAX_KEPT: i64 = 10_000;
+
+/// A timer that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedTimer {
+    /// The subscription's id.
+    pub subscription: String,
+    /// The timer's name.
+    pub timer: String,
+    /// What went wrong.
+    pub error: String,
+    /// Since when.
+    pub since: Time,
+}
+
+/// The timers of all subscriptions that were given up, in one object. Each is asked for at its subscription before it is shown.
+#[durable_object]
+pub struct FailedTimers {
+    state: State,
+}
+
+/// The object that knows them.
+pub(crate) fn failed_timers(env: &Env) -> Stub<FailedTimers> {
+    env.object::<FailedTimers>().get_by_name(ALL)
+}
+
+impl DurableObject for FailedTimers {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        state.storage().sql().exec(
+            "CREATE TABLE IF NOT EXISTS failed_timers (
+                 number INTEGER PRIMARY KEY, subscription TEXT NOT NULL, timer TEXT NOT NULL, error TEXT NOT NULL,
+                 since INTEGER NOT NULL, UNIQUE (subscription, timer)
+             )",
+            (),
+        )?;
+        Ok(Self { state })
+    }
+}
+
+#[rpc]
+impl FailedTimers {
+    /// Notes one.
+    pub async fn note(&self, failed: FailedTimer) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "INSERT OR REPLACE INTO failed_timers (subscription, timer, error, since) VALUES (?1, ?2, ?3, ?4)",
+            (&failed.subscription, &failed.timer, &failed.error, failed.since.0),
+        )?;
+        let old = "DELETE FROM failed_timers WHERE number <= (SELECT max(number) FROM failed_timers) - ?1";
+        sql.exec(old, (MAX_KEPT,)).map(drop)
+    }
+
+    /// Forgets one: it has gone well since, or is not wanted any more.
+    pub async fn forget(&self, subscription: String, timer: String) -> Result<()> {
+        let sql = self.state.storage().sql();
+        let one = "DELETE FROM failed_timers WHERE subscription = ?1 AND timer = ?2";
+        sql.exec(one, (&subscription, &timer)).map(drop)
+    }
+
+    /// The newest, so many at most.
+    pub async fn list(&self, limit: i64) -> Result<Vec<FailedTimer>> {
+        let sql = self.state.storage().sql();
+        let newest = "SELECT subscription, timer, error, since FROM failed_timers ORDER BY number DESC LIMIT ?1";
+        sql.exec(newest, (limit,))?.to_array()
+    }
+}
