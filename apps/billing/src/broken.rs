@@ -79,6 +79,10 @@ abide::broken_variants! {
         CustomerDeleted,
         /// A change of plan without a quantity sets it to one. What nobody has asked for stays.
         QuantityForgotten,
+        /// A change to periods of another length charges the rest of the old one, too. Each day is billed once.
+        LengthChargedTwice,
+        /// What will happen is told when it has happened. A notice comes before.
+        NoticeLate,
         /// An invoice of a cent is charged. What is less than its charge costs is on the next invoice.
         CentCharged,
         /// What costs nothing waits for its payment. What costs nothing needs none.

@@ -36,6 +36,7 @@ pub mod read;
 pub mod resource;
 pub mod resources;
 pub mod states;
+pub mod test_clock;
 mod time;
 mod web;
 

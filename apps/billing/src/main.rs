@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use abide::{
     Env, Host,
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
     server::{AllowPrivate, Config, Hosts, ServeArgs},
 };
 use abide_patterns::{
@@ -21,6 +21,7 @@ use axum::Router;
 use billing::{
     gateway::{AnyGateway, EventSecrets, HttpGateway, LocalGateway, Mischief, server},
     host, read, router,
+    test_clock::TestModeClock,
 };
 use clap::{Args, Parser};
 
@@ -112,6 +113,10 @@ struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "postgres")]
     read_model: Option<PathBuf>,
 
+    /// The clock can be moved forward (`/v1/test-clock`), for a data directory of its own that is only for tests
+    #[arg(long, conflicts_with = "gateway")]
+    test_clock: bool,
+
     #[command(flatten)]
     policy: policy::PolicyArgs,
 
@@ -154,6 +159,11 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         config.server.hosts = Hosts::Named(options.hosts);
     }
     let policy = options.policy.policy()?;
+    let test_clock = test_clock(&config, options.test_clock)?;
+    let clock: Arc<dyn Clock> = match &test_clock {
+        Some(clock) => Arc::new(clock.clone()),
+        None => Arc::new(SystemClock::new()),
+    };
     let tables = read::tables()?;
     let model: Arc<dyn ReadModel> = match &options.postgres {
         Some(server) => Arc::new(PostgresModel::new(server, tables)?),
@@ -182,7 +192,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         }
         return Ok(host.serve().await?);
     }
-    let local = LocalGateway::new("local", Mischief::lively(1), Arc::new(SystemClock::new()));
+    let local = LocalGateway::new("local", Mischief::lively(1), Arc::clone(&clock));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     eprintln!("a gateway that behaves badly, for tries: http://{address}/pay/pay_1");
@@ -195,8 +205,11 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
     }
     let gateway = AnyGateway::new(HttpGateway::new(&format!("http://{address}"), "local"));
     let secret = fresh_secret()?;
-    host::install(Host::from_config(config), gateway, model)
-        .with(EventSecrets::new([secret.clone()]))
+    let mut host = host::install(Host::from_config(config), gateway, model).clock(clock);
+    if let Some(test_clock) = test_clock {
+        host = host.with(test_clock);
+    }
+    host.with(EventSecrets::new([secret.clone()]))
         .with(policy)
         .router(move |env| {
             let edge = router(env.clone());
@@ -208,6 +221,21 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         .serve()
         .await?;
     Ok(())
+}
+
+/// The clock that can be moved, if it is asked for. A directory that has been in the future does not come back.
+fn test_clock(config: &Config, wanted: bool) -> anyhow::Result<Option<TestModeClock>> {
+    let dir = &config.data.dir;
+    if wanted {
+        std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
+        return Ok(Some(TestModeClock::open(dir).context("the test clock")?));
+    }
+    anyhow::ensure!(
+        !TestModeClock::is_of(dir),
+        "{} is of a test clock: give --test-clock, or another directory",
+        dir.display()
+    );
+    Ok(None)
 }
 
 /// The read model's file if none is named. The directory may not be there yet.

@@ -71,6 +71,8 @@ pub fn due(
         Timer::Cancel => cancel(id, state, subscription, at),
         Timer::Trial => Ok(vec![Write::new("end_trial", "incomplete", &moment)?]),
         Timer::Grace => Ok(vec![Write::new("end_grace", "ended", &moment)?]),
+        Timer::TrialNotice => Ok(vec![Write::new("notify", "trial_will_end", &moment)?]),
+        Timer::Upcoming => Ok(vec![Write::new("notify", "upcoming", &moment)?]),
         Timer::Dunning => dunning(subscription, now),
         Timer::Period => period(id, state, subscription, now),
     }

@@ -19,18 +19,24 @@ pub enum Timer {
     Grace,
     /// A payment that failed is tried again.
     Dunning,
+    /// Its trial will end, which is told before.
+    TrialNotice,
+    /// The next period will be billed, which is told before.
+    Upcoming,
     /// The next period begins, and is billed.
     Period,
 }
 
 impl Timer {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Expire,
         Self::Cancel,
         Self::Trial,
         Self::Grace,
         Self::Dunning,
+        Self::TrialNotice,
+        Self::Upcoming,
         Self::Period,
     ];
 
@@ -42,6 +48,8 @@ impl Timer {
             Self::Trial => "trial",
             Self::Grace => "grace",
             Self::Dunning => "dunning",
+            Self::TrialNotice => "trial notice",
+            Self::Upcoming => "upcoming",
             Self::Period => "period",
         }
     }
@@ -74,6 +82,8 @@ impl Timer {
                 next.map(|(at, _)| at).min()
             }
             Self::Dunning => None,
+            Self::TrialNotice => subscription.trial_notice_at(state),
+            Self::Upcoming => subscription.upcoming_notice_at(state)?,
             Self::Period => subscription.next_period()?.map(|period| period.start),
         })
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::types;
 use crate::resource::View;
 
 /// What a receiver is told, as `data` of a webhook: something has happened to a resource.
@@ -20,7 +21,7 @@ impl Notice {
     pub(super) fn new(resource: View, what: &str) -> Self {
         Self {
             id: format!("{}.{}.{what}", resource.id, resource.seq),
-            event: format!("{}.{what}", resource.kind),
+            event: types::event(&resource.kind, what),
             resource,
         }
     }

@@ -1,7 +1,7 @@
 //! Which outcomes are told, and under which names.
 
 /// Every type of notice.
-pub const TYPES: [&str; 38] = [
+pub const TYPES: [&str; 43] = [
     "customer.created",
     "customer.deleted",
     "customer.updated",
@@ -12,6 +12,8 @@ pub const TYPES: [&str; 38] = [
     "invoice.payment_action_required",
     "invoice.payment_failed",
     "invoice.uncollectible",
+    "invoice.upcoming",
+    "invoice.updated",
     "invoice.voided",
     "payment_intent.canceled",
     "payment_intent.created",
@@ -19,6 +21,7 @@ pub const TYPES: [&str; 38] = [
     "payment_intent.refunded",
     "payment_intent.requires_action",
     "payment_intent.succeeded",
+    "payment_intent.updated",
     "price.created",
     "price.deleted",
     "price.updated",
@@ -28,6 +31,7 @@ pub const TYPES: [&str; 38] = [
     "refund.created",
     "refund.failed",
     "refund.succeeded",
+    "refund.updated",
     "subscription.active",
     "subscription.canceled",
     "subscription.created",
@@ -37,10 +41,22 @@ pub const TYPES: [&str; 38] = [
     "subscription.past_due",
     "subscription.paused",
     "subscription.resumed",
+    "subscription.trial_will_end",
     "subscription.trialing",
     "subscription.unpaid",
     "subscription.updated",
 ];
+
+/// What is told of an invoice that there will be, with the subscription that it will be of.
+const UPCOMING: &str = "invoice.upcoming";
+
+/// The type of a notice: of the resource's kind, or of what there will be.
+pub(super) fn event(kind: &str, what: &str) -> String {
+    if what == UPCOMING {
+        return what.to_owned();
+    }
+    format!("{kind}.{what}")
+}
 
 /// What is told of an outcome that led from one state to another: what follows the kind in the names.
 pub(super) fn of<'a>(
@@ -51,6 +67,9 @@ pub(super) fn of<'a>(
     match (kind, action, outcome) {
         ("subscription", "create", "trialing") => vec!["created", "trialing"],
         (_, "create", _) => vec!["created"],
+        (_, "annotate", _) => vec!["updated"],
+        ("subscription", "notify", "upcoming") => vec![UPCOMING],
+        ("subscription", "notify", _) => vec!["trial_will_end"],
         ("subscription", "resume", "owing") => vec!["resumed", to],
         ("subscription", "resume", _) => vec!["resumed"],
         // Attempts and periods are told of by their invoices.
@@ -94,7 +113,7 @@ mod tests {
         for machine in machines::ALL {
             for (from, action, outcome, to) in machine.transitions {
                 let told = of(machine.name, (action, outcome), (from, to));
-                found.extend(told.iter().map(|what| format!("{}.{what}", machine.name)));
+                found.extend(told.iter().map(|what| event(machine.name, what)));
             }
         }
         assert!(TYPES.is_sorted());
@@ -107,7 +126,11 @@ mod tests {
             let told = of("subscription", (action, outcome), (from, to));
             assert_eq!(
                 told.is_empty(),
-                from == to && !matches!(*action, "change" | "cancel" | "credit")
+                from == to
+                    && !matches!(
+                        *action,
+                        "change" | "cancel" | "credit" | "annotate" | "notify"
+                    )
             );
         }
     }

@@ -6,12 +6,15 @@ use super::ABSENT;
 
 const STATES: &[&str] = &[ABSENT, "active", "deleted"];
 const LAST: &[&str] = &["deleted"];
-const ACTIONS: &[&str] = &["create", "update", "delete"];
-const OUTCOMES: &[&str] = &["created", "updated", "deleted"];
+const ACTIONS: &[&str] = &["create", "update", "delete", "annotate"];
+const OUTCOMES: &[&str] = &["created", "updated", "deleted", "annotated"];
 const TRANSITIONS: &[Transition] = &[
     (ABSENT, "create", "created", "active"),
     ("active", "update", "updated", "active"),
     ("active", "delete", "deleted", "deleted"),
+    // What somebody else wants to know of it.
+    ("active", "annotate", "annotated", "active"),
+    ("deleted", "annotate", "annotated", "deleted"),
 ];
 
 /// What is sold.

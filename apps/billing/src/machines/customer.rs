@@ -17,8 +17,17 @@ pub const CUSTOMER: Declaration = Declaration {
         "subscribe",
         "leave",
         "delete",
+        "annotate",
     ],
-    outcomes: &["created", "updated", "set", "subscribed", "left", "deleted"],
+    outcomes: &[
+        "created",
+        "updated",
+        "set",
+        "subscribed",
+        "left",
+        "deleted",
+        "annotated",
+    ],
     transitions: &[
         (ABSENT, "create", "created", "active"),
         ("active", "update", "updated", "active"),
@@ -28,5 +37,8 @@ pub const CUSTOMER: Declaration = Declaration {
         ("active", "subscribe", "subscribed", "active"),
         ("active", "leave", "left", "active"),
         ("active", "delete", "deleted", "deleted"),
+        // What somebody else wants to know of it.
+        ("active", "annotate", "annotated", "active"),
+        ("deleted", "annotate", "annotated", "deleted"),
     ],
 };

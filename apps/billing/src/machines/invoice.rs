@@ -10,7 +10,9 @@ pub const INVOICE: Declaration = Declaration {
     initial: ABSENT,
     states: &[ABSENT, "draft", "open", "paid", "void", "uncollectible"],
     terminal: &["paid", "void"],
-    actions: &["create", "finalize", "void", "pay", "give_up", "credit"],
+    actions: &[
+        "create", "finalize", "void", "pay", "give_up", "credit", "annotate",
+    ],
     outcomes: &[
         "drafted",
         "finalized",
@@ -24,6 +26,7 @@ pub const INVOICE: Declaration = Declaration {
         "late",
         "noted",
         "withdrawn",
+        "annotated",
     ],
     transitions: &[
         (ABSENT, "create", "drafted", "draft"),
@@ -54,5 +57,11 @@ pub const INVOICE: Declaration = Declaration {
         ("uncollectible", "credit", "settled", "paid"),
         ("paid", "credit", "noted", "paid"),
         ("paid", "credit", "withdrawn", "paid"),
+        // What somebody else wants to know of it.
+        ("draft", "annotate", "annotated", "draft"),
+        ("open", "annotate", "annotated", "open"),
+        ("paid", "annotate", "annotated", "paid"),
+        ("void", "annotate", "annotated", "void"),
+        ("uncollectible", "annotate", "annotated", "uncollectible"),
     ],
 };

@@ -26,6 +26,7 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
         "settle",
         "authenticate",
         "refund",
+        "annotate",
     ],
     outcomes: &[
         "created",
@@ -40,6 +41,7 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
         "timed_out",
         "requested",
         "refunded",
+        "annotated",
     ],
     transitions: &[
         (ABSENT, "create", "created", "requires_payment_method"),
@@ -96,5 +98,27 @@ pub const PAYMENT_INTENT: Declaration = Declaration {
         ("succeeded", "refund", "requested", "succeeded"),
         ("succeeded", "refund", "refunded", "succeeded"),
         ("succeeded", "refund", "failed", "succeeded"),
+        // What somebody else wants to know of it.
+        (
+            "requires_payment_method",
+            "annotate",
+            "annotated",
+            "requires_payment_method",
+        ),
+        (
+            "requires_confirmation",
+            "annotate",
+            "annotated",
+            "requires_confirmation",
+        ),
+        (
+            "requires_action",
+            "annotate",
+            "annotated",
+            "requires_action",
+        ),
+        ("processing", "annotate", "annotated", "processing"),
+        ("succeeded", "annotate", "annotated", "succeeded"),
+        ("canceled", "annotate", "annotated", "canceled"),
     ],
 };

@@ -10,13 +10,17 @@ pub const REFUND: Declaration = Declaration {
     initial: ABSENT,
     states: &[ABSENT, "pending", "succeeded", "failed"],
     terminal: &["succeeded", "failed"],
-    actions: &["create", "submit", "settle"],
-    outcomes: &["created", "submitted", "succeeded", "failed"],
+    actions: &["create", "submit", "settle", "annotate"],
+    outcomes: &["created", "submitted", "succeeded", "failed", "annotated"],
     transitions: &[
         (ABSENT, "create", "created", "pending"),
         // The gateway knows it.
         ("pending", "submit", "submitted", "pending"),
         ("pending", "settle", "succeeded", "succeeded"),
         ("pending", "settle", "failed", "failed"),
+        // What somebody else wants to know of it.
+        ("pending", "annotate", "annotated", "pending"),
+        ("succeeded", "annotate", "annotated", "succeeded"),
+        ("failed", "annotate", "annotated", "failed"),
     ],
 };

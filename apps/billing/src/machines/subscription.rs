@@ -39,6 +39,8 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "resume",
         "give_up",
         "credit",
+        "annotate",
+        "notify",
     ],
     outcomes: &[
         "incomplete",
@@ -66,6 +68,9 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         "reduced",
         "granted",
         "returned",
+        "annotated",
+        "trial_will_end",
+        "upcoming",
     ],
     transitions: &[
         (ABSENT, "create", "incomplete", "incomplete"),
@@ -209,5 +214,23 @@ pub const SUBSCRIPTION: Declaration = Declaration {
         ("paused", "credit", "granted", "paused"),
         ("paused", "credit", "returned", "paused"),
         ("canceled", "credit", "reduced", "canceled"),
+        // What somebody else wants to know of it.
+        ("incomplete", "annotate", "annotated", "incomplete"),
+        (
+            "incomplete_expired",
+            "annotate",
+            "annotated",
+            "incomplete_expired",
+        ),
+        ("trialing", "annotate", "annotated", "trialing"),
+        ("active", "annotate", "annotated", "active"),
+        ("past_due", "annotate", "annotated", "past_due"),
+        ("unpaid", "annotate", "annotated", "unpaid"),
+        ("paused", "annotate", "annotated", "paused"),
+        ("canceled", "annotate", "annotated", "canceled"),
+        // What is about to happen is told before.
+        ("trialing", "notify", "trial_will_end", "trialing"),
+        ("active", "notify", "upcoming", "active"),
+        ("past_due", "notify", "upcoming", "past_due"),
     ],
 };

@@ -4,6 +4,7 @@
 //! Pages and lists read it; nothing that decides does. The queries are in the SQL that SQLite and `PostgreSQL` share.
 
 mod lag;
+mod list;
 mod rebuild;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
@@ -19,6 +20,7 @@ use crate::{
 };
 
 pub use lag::Lag;
+pub(crate) use list::{Filter, MAX_PAGE};
 pub use rebuild::{Rebuilt, rebuild};
 
 /// Months that the overview shows.

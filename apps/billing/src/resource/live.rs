@@ -48,12 +48,19 @@ macro_rules! machine {
             const SCHEMA: Declaration = $schema;
 
             fn validate(&self, entry: &Entry) -> Result<()> {
+                if entry.action == "annotate" {
+                    return Ok(self.metadata.may_take(&step(entry).data()?)?);
+                }
                 Ok(<$live>::validate(self, &step(entry))?)
             }
 
             fn apply(&mut self, entry: &Entry) -> Result<()> {
                 if broken(Variant::RulesReplayed) {
                     <$live>::validate(self, &step(entry))?;
+                }
+                if entry.action == "annotate" {
+                    self.metadata.take(step(entry).data()?);
+                    return Ok(());
                 }
                 Ok(<$live>::apply(self, &step(entry))?)
             }

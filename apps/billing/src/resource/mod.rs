@@ -20,6 +20,7 @@ use crate::{
     broken::{Variant, broken},
     hooks::{self, Webhooks},
     machines::ABSENT,
+    states::Annotation,
 };
 
 pub use live::Live;
@@ -168,6 +169,15 @@ impl<M: Live> Resource<M> {
         data: &impl Serialize,
     ) -> Result<Transitioned, BillingError> {
         Ok(self.outcomes.transition(action, outcome, data)?)
+    }
+
+    /// Keeps what somebody else wants to know of it; nothing is no news.
+    pub(crate) fn annotate(&self, annotation: &Annotation) -> Result<View, BillingError> {
+        annotation.check()?;
+        if annotation.0.is_empty() {
+            return self.view();
+        }
+        self.transition("annotate", "annotated", annotation)
     }
 
     /// Refuses what the present state does not take, as a transition would.

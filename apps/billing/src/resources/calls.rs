@@ -17,6 +17,26 @@ macro_rules! calls {
                 self.resource.transition(&action, &outcome, &data)
             }
 
+            /// Creates it with what somebody else wants to know of it.
+            pub async fn create_annotated(
+                &self,
+                data: serde_json::Value,
+                annotation: crate::states::Annotation,
+            ) -> Result<crate::resource::View, crate::BillingError> {
+                annotation.check()?;
+                self.resource.write("create", "created", &data)?;
+                self.resource.annotate(&annotation)
+            }
+
+            /// Keeps what somebody else wants to know of it.
+            pub async fn annotate(
+                &self,
+                annotation: crate::states::Annotation,
+            ) -> Result<crate::resource::View, crate::BillingError> {
+                self.resource.view()?;
+                self.resource.annotate(&annotation)
+            }
+
             /// The present state.
             pub async fn get_state(&self) -> Result<crate::resource::View, crate::BillingError> {
                 self.resource.view()

@@ -110,16 +110,19 @@ calls! {
         async fn replace_card(&self) -> Result<(), BillingError> {
             let (waits, attempt, customer) = self.resource.read(|live| {
                 let invoice = &live.machine;
-                let waits = invoice.asked == invoice.attempts && invoice.failures < invoice.attempts;
                 let customer = invoice.draft.as_ref().map(|draft| draft.customer.clone());
-                (waits, invoice.attempts, customer)
+                (invoice.failures < invoice.attempts, invoice.attempts, customer)
             })?;
             let Some(customer) = customer.filter(|_| waits) else {
                 return Ok(());
             };
             let env = self.resource.env();
             let intent = states::Invoice::intent(self.resource.id(), attempt);
-            let view = env.object::<PaymentIntent>().get_by_name(&intent).get_state().await??;
+            let view = match env.object::<PaymentIntent>().get_by_name(&intent).get_state().await? {
+                // The attempt has begun a moment ago.
+                Err(BillingError::NotFound { .. }) => return Ok(()),
+                view => view?,
+            };
             let known = view.live::<states::PaymentIntent>()?.payment_method;
             let customer = env.object::<Customer>().get_by_name(&customer).get_state().await??;
             let card = customer.live::<states::Customer>()?.payment_method;

@@ -15,8 +15,8 @@ use crate::{
     clock::{self, AnyPayments, Clock, Collection, Subject},
     resource::{Resource, View},
     states::{
-        self, CARD_REPLACED, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment, NO_PAYMENT_METHOD,
-        PaymentResult, Plan, Policy, Report, Terms,
+        self, Annotation, CARD_REPLACED, Created, Credited, GivenUp, MAX_TRIAL_DAYS, Moment,
+        NO_PAYMENT_METHOD, PaymentResult, Plan, Policy, Preview, Report, Terms, Upcoming,
     },
 };
 
@@ -204,15 +204,17 @@ calls! {
     impl Subscription {
         /// Creates it, on trial or waiting for its first payment. The price's words are copied into the chain.
         pub async fn create(&self, new: NewSubscription) -> Result<View, BillingError> {
-            self.create_with(new, OwnTerms::default()).await
+            self.create_with(new, OwnTerms::default(), Annotation::default()).await
         }
 
-        /// The same, with terms of its own.
+        /// The same, with terms of its own, and with what somebody else wants to know of it.
         pub async fn create_with(
             &self,
             new: NewSubscription,
             own: OwnTerms,
+            annotation: Annotation,
         ) -> Result<View, BillingError> {
+            annotation.check()?;
             if new.trial_days > MAX_TRIAL_DAYS {
                 return Err(BillingError::invalid(format!(
                     "A trial has {MAX_TRIAL_DAYS} days at most, not {}.",
@@ -241,7 +243,8 @@ calls! {
                 at,
                 trial_end,
             };
-            self.resource.transition("create", outcome, &created)
+            self.resource.write("create", outcome, &created)?;
+            self.resource.annotate(&annotation)
         }
 
         /// Changes the plan from now on. What that gives back and costs for the rest of the period is on the next invoice. Without a quantity it stays
@@ -261,6 +264,29 @@ calls! {
                 .resource
                 .read(|live| live.machine.change(live.state, plan, at))??;
             self.resource.transition("change", "changed", &changed)
+        }
+
+        /// The next invoice, if nothing else happens; none if no period is billed.
+        pub async fn upcoming(&self) -> Result<Option<Upcoming>, BillingError> {
+            self.resource.view()?;
+            self.resource.caught_up()?;
+            let id = self.resource.id();
+            Ok(self.resource.read(|live| live.machine.upcoming(id, live.state))??)
+        }
+
+        /// What a change of plan would come to, if it were made now.
+        pub async fn preview(
+            &self,
+            price: String,
+            quantity: Option<u32>,
+        ) -> Result<Preview, BillingError> {
+            self.resource.view()?;
+            let known = self.resource.read(|live| live.machine.plan().map(|plan| plan.quantity))??;
+            let plan = self.plan(&price, quantity.unwrap_or(known)).await?;
+            let at = self.resource.caught_up()?;
+            self.resource.must_take("change", "changed")?;
+            let id = self.resource.id();
+            Ok(self.resource.read(|live| live.machine.preview(id, live.state, plan, at))??)
         }
 
         /// Ends it, now or when what is paid for ends.

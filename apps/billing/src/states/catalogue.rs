@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Step, check_name};
+use super::{Metadata, Refusal, Step, check_name};
 use crate::{Anchor, Every, Money, Time};
 
 /// What `create` and `update` of a product say.
@@ -25,6 +25,9 @@ impl NewProduct {
 pub struct Product {
     /// What it is called.
     pub name: String,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl Product {
@@ -74,6 +77,9 @@ impl NewPrice {
 pub struct Price {
     /// What it was created with.
     pub terms: Option<NewPrice>,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl Price {

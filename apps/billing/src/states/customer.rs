@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Refusal, Step, check_name};
+use super::{Metadata, Refusal, Step, check_name};
 use crate::{
     Time,
     broken::{Variant, broken},
@@ -78,6 +78,9 @@ pub struct Customer {
     /// Subscriptions that may go on, and since when.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub subscriptions: BTreeMap<String, Time>,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl Customer {

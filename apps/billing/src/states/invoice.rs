@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CreditEffect, CreditNote, MAX_CREDIT_NOTES, NewIntent, PaymentResult, Refusal, Step, Verdict,
+    CreditEffect, CreditNote, MAX_CREDIT_NOTES, Metadata, NewIntent, PaymentResult, Refusal, Step,
+    Verdict,
 };
 use crate::{
     Line, Lines, Money, MoneyError, Period, Totals,
@@ -90,6 +91,9 @@ pub struct Invoice {
     /// Its credit notes, by their id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credit_notes: BTreeMap<String, CreditNote>,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl Invoice {

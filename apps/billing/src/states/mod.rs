@@ -8,6 +8,7 @@ mod catalogue;
 mod credit_note;
 mod customer;
 mod invoice;
+mod metadata;
 mod payment_intent;
 mod refund;
 mod subscription;
@@ -22,11 +23,12 @@ pub use catalogue::{NewPrice, NewProduct, Price, Product};
 pub use credit_note::{CreditEffect, CreditNote};
 pub use customer::{Customer, NewCustomer, SetPaymentMethod, Subscribed};
 pub use invoice::{Attempted, Draft, Invoice};
+pub use metadata::{Annotation, Metadata};
 pub use payment_intent::{NewIntent, PaymentIntent, Refunded, Settled};
 pub use refund::{NewRefund, Refund, RefundEnd, RefundOrder, RefundSettled, RefundTo};
 pub use subscription::{
     Attempt, Changed, Collected, Created, Credited, Ended, GivenBack, GivenUp, Invoiced, Moment,
-    Owed, Paused, PaymentResult, Plan, Report, Resumed, Subscription, Verdict,
+    Owed, Paused, PaymentResult, Plan, Preview, Report, Resumed, Subscription, Upcoming, Verdict,
 };
 
 pub use terms::{Policy, Terms};

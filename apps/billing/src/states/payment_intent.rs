@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_REFUNDS, RefundEnd, RefundOrder, Refusal, SetPaymentMethod, Step};
+use super::{MAX_REFUNDS, Metadata, RefundEnd, RefundOrder, Refusal, SetPaymentMethod, Step};
 use crate::{
     Money,
     broken::{Variant, broken},
@@ -70,6 +70,9 @@ pub struct PaymentIntent {
     /// Its refunds, by their id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refunds: BTreeMap<String, Refunded>,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl PaymentIntent {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{NewIntent, Refusal, Step, check_name};
+use super::{Metadata, NewIntent, Refusal, Step, check_name};
 use crate::Money;
 
 /// Where the money of a refund goes.
@@ -132,6 +132,9 @@ pub struct Refund {
     pub refund: Option<String>,
     /// Why it failed.
     pub failure: Option<String>,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl Refund {

@@ -11,7 +11,11 @@
 //! | `POST /v1/subscriptions/{id}/change`, `…/cancel`, `…/keep`, `…/pause`, `…/resume` | 200 and the subscription |
 //! | `GET /v1/subscriptions/{id}/entitlement` | 200: whether it gives its customer what they pay for, from its object |
 //! | `GET /v1/subscriptions/{id}/timers` | 200: what happens to it by itself, and what of that has failed |
-//! | `GET /v1/subscriptions?state=&after=` | 200 and a page of the read model |
+//! | `GET /v1/{kind}?state=&customer=&subscription=&created_from=&created_before=&after=&limit=` | 200 and a page of the read model |
+//! | `POST /v1/{kind}/{id}/metadata` | 200 and the resource, with these texts; `null` removes one |
+//! | `GET /v1/subscriptions/{id}/upcoming-invoice` | 200: the next invoice, if nothing else happens |
+//! | `POST /v1/subscriptions/{id}/change/preview` | 200: what a change would come to, which is not made |
+//! | `GET /v1/test-clock`, `POST /v1/test-clock/advance` | 200 and the time; 404 if the program goes by the real clock |
 //! | `POST /v1/invoices/{id}/pay` | 200 and the invoice, which one more payment is to collect |
 //! | `POST /v1/invoices/{id}/void`, `…/give-up` | 200 and the invoice |
 //! | `GET /v1/troubles` | 200: payments, refunds and timers that have failed, and changes that the read model has not taken |
@@ -46,19 +50,19 @@ use axum::{
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{hooks, id, refunds, troubles, upkeep};
+use super::{
+    hooks, id, lists, metadata::Annotated, previews, refunds, test_clock, troubles, upkeep,
+};
 use crate::{
-    BillingError, Time,
-    machines::{SUBSCRIPTION, states},
-    read::{PAGE, Reader},
+    BillingError,
     resource::{Event, View},
     resources::{
         Customer, Entitlement, Invoice, NewSubscription, OwnTerms, PaymentIntent, Price, Product,
         Refund, Subscription,
     },
-    states::{NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
+    states::{Annotation, NewCustomer, NewPrice, NewProduct, SetPaymentMethod},
 };
 
 /// The API for programs that read about APIs.
@@ -86,7 +90,7 @@ pub(super) fn router() -> Router<Env> {
                 .delete(delete_customer),
         )
         .route("/customers/{id}/payment-method", post(set_payment_method))
-        .route("/subscriptions", post(create_subscription).get(list))
+        .route("/subscriptions", post(create_subscription))
         .route("/subscriptions/{id}/change", post(change))
         .route("/subscriptions/{id}/cancel", post(cancel))
         .route("/subscriptions/{id}/keep", post(keep))
@@ -116,6 +120,15 @@ pub(super) fn router() -> Router<Env> {
             "/invoices/{id}/credit-notes",
             post(refunds::credit).get(refunds::credit_notes),
         )
+        .merge(lists::router())
+        .route(
+            "/subscriptions/{id}/upcoming-invoice",
+            get(previews::upcoming),
+        )
+        .route("/subscriptions/{id}/change/preview", post(previews::change))
+        .route("/test-clock", get(test_clock::show))
+        .route("/test-clock/advance", post(test_clock::advance))
+        .route("/{kind}/{id}/metadata", post(annotate))
         .route("/troubles", get(troubles::show))
         .route("/check", post(upkeep::check_all))
         .route("/read-model", get(upkeep::read_model))
@@ -187,9 +200,9 @@ struct History {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
-    price: String,
-    quantity: Option<u32>,
+pub(super) struct Change {
+    pub(super) price: String,
+    pub(super) quantity: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -226,14 +239,17 @@ pub(super) use object;
 /// Calls something of any kind of resource.
 macro_rules! of_kind {
     ($env:expr, $path:expr, $call:ident($($given:expr),*)) => {
+        of_kind!($env, $path, None::<String>, $call($($given),*))
+    };
+    ($env:expr, $path:expr, $key:expr, $call:ident($($given:expr),*)) => {
         match &*$path.kind {
-            "products" => object!($env, Product, "prod", &$path.id).$call($($given),*).await?,
-            "prices" => object!($env, Price, "price", &$path.id).$call($($given),*).await?,
-            "customers" => object!($env, Customer, "cus", &$path.id).$call($($given),*).await?,
-            "subscriptions" => object!($env, Subscription, "sub", &$path.id).$call($($given),*).await?,
-            "invoices" => object!($env, Invoice, "in", &$path.id).$call($($given),*).await?,
-            "payment-intents" => object!($env, PaymentIntent, "pi", &$path.id).$call($($given),*).await?,
-            "refunds" => object!($env, Refund, "re", &$path.id).$call($($given),*).await?,
+            "products" => object!($env, Product, "prod", &$path.id, $key).$call($($given),*).await?,
+            "prices" => object!($env, Price, "price", &$path.id, $key).$call($($given),*).await?,
+            "customers" => object!($env, Customer, "cus", &$path.id, $key).$call($($given),*).await?,
+            "subscriptions" => object!($env, Subscription, "sub", &$path.id, $key).$call($($given),*).await?,
+            "invoices" => object!($env, Invoice, "in", &$path.id, $key).$call($($given),*).await?,
+            "payment-intents" => object!($env, PaymentIntent, "pi", &$path.id, $key).$call($($given),*).await?,
+            "refunds" => object!($env, Refund, "re", &$path.id, $key).$call($($given),*).await?,
             _ => return Err(nowhere().await),
         }
         .map_err(told)?
@@ -266,6 +282,17 @@ async fn show_customer(
     UrlPath(ById { id }): UrlPath<ById>,
 ) -> Result<Json<View>, ApiError> {
     show(env, OfKind::path("customers", id)).await
+}
+
+/// Keeps what somebody else wants to know of a resource.
+async fn annotate(
+    State(env): State<Env>,
+    IdempotencyKey(key): IdempotencyKey,
+    UrlPath(path): UrlPath<OfKind>,
+    JsonBody(metadata): JsonBody<Annotation>,
+) -> Result<Json<View>, ApiError> {
+    let _: View = of_kind!(env, path, get_state());
+    Ok(Json(of_kind!(env, path, key, annotate(metadata))))
 }
 
 async fn history(
@@ -329,12 +356,12 @@ fn value(data: &impl Serialize) -> Result<Value, ApiError> {
 async fn create_product(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(new): JsonBody<NewProduct>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewProduct>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let id = id::fresh("prod", key.as_deref())?;
     let product = object!(env, Product, "prod", &id, key);
-    let view = product.transition("create".into(), "created".into(), value(&new)?);
+    let view = product.create_annotated(value(&new)?, metadata);
     Ok(created(view.await?.map_err(told)?))
 }
 
@@ -363,7 +390,7 @@ async fn delete_product(
 async fn create_price(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(new): JsonBody<NewPrice>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewPrice>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &new.product);
@@ -374,7 +401,7 @@ async fn create_price(
     }
     let id = id::fresh("price", key.as_deref())?;
     let price = object!(env, Price, "price", &id, key);
-    let view = price.transition("create".into(), "created".into(), value(&new)?);
+    let view = price.create_annotated(value(&new)?, metadata);
     Ok(created(view.await?.map_err(told)?))
 }
 
@@ -391,12 +418,12 @@ async fn delete_price(
 async fn create_customer(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(new): JsonBody<NewCustomer>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewCustomer>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let id = id::fresh("cus", key.as_deref())?;
     let customer = object!(env, Customer, "cus", &id, key);
-    let view = customer.transition("create".into(), "created".into(), value(&new)?);
+    let view = customer.create_annotated(value(&new)?, metadata);
     Ok(created(view.await?.map_err(told)?))
 }
 
@@ -466,14 +493,15 @@ impl WantedSubscription {
 async fn create_subscription(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(wanted): JsonBody<WantedSubscription>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<WantedSubscription>>,
 ) -> Created {
-    let (new, own) = wanted.parts();
+    let (new, own) = new.parts();
     id::check("cus", &new.customer)?;
     id::check("price", &new.price)?;
     let id = id::fresh("sub", key.as_deref())?;
     let subscription = object!(env, Subscription, "sub", &id, key);
-    let view = subscription.create_with(new, own).await?.map_err(told)?;
+    let view = subscription.create_with(new, own, metadata);
+    let view = view.await?.map_err(told)?;
     Ok(created(view))
 }
 
@@ -561,58 +589,4 @@ async fn give_up(
     let invoice = object!(env, Invoice, "in", &id, key);
     let view = invoice.give_up();
     Ok(Json(view.await?.map_err(told)?))
-}
-
-#[derive(Deserialize)]
-struct Wanted {
-    state: Option<String>,
-    #[serde(default)]
-    after: String,
-}
-
-/// A subscription as the read model has it.
-#[derive(Serialize)]
-struct Listed {
-    id: String,
-    state: String,
-    customer: String,
-    created_at: Time,
-    updated_at: Time,
-}
-
-/// Refuses what is no state of a subscription.
-pub(super) fn must_be_a_state(state: &str) -> Result<(), ApiError> {
-    if states(&SUBSCRIPTION).any(|known| known == state) {
-        return Ok(());
-    }
-    let known: Vec<&str> = states(&SUBSCRIPTION).collect();
-    let text = format!(
-        "A subscription is never “{state}”: it is one of {}.",
-        known.join(", ")
-    );
-    Err(ApiError::bad_request("no_such_state", text))
-}
-
-async fn list(
-    State(env): State<Env>,
-    UrlQuery(wanted): UrlQuery<Wanted>,
-) -> Result<Json<Value>, ApiError> {
-    if let Some(state) = &wanted.state {
-        must_be_a_state(state)?;
-    }
-    let reader = env.require::<Reader>()?;
-    let rows = reader
-        .subscriptions(wanted.state.as_deref(), &wanted.after)
-        .await?;
-    let next = rows.last().filter(|_| rows.len() == PAGE);
-    let next = next.map(|row| row.id.clone());
-    let listed = rows.into_iter().map(|row| Listed {
-        id: row.id,
-        state: row.state,
-        customer: row.customer,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-    });
-    let listed: Vec<Listed> = listed.collect();
-    Ok(Json(json!({ "subscriptions": listed, "next": next })))
 }

@@ -15,8 +15,12 @@ mod api;
 mod events;
 mod hooks;
 mod id;
+mod lists;
+mod metadata;
+mod previews;
 mod refunds;
 mod site;
+mod test_clock;
 mod troubles;
 mod upkeep;
 

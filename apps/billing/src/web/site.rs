@@ -8,13 +8,10 @@ use axum::{extract::State, response::Html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    Failed,
-    api::{must_be_a_state, told},
-    html, id, troubles, upkeep,
-};
+use super::{Failed, api::told, html, id, lists::must_be_a_state, troubles, upkeep};
 use crate::{
     Time,
+    machines::SUBSCRIPTION,
     pages::{
         self,
         view::{Step, Subscription},
@@ -51,7 +48,7 @@ pub(super) async fn subscriptions(
     let UrlQuery(wanted) = wanted?;
     let state = wanted.state.as_deref().filter(|state| !state.is_empty());
     if let Some(state) = state {
-        must_be_a_state(state)?;
+        must_be_a_state(&SUBSCRIPTION, state)?;
     }
     let reader = env.require::<Reader>()?;
     let after = wanted.after.unwrap_or_default();

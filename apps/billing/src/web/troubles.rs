@@ -28,6 +28,9 @@ use crate::{
 /// Payments, refunds and timers that are listed, at most: of those that failed, and of those that are stuck.
 const LISTED: usize = 100;
 
+/// How long a timer that is given up may take to stand so among its subscription's timers.
+const SETTLED_MILLIS: i64 = 10 * 60 * 1_000;
+
 /// What waits for a person.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Troubles {
@@ -100,10 +103,11 @@ pub(super) async fn all(env: &Env) -> Result<Troubles, ApiError> {
         .list(i64::try_from(LISTED).unwrap_or(i64::MAX))
         .await??;
     troubles.more |= failed.len() == LISTED;
+    let now = Time::now(&**env.clock());
     for timer in failed {
         if has_failed(env, &timer).await? {
             troubles.timers.push(timer);
-        } else {
+        } else if timer.since.plus(SETTLED_MILLIS) < now {
             let forgotten = failed_timers(env).forget(timer.subscription, timer.timer);
             forgotten.await??;
         }

@@ -4,6 +4,7 @@
 #[cfg(feature = "broken")]
 mod broken;
 mod figures;
+mod lists;
 mod refunds;
 mod strangers;
 mod troubles;

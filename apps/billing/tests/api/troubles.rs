@@ -167,7 +167,9 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
         let error = timer["error"].as_str().unwrap_or_default();
         timer["subscription"] == id.as_str() && error.contains("something else")
     };
-    let troubles = world.until("/v1/troubles", listed).await.json();
+    let troubles = world.get("/v1/troubles").await;
+    assert!(listed(&troubles), "{}", troubles.text);
+    let troubles = troubles.json();
     assert!(
         world
             .get("/")

@@ -14,6 +14,7 @@ use billing::{
     Time,
     gateway::{AnyGateway, EventSecrets, GatewayEvent, HttpGateway, LocalGateway, Mischief},
     host, read,
+    test_clock::TestModeClock,
 };
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -47,11 +48,20 @@ impl Answer {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::at(None).await
+    }
+
+    /// With a clock that can be moved, or with the real one.
+    pub(crate) async fn at(clock: Option<TestModeClock>) -> Self {
         let gateway = LocalGateway::new("k", Mischief::none(1), Arc::new(SystemClock::new()));
         let dir = tempfile::tempdir().unwrap();
         let model = SqliteModel::open(dir.path().join("read-model.db"), read::tables().unwrap());
         let adapter = AnyGateway::new(HttpGateway::new("http://gateway.test", "k"));
-        let host = host::install(Host::open_in_memory(), adapter, Arc::new(model.unwrap()))
+        let mut host = host::install(Host::open_in_memory(), adapter, Arc::new(model.unwrap()));
+        if let Some(clock) = clock {
+            host = host.clock(Arc::new(clock.clone())).with(clock);
+        }
+        let host = host
             .outbound(Arc::new(gateway.clone()))
             .with(EventSecrets::new([secret()]))
             // As the gateway knows it.

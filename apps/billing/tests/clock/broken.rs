@@ -44,6 +44,12 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::GraceUntold => "money::what_is_said_of_service_does_not_go_beyond_the_grace",
         Variant::CustomerDeleted => "money::a_customer_whose_subscriptions_go_on_is_not_deleted",
         Variant::CentCharged => "terms::an_invoice_below_the_minimum_charge_is_on_the_next_one",
+        Variant::LengthChargedTwice => {
+            "plans::who_goes_from_months_to_a_year_pays_each_day_once_and_back_again"
+        }
+        Variant::NoticeLate => {
+            "terms::a_trial_that_will_end_and_an_invoice_that_will_be_are_told_of_before"
+        }
         Variant::QuantityForgotten => "money::a_change_without_a_quantity_keeps_it",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -5,6 +5,7 @@
 mod broken;
 mod crashes;
 mod money;
+mod plans;
 mod support;
 mod terms;
 

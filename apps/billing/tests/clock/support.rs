@@ -383,6 +383,18 @@ impl World {
             .collect()
     }
 
+    /// What was told before it happened, and for when that was due.
+    pub(crate) async fn notified(&self) -> Vec<(String, Time)> {
+        let chain = self.subscription().get_history(0, 500).await;
+        let chain = chain.unwrap().unwrap().into_iter();
+        let told = chain.filter(|event| event.entry.action == "notify");
+        told.map(|event| {
+            let at: states::Moment = event.entry.data().unwrap();
+            (event.entry.outcome, at.at)
+        })
+        .collect()
+    }
+
     /// Whether the subscription still waits for the money of a period.
     pub(crate) async fn owes(&self, number: u32) -> bool {
         let view = self.subscription().get_state().await.unwrap().unwrap();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use abide_harness::run;
 use billing::{
-    LineKind,
-    resources::OwnTerms,
-    states::{self, Policy, Terms, Verdict},
+    LineKind, Time,
+    resources::{NewSubscription, OwnTerms},
+    states::{self, Annotation, Policy, Terms, Verdict},
 };
 
 use crate::support::{DAY, World, date, monthly};
@@ -68,7 +68,10 @@ fn days_of_dunning_and_of_grace_are_those_of_the_subscription() {
             dunning_days: None,
             grace_days: Some(6),
         };
-        let created = world.subscription().create_with(monthly(1_000), own).await;
+        let created = world
+            .subscription()
+            .create_with(monthly(1_000), own, Annotation::default())
+            .await;
         created.unwrap().unwrap();
         world.until(date("2026-01-31T00:00:00Z")).await;
         world.bank.answer(|_| Verdict::Failed);
@@ -104,14 +107,53 @@ fn terms_that_make_no_sense_are_refused() {
                 grace_days: Some(93),
             },
         ] {
-            let refused = world.subscription().create_with(monthly(1_000), own).await;
+            let refused = world
+                .subscription()
+                .create_with(monthly(1_000), own, Annotation::default())
+                .await;
             assert!(refused.unwrap().is_err());
         }
         let own = OwnTerms {
             dunning_days: Some(vec![]),
             grace_days: Some(0),
         };
-        let created = world.subscription().create_with(monthly(1_000), own).await;
+        let created = world
+            .subscription()
+            .create_with(monthly(1_000), own, Annotation::default())
+            .await;
         created.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_trial_that_will_end_and_an_invoice_that_will_be_are_told_of_before() {
+    run(async {
+        let terms = Terms {
+            trial_notice_days: 3,
+            upcoming_notice_days: 7,
+            ..Terms::default()
+        };
+        let world = World::starting_with("2026-01-01T00:00:00Z", Some(policy(terms))).await;
+        let trial = NewSubscription {
+            trial_days: 14,
+            ..monthly(1_000)
+        };
+        world.subscribe(trial).await;
+        world.until(date("2026-03-20T00:00:00Z")).await;
+        let told = world.notified().await;
+        let told: Vec<(&str, Time)> = told.iter().map(|(what, at)| (&**what, *at)).collect();
+        assert_eq!(
+            told,
+            [
+                ("trial_will_end", date("2026-01-12T00:00:00Z")),
+                ("upcoming", date("2026-02-08T00:00:00Z")),
+                ("upcoming", date("2026-03-08T00:00:00Z")),
+            ]
+        );
+        // Nothing is told of what will not be.
+        world.subscription().cancel(true).await.unwrap().unwrap();
+        world.until(date("2026-05-01T00:00:00Z")).await;
+        assert_eq!(world.notified().await.len(), 3);
+        world.check().await;
     });
 }

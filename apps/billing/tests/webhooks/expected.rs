@@ -19,6 +19,9 @@ fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> 
     let fixed: &[&str] = match (kind, action, outcome) {
         ("subscription", "create", "trialing") => &["created", "trialing"],
         (_, "create", _) => &["created"],
+        (_, "annotate", _) => &["updated"],
+        ("subscription", "notify", "trial_will_end") => &["trial_will_end"],
+        ("subscription", "notify", "upcoming") => &["invoice.upcoming"],
         ("customer", "set_payment_method", _)
         | ("subscription", "cancel", "scheduled" | "unscheduled")
         | ("subscription", "change", "changed") => &["updated"],

@@ -77,6 +77,9 @@ pub struct Changed {
     /// What of the rest of this period a credit note or a refund had given back before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Money>,
+    /// Since when periods are counted anew, if they have another length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Time>,
 }
 
 /// What `resume` says.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::{MIN_DUNNING_DAYS, Refusal},
-    Attempt, Subscription,
+    Attempt, Subscription, is_zero,
 };
 use crate::{
     Money, Time,
@@ -39,11 +39,6 @@ pub struct Owed {
     /// Whether it was written off: nobody is asked for it any more, and who wants to can still pay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl Owed {

@@ -13,7 +13,7 @@ impl Subscription {
     /// The invoice of the next period.
     pub fn next_invoice(&self, id: &str) -> Result<Draft, Refusal> {
         let plan = self.plan()?;
-        let period = self.anchor()?.period(self.next)?;
+        let period = self.period_after()?;
         let line = Line {
             kind: LineKind::Period,
             description: format!("{} × {}", plan.quantity, plan.product),
@@ -36,7 +36,7 @@ impl Subscription {
     }
 
     fn draft(&self, id: &str, line: Option<Line>) -> Result<Draft, Refusal> {
-        let period = self.anchor()?.period(self.next)?;
+        let period = self.period_after()?;
         let mut lines = Lines::new(self.plan()?.unit_amount.currency());
         if let Some(line) = line {
             lines.add(line)?;

@@ -4,7 +4,9 @@ mod credit;
 mod data;
 mod dunning;
 mod invoices;
+mod notices;
 mod payments;
+mod preview;
 mod proration;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +22,9 @@ pub use self::{
     },
     dunning::Owed,
     payments::{PaymentResult, Report, Verdict},
+    preview::{Preview, Upcoming},
 };
-use super::{CARD_REPLACED, Draft, INCOMPLETE_HOURS, Refusal, Step, Terms};
+use super::{CARD_REPLACED, Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
 use crate::{
     Anchor, Line, LineKind, Money, Period, Time,
     broken::{Variant, broken},
@@ -46,6 +49,9 @@ pub struct Subscription {
     pub waits_since: Option<Time>,
     /// What its periods are counted from.
     pub anchor: Option<Anchor>,
+    /// The number of the period that begins there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub first: u32,
     /// The period it is in; none before the first.
     pub period: Option<Period>,
     /// Whether that was skipped: nothing of it was billed.
@@ -75,9 +81,18 @@ pub struct Subscription {
     /// The newest credit notes and refunds that it has heard of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credits: Vec<String>,
+    /// Whether it was told that the trial will end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trial_told: bool,
+    /// The number of the newest period whose invoice was told of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upcoming_told: Option<u32>,
     /// What was given back of the newest period that was billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_back: Option<GivenBack>,
+    /// What somebody else wants to know of it.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
 }
 
 impl Subscription {
@@ -201,10 +216,7 @@ impl Subscription {
                 Ok(())
             }
             ("change", _) => {
-                let changed: Changed = step.data()?;
-                self.plan = Some(changed.plan);
-                self.withhold(changed.withheld);
-                self.pending.extend(changed.lines);
+                self.changed(step.data()?);
                 Ok(())
             }
             ("cancel", "scheduled") => {
@@ -225,6 +237,14 @@ impl Subscription {
                 self.unserved = true;
                 Ok(())
             }
+            ("notify", "trial_will_end") => {
+                self.trial_told = true;
+                Ok(())
+            }
+            ("notify", _) => {
+                self.upcoming_told = Some(self.next);
+                Ok(())
+            }
             ("credit", outcome) => {
                 self.credited(outcome, step.data()?);
                 Ok(())
@@ -243,6 +263,16 @@ impl Subscription {
             Some(_) => Ok(()),
             None => self.count_from(created.at),
         }
+    }
+
+    fn changed(&mut self, changed: Changed) {
+        if let Some(at) = changed.anchor {
+            self.anchor = Some(Anchor::of(at, changed.plan.every));
+            self.first = self.next;
+        }
+        self.plan = Some(changed.plan);
+        self.withhold(changed.withheld);
+        self.pending.extend(changed.lines);
     }
 
     fn count_from(&mut self, at: Time) -> Result<(), Refusal> {
@@ -376,13 +406,23 @@ impl Subscription {
 
     /// The next period, to be billed or skipped when it begins. None if the subscription ends before, or is on trial.
     pub fn next_period(&self) -> Result<Option<Period>, Refusal> {
-        let Some(anchor) = self.anchor else {
+        if self.anchor.is_none() {
             return Ok(None);
-        };
-        let period = anchor.period(self.next)?;
+        }
+        let period = self.period_after()?;
         let ends = self.cancel_at.filter(|_| !broken(Variant::EndUnheeded));
         let goes_on = self.ended_at.is_none() && ends.is_none_or(|at| period.start < at);
         Ok(goes_on.then_some(period))
+    }
+
+    /// The period that begins next, whether anything of it is billed or not.
+    fn period_after(&self) -> Result<Period, Refusal> {
+        let since = self.next.saturating_sub(self.first);
+        let period = self.anchor()?.period(since)?;
+        Ok(Period {
+            number: self.next,
+            ..period
+        })
     }
 
     /// What is owed of an invoice.
@@ -411,4 +451,9 @@ impl Subscription {
     pub fn paid_until(&self) -> Option<Time> {
         self.period.map(|period| period.end).or(self.trial_end)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -5,7 +5,7 @@ use super::{
     Changed, Paused, Plan, Resumed, Subscription,
 };
 use crate::{
-    Line, LineKind, Period, Time,
+    Line, LineKind, Money, Period, Time,
     broken::{Variant, broken},
     proration,
 };
@@ -24,17 +24,21 @@ impl Subscription {
                 after.currency()
             )));
         }
-        if old.every != plan.every && self.anchor.is_some() {
+        let is_longer = old.every != plan.every && self.anchor.is_some();
+        if is_longer && self.cancel_at.is_some() {
             return Err(Refusal::invalid(
-                "A plan with periods of another length is another subscription.",
+                "The subscription ends with its period: take that back before its periods have another length.",
             ));
         }
+        // The new period begins now, and is billed whole.
+        let anchor = is_longer.then_some(at);
         let is_billed = Self::is_billed(state) && !self.skipped && !self.waived;
         let Some(period) = self.period.filter(|_| is_billed) else {
             return self.can_be_billed(Changed {
                 plan,
                 lines: Vec::new(),
                 withheld: None,
+                anchor,
             });
         };
         let mut change = proration::change(before, after, &period, at)?;
@@ -50,6 +54,9 @@ impl Subscription {
             period: Some(rest),
             amount,
         };
+        if is_longer && !broken(Variant::LengthChargedTwice) {
+            change.charge = Money::zero(after.currency());
+        }
         let lines = vec![
             line(
                 LineKind::ProrationCredit,
@@ -75,6 +82,7 @@ impl Subscription {
             plan,
             lines,
             withheld,
+            anchor,
         })
     }
 
@@ -82,8 +90,7 @@ impl Subscription {
     fn can_be_billed(&self, changed: Changed) -> Result<Changed, Refusal> {
         if self.anchor.is_some() && !broken(Variant::ChangeUnbounded) {
             let mut after = self.clone();
-            after.plan = Some(changed.plan.clone());
-            after.pending.extend(changed.lines.iter().cloned());
+            after.changed(changed.clone());
             after.next_invoice("")?.lines.check()?;
         }
         Ok(changed)

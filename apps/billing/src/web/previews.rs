@@ -1,0 +1,44 @@
+//! What will be, in JSON.
+
+use abide::{
+    Env,
+    server::{ApiError, JsonBody, UrlPath},
+};
+use axum::{Json, extract::State};
+use serde::Serialize;
+
+use super::{
+    api::{ById, Change, object, told},
+    id,
+};
+use crate::{
+    resources::Subscription,
+    states::{Preview, Upcoming},
+};
+
+#[derive(Serialize)]
+pub(super) struct Next {
+    upcoming: Option<Upcoming>,
+}
+
+/// The next invoice, if nothing else happens.
+pub(super) async fn upcoming(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+) -> Result<Json<Next>, ApiError> {
+    let subscription = object!(env, Subscription, "sub", &id);
+    let upcoming = subscription.upcoming().await?.map_err(told)?;
+    Ok(Json(Next { upcoming }))
+}
+
+/// What a change of plan would come to, if it were made now.
+pub(super) async fn change(
+    State(env): State<Env>,
+    UrlPath(ById { id }): UrlPath<ById>,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Json<Preview>, ApiError> {
+    id::check("price", &change.price)?;
+    let subscription = object!(env, Subscription, "sub", &id);
+    let preview = subscription.preview(change.price, change.quantity).await?;
+    Ok(Json(preview.map_err(told)?))
+}
