@@ -7,7 +7,7 @@ use super::Timer;
 use crate::{
     Time,
     broken::{Variant, broken},
-    states::{Collected, Ended, Invoiced, Moment, Refusal, Subscription},
+    states::{Canceled, Collected, Invoiced, Moment, Refusal, Subscription},
 };
 
 /// An outcome that is to be written.
@@ -91,7 +91,7 @@ pub fn cancel(
     {
         writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
     }
-    let ended = Ended {
+    let ended = Canceled {
         at,
         unserved: state == "incomplete",
     };

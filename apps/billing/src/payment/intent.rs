@@ -91,14 +91,29 @@ pub(super) async fn give_back(
     amount: Money,
 ) -> Result<(), Failure> {
     let intent = attempt.env().object::<PaymentIntent>();
+    let intent = intent.get_by_name(&order.id);
+    let live = intent.get_state().await?.map_err(failure)?;
+    let live: states::PaymentIntent = live.live().map_err(failure)?;
+    let refund = format!("re_{}_late", order.id);
+    let left = live
+        .refundable()
+        .map_err(|refusal| failure(refusal.into()))?;
+    // Somebody may have given back some of it by hand.
+    let amount = if left.minus(amount).is_ok_and(Money::is_negative) {
+        left
+    } else {
+        amount
+    };
+    if live.refunds.contains_key(&refund) || amount.is_zero() {
+        return Ok(());
+    }
     let wanted = NewPaymentRefund {
-        refund: format!("re_{}_late", order.id),
+        refund,
         amount: Some(amount),
         to: RefundTo::Card,
         reason: Some("Nothing was owed any more when the money came".to_owned()),
         credit_note: None,
     };
-    let refund = intent.get_by_name(&order.id).refund(wanted).await?;
-    refund.map_err(failure)?;
+    intent.refund(wanted).await?.map_err(failure)?;
     Ok(())
 }

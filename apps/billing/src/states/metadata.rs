@@ -15,6 +15,9 @@ const MAX_KEY: usize = 40;
 /// Characters of a value, at most.
 const MAX_VALUE: usize = 500;
 
+/// Bytes of all keys and values, at most: a resource's row of the read model has room for the rest of it.
+const MAX_BYTES: usize = 16 << 10;
+
 /// Texts by their keys, which the engine keeps and does not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -51,9 +54,14 @@ impl Metadata {
         annotation.check()?;
         let mut after = self.clone();
         after.take(annotation.clone());
-        if after.0.len() > MAX_KEYS {
+        let bytes: usize = after
+            .0
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if after.0.len() > MAX_KEYS || bytes > MAX_BYTES {
             return Err(Refusal::invalid(format!(
-                "A resource has at most {MAX_KEYS} keys of metadata."
+                "A resource has at most {MAX_KEYS} keys of metadata, and {MAX_BYTES} bytes."
             )));
         }
         Ok(())

@@ -27,7 +27,7 @@ pub use metadata::{Annotation, Metadata};
 pub use payment_intent::{NewIntent, PaymentIntent, Refunded, Settled};
 pub use refund::{NewRefund, Refund, RefundEnd, RefundOrder, RefundSettled, RefundTo};
 pub use subscription::{
-    Attempt, Changed, Collected, Created, Credited, Ended, GivenBack, GivenUp, Invoiced, Moment,
+    Attempt, Canceled, Changed, Collected, Created, Credited, GivenBack, GivenUp, Invoiced, Moment,
     Owed, Paused, PaymentResult, Plan, Preview, Report, Resumed, Subscription, Upcoming, Verdict,
 };
 
@@ -61,11 +61,11 @@ pub const MAX_PENDING: usize = 100;
 /// Units of a subscription, at most.
 pub const MAX_QUANTITY: u32 = 1_000_000;
 
-/// Refunds of one payment, at most: all of them are in its state.
-pub const MAX_REFUNDS: usize = 100;
+/// Refunds of one payment, at most: all of them are in its row of the read model.
+pub const MAX_REFUNDS: usize = 50;
 
-/// Credit notes of one invoice, at most: all of them are in its state.
-pub const MAX_CREDIT_NOTES: usize = 100;
+/// Credit notes of one invoice, at most: all of them are in its row of the read model.
+pub const MAX_CREDIT_NOTES: usize = 50;
 
 /// Days of a trial, at most: two years.
 pub const MAX_TRIAL_DAYS: u32 = 730;

@@ -4,6 +4,7 @@
 #[cfg(feature = "broken")]
 mod broken;
 mod crashes;
+mod late;
 mod money;
 mod plans;
 mod support;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use abide_harness::run;
+use abide_patterns::workflow::{StepKind, StepState, Workflows};
 use billing::{
     BillingError, Money,
-    gateway::RefundStatus,
+    gateway::{RefundEvent, RefundStatus},
+    payment::{self, Refunding},
     resource::View,
     resources::{Invoice, NewCreditNote, NewPaymentRefund, PaymentIntent, Subscription},
     states::{self, Credited, RefundTo},
@@ -305,5 +307,37 @@ fn two_payments_of_one_invoice_are_one_and_the_other_goes_back() {
         }
         assert_eq!(world.state(INVOICE).await, "paid");
         invoice.check().await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
+    run(async {
+        let world = paid(Luck::None, "card_slow").await;
+        refund(&world, "re_some", Some(400)).await.unwrap();
+        world.becomes_soon("re_some", "pending").await;
+        let known = async || world.gateway.refunds().pop();
+        let pending = world.soon("the gateway has the refund", known).await;
+        for number in [1, 1, 1, 2] {
+            let event = RefundEvent {
+                id: format!("evt_{number}"),
+                refund: pending.clone(),
+            };
+            payment::hear_of_refund(world.env(), &event).await.unwrap();
+        }
+        world.becomes("re_some", "succeeded").await;
+        world.passes(Duration::from_hours(1)).await;
+        let refunds = Workflows::<Refunding>::new(world.env());
+        let steps = refunds.history("re_some", 0).await.unwrap();
+        let heard = steps.iter().filter(|step| step.kind == StepKind::Event);
+        let heard = heard.filter(|step| step.state == StepState::Done);
+        assert_eq!(heard.count(), 2, "{steps:?}");
+        assert_eq!(back(&world), [400]);
+        // It has ended, and needs no more.
+        let late = RefundEvent {
+            id: "evt_3".into(),
+            refund: pending,
+        };
+        payment::hear_of_refund(world.env(), &late).await.unwrap();
     });
 }

@@ -208,7 +208,7 @@ impl World {
         assert_eq!(record.error, None);
     }
 
-    async fn soon<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
+    pub(crate) async fn soon<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> T {
         for _ in 0..LOOKS {
             if let Some(found) = look().await {
                 return found;

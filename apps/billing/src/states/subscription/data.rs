@@ -148,13 +148,13 @@ pub struct Paused {
     pub withheld: Option<Money>,
 }
 
-/// What `cancel` says of an end.
+/// What `cancel` says of an end that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ended {
+pub struct Canceled {
     /// When it takes effect.
     pub at: Time,
-    /// Whether nothing was ever served for what is owed.
+    /// Whether that was before its first payment.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
 }

@@ -17,8 +17,8 @@ use self::payments::on_its_way;
 pub use self::{
     credit::GivenBack,
     data::{
-        Attempt, Changed, Collected, Created, Credited, Ended, GivenUp, Invoiced, Moment, Paused,
-        Plan, Resumed,
+        Attempt, Canceled, Changed, Collected, Created, Credited, GivenUp, Invoiced, Moment,
+        Paused, Plan, Resumed,
     },
     dunning::Owed,
     payments::{PaymentResult, Report, Verdict},
@@ -229,7 +229,7 @@ impl Subscription {
             }
             ("cancel", "canceled") => {
                 self.ended_at = Some(step.at);
-                self.unserved = step.data::<Ended>()?.unserved;
+                self.unserved = step.data::<Canceled>()?.unserved;
                 Ok(())
             }
             ("expire", _) => {
