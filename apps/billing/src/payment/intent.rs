@@ -3,17 +3,16 @@
 use abide_patterns::workflow::{Attempt, Failure};
 use serde::Serialize;
 
-use super::{Order, steps::refused as failure};
+use super::{
+    Order,
+    steps::{PAGE, is_written, refused as failure},
+};
 use crate::{
     Money,
     broken::{Variant, broken},
-    resource::Event,
     resources::{Customer, Invoice, NewPaymentRefund, PaymentIntent, Subscription},
-    states::{self, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
+    states::{self, NewRefund, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
 };
-
-/// Outcomes of a payment, at most.
-const MAX_CHAIN: usize = 20;
 
 /// Creates the intent, and says what it is to be paid with, if the customer has said so.
 pub(super) async fn create(attempt: Attempt, order: &Order) -> Result<Option<String>, Failure> {
@@ -50,9 +49,8 @@ pub(super) async fn write(
     let data = serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
     let intent = attempt.env().object::<PaymentIntent>();
     let intent = intent.get_by_name(&order.id);
-    let chain = intent.get_history(0, MAX_CHAIN).await?.map_err(failure)?;
-    let is_written = |event: &Event| event.entry.action == action && event.entry.outcome == outcome;
-    if !chain.iter().any(is_written) || broken(Variant::WrittenAgain) {
+    let page = async |after| intent.get_history(after, PAGE).await;
+    if broken(Variant::WrittenAgain) || !is_written(page, action, outcome).await? {
         let written = intent.transition(action.to_owned(), outcome.to_owned(), data);
         written.await?.map_err(failure)?;
     }
@@ -94,7 +92,7 @@ pub(super) async fn give_back(
     let intent = intent.get_by_name(&order.id);
     let live = intent.get_state().await?.map_err(failure)?;
     let live: states::PaymentIntent = live.live().map_err(failure)?;
-    let refund = format!("re_{}_late", order.id);
+    let refund = NewRefund::late_id(&order.id);
     let left = live
         .refundable()
         .map_err(|refusal| failure(refusal.into()))?;

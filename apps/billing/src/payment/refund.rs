@@ -7,20 +7,16 @@
 use abide_patterns::workflow::{Attempt, Context, Failure, Workflow};
 use serde::{Deserialize, Serialize};
 
-use super::steps::{self, MAX_PAUSE, PAUSE, listen, step};
+use super::steps::{self, MAX_PAUSE, PAGE, PAUSE, listen, step};
 use crate::{
     BillingError,
     broken::{Variant, broken},
     gateway::{self, AnyGateway, GatewayError, RefundCharge, RefundStatus},
-    resource::Event,
     resources::{Invoice, PaymentIntent, Refund, Subscription},
     states::{
         self, CreditEffect, CreditNote, Credited, NewRefund, RefundEnd, RefundSettled, RefundTo,
     },
 };
-
-/// Outcomes of a refund, at most.
-const MAX_CHAIN: usize = 10;
 
 /// What a refund is started with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,14 +204,22 @@ async fn report(
         failure: failure.clone(),
     };
     intent.end_refund(end).await?.map_err(steps::refused)?;
+    let invoice = env.object::<Invoice>();
+    let invoice = invoice.get_by_name(&task.refund.invoice);
     if failure.is_none() {
+        let view = invoice.get_state().await?.map_err(steps::refused)?;
+        let live: states::Invoice = view.live().map_err(steps::refused)?;
+        let intent = &task.refund.payment_intent;
+        // What nobody owed was no price of a period.
+        let is_late = task.id == NewRefund::late_id(intent);
+        if live.paid_by.as_ref() != Some(intent) || is_late {
+            return Ok(());
+        }
         let subscription = env.object::<Subscription>();
         let subscription = subscription.get_by_name(&task.refund.subscription);
         let told = subscription.returned(credited(task)).await?;
         told.map_err(steps::refused)?;
     } else if let Some(note) = &task.refund.credit_note {
-        let invoice = env.object::<Invoice>();
-        let invoice = invoice.get_by_name(&task.refund.invoice);
         let told = invoice.withdraw_note(note.clone()).await?;
         told.map_err(steps::refused)?;
     }
@@ -231,9 +235,8 @@ async fn write(
     data: &RefundSettled,
 ) -> Result<(), Failure> {
     let refund = attempt.env().object::<Refund>().get_by_name(id);
-    let chain = refund.get_history(0, MAX_CHAIN).await?;
-    let is_written = |event: &Event| event.entry.action == action && event.entry.outcome == outcome;
-    if !chain.map_err(steps::refused)?.iter().any(is_written) {
+    let page = async |after| refund.get_history(after, PAGE).await;
+    if !steps::is_written(page, action, outcome).await? {
         let data =
             serde_json::to_value(data).map_err(|error| Failure::permanent(error.to_string()))?;
         let written = refund.transition(action.to_owned(), outcome.to_owned(), data);

@@ -10,6 +10,7 @@ use crate::{
     BillingError,
     broken::{Variant, broken},
     gateway::{self, GatewayError},
+    resource::Event,
 };
 
 /// Between the first two questions about money that is on its way; twice as long after each.
@@ -17,6 +18,9 @@ pub(super) const PAUSE: Duration = Duration::from_secs(10);
 
 /// The longest time between two: some payments take days.
 pub(super) const MAX_PAUSE: Duration = Duration::from_hours(1);
+
+/// Outcomes that are read at a time: more than a payment has, unless somebody annotates it.
+pub(super) const PAGE: usize = 50;
 
 /// What wakes a workflow that waits. That it is time to ask is all that a webhook means: it may be old, and others lost.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -56,6 +60,26 @@ pub(super) fn failure(error: GatewayError) -> Failure {
         _ if !error.is_retryable() => Failure::permanent(text),
         Some(after) => Failure::temporary(text).retry_after(after),
         None => Failure::temporary(text),
+    }
+}
+
+/// Whether a chain has an outcome of an action, page by page.
+pub(super) async fn is_written(
+    page: impl AsyncFn(i64) -> abide::Result<Result<Vec<Event>, BillingError>>,
+    action: &str,
+    outcome: &str,
+) -> Result<bool, Failure> {
+    let mut after = 0;
+    loop {
+        let events = page(after).await?.map_err(refused)?;
+        let mut entries = events.iter().map(|event| &event.entry);
+        if entries.any(|entry| entry.action == action && entry.outcome == outcome) {
+            return Ok(true);
+        }
+        match events.last() {
+            Some(last) if events.len() == PAGE => after = last.entry.seq,
+            _ => return Ok(false),
+        }
     }
 }
 

@@ -99,6 +99,11 @@ impl NewRefund {
         }
     }
 
+    /// The id of the refund of what of a payment nobody owed any more when its money came.
+    pub fn late_id(intent: &str) -> String {
+        format!("re_{intent}_late")
+    }
+
     /// What its intent is asked for.
     pub fn order(&self, refund: &str) -> RefundOrder {
         RefundOrder {

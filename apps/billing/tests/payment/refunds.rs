@@ -9,7 +9,7 @@ use billing::{
     gateway::{RefundEvent, RefundStatus},
     payment::{self, Refunding},
     resource::View,
-    resources::{Invoice, NewCreditNote, NewPaymentRefund, PaymentIntent, Subscription},
+    resources::{Invoice, NewCreditNote, NewPaymentRefund, PaymentIntent, Refund, Subscription},
     states::{self, Credited, RefundTo},
 };
 use serde_json::json;
@@ -316,6 +316,13 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
         let world = paid(Luck::None, "card_slow").await;
         refund(&world, "re_some", Some(400)).await.unwrap();
         world.becomes_soon("re_some", "pending").await;
+        // However much is written beside it, what comes of it is written once.
+        for number in 0..120 {
+            let annotation = [("number".to_owned(), Some(number.to_string()))];
+            let object = world.env().object::<Refund>().get_by_name("re_some");
+            let annotation = states::Annotation(annotation.into());
+            object.annotate(annotation).await.unwrap().unwrap();
+        }
         let known = async || world.gateway.refunds().pop();
         let pending = world.soon("the gateway has the refund", known).await;
         for number in [1, 1, 1, 2] {
@@ -332,6 +339,11 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
         let heard = steps.iter().filter(|step| step.kind == StepKind::Event);
         let heard = heard.filter(|step| step.state == StepState::Done);
         assert_eq!(heard.count(), 2, "{steps:?}");
+        assert_eq!(back(&world), [400]);
+        refunds.restart_from("re_some", "reserve").await.unwrap();
+        world.passes(Duration::from_hours(1)).await;
+        let record = refunds.status("re_some").await.unwrap();
+        assert_eq!(record.error, None);
         assert_eq!(back(&world), [400]);
         // It has ended, and needs no more.
         let late = RefundEvent {
