@@ -52,7 +52,7 @@ enum Command {
         serve: ServeArgs,
 
         #[command(flatten)]
-        options: Options,
+        options: Box<Options>,
     },
     /// Make the read model of a running server anew from all resources
     Rebuild {
@@ -142,7 +142,7 @@ fn place(text: &str) -> Result<String, String> {
 
 fn main() -> anyhow::Result<ExitCode> {
     match Command::parse() {
-        Command::Serve { serve, options } => run(serve, options).map(|()| ExitCode::SUCCESS),
+        Command::Serve { serve, options } => run(serve, *options).map(|()| ExitCode::SUCCESS),
         Command::Rebuild { server } => Server::new(&server.url).rebuild(),
         Command::Replay { id, until, server } => Server::new(&server.url).replay(&id, &until),
         Command::Check { id, server, .. } => match id {

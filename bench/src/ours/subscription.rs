@@ -39,6 +39,7 @@ pub(crate) async fn fill(env: &Env, id: &str, outcomes: u32) -> Result<()> {
         },
         at: BEGINS,
         trial_end: None,
+        terms: None,
     };
     let mut live = write(env, id, "create", "incomplete", &created).await?;
     let mut draft: Option<Draft> = None;

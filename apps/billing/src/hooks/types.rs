@@ -67,7 +67,6 @@ pub(super) fn of<'a>(
     match (kind, action, outcome) {
         ("subscription", "create", "trialing") => vec!["created", "trialing"],
         (_, "create", _) => vec!["created"],
-        (_, "annotate", _) => vec!["updated"],
         ("subscription", "notify", "upcoming") => vec![UPCOMING],
         ("subscription", "notify", _) => vec!["trial_will_end"],
         ("subscription", "resume", "owing") => vec!["resumed", to],
@@ -76,7 +75,10 @@ pub(super) fn of<'a>(
         ("subscription", ..) if from != to => vec![to],
         ("invoice", "finalize", "settled") => vec!["finalized", "paid"],
         ("invoice", "finalize", _) => vec!["finalized"],
-        ("invoice", "pay", "paid") | ("payment_intent", "settle", "succeeded") => vec![to],
+        ("invoice", "pay", "paid")
+        | ("payment_intent", "settle", "succeeded" | "requires_action")
+        | ("payment_intent", "cancel", _)
+        | ("refund", "settle", _) => vec![to],
         ("invoice", "pay", "failed")
         | ("payment_intent", "settle", "declined")
         | ("payment_intent", "authenticate", "failed" | "timed_out") => vec!["payment_failed"],
@@ -84,18 +86,14 @@ pub(super) fn of<'a>(
         ("invoice", "credit", "settled") => vec!["credited", to],
         ("invoice", "credit", "noted") | ("subscription", "credit", _) => vec!["credited"],
         ("payment_intent", "refund", "refunded") => vec!["refunded"],
-        ("refund", "settle", _) => vec![to],
         ("invoice", "void", _) => vec!["voided"],
         ("invoice", "give_up", _) => vec!["uncollectible"],
-        ("payment_intent", "settle", "requires_action") | ("payment_intent", "cancel", _) => {
-            vec![to]
-        }
         // Told of by the subscription.
         ("customer", "subscribe" | "leave", _) => Vec::new(),
         ("product" | "price" | "customer", "delete", _) => vec!["deleted"],
-        ("subscription", "change" | "cancel", _) | ("product" | "price" | "customer", ..) => {
-            vec!["updated"]
-        }
+        (_, "annotate", _)
+        | ("subscription", "change" | "cancel", _)
+        | ("product" | "price" | "customer", ..) => vec!["updated"],
         _ => Vec::new(),
     }
 }

@@ -97,7 +97,8 @@ impl Reader {
         let mut narrow = |column: &str, value: Option<Value>| {
             if let Some(value) = value {
                 given.push(value);
-                only.push_str(&format!(" AND {column} ${}", given.len()));
+                let place = given.len().to_string();
+                only.extend([" AND ", column, " $", &place]);
             }
         };
         narrow("state =", filter.state.as_deref().map(text));

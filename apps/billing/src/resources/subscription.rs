@@ -391,8 +391,8 @@ calls! {
                 return self.resource.view();
             }
             self.resource.must_take("credit", "reduced")?;
-            let reduced = self.resource.read(|live| live.machine.reduce(live.state, credited, at))?;
-            let (credited, collected) = reduced?;
+            let reduced = self.resource.read(|live| live.machine.reduce(live.state, &credited, at))?;
+            let collected = reduced?;
             self.resource.write("credit", "reduced", &credited)?;
             if let Some((outcome, collected)) = collected {
                 self.resource.write("collect", outcome, &collected)?;

@@ -145,16 +145,16 @@ fn a_refund_that_fails_at_the_gateway_is_told_and_can_be_made_otherwise() {
         assert_eq!(failure, "closed_card");
         assert_eq!(back(&world), [0; 0]);
         // A credit note that could not be carried out is none.
-        let noted = credit(&world, note("cn_1", None, RefundTo::Card)).await;
-        noted.unwrap();
+        let issued = credit(&world, note("cn_1", None, RefundTo::Card)).await;
+        issued.unwrap();
         world.becomes("re_cn_1", "failed").await;
         world.becomes(INVOICE, "paid").await;
         world.passes(Duration::from_hours(1)).await;
         let notes = world.show(INVOICE).await.data["credit_notes"].clone();
         assert_eq!(notes, json!(null));
         // To the next invoice it goes.
-        let noted = credit(&world, note("cn_2", None, RefundTo::Balance)).await;
-        noted.unwrap();
+        let issued = credit(&world, note("cn_2", None, RefundTo::Balance)).await;
+        issued.unwrap();
         world.becomes("re_cn_2", "succeeded").await;
         assert_eq!(subscription(&world).await.pending[0].amount, euro(-1_000));
     });

@@ -19,10 +19,10 @@ fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> 
     let fixed: &[&str] = match (kind, action, outcome) {
         ("subscription", "create", "trialing") => &["created", "trialing"],
         (_, "create", _) => &["created"],
-        (_, "annotate", _) => &["updated"],
         ("subscription", "notify", "trial_will_end") => &["trial_will_end"],
         ("subscription", "notify", "upcoming") => &["invoice.upcoming"],
-        ("customer", "set_payment_method", _)
+        (_, "annotate", _)
+        | ("customer", "set_payment_method", _)
         | ("subscription", "cancel", "scheduled" | "unscheduled")
         | ("subscription", "change", "changed") => &["updated"],
         ("subscription", "resume", "resumed") => &["resumed"],
@@ -37,11 +37,10 @@ fn of_outcome(kind: &str, action: &str, outcome: &str, from: &str, to: &str) -> 
         ("invoice", "credit", "noted")
         | ("subscription", "credit", "reduced" | "granted" | "returned") => &["credited"],
         ("payment_intent", "refund", "refunded") => &["refunded"],
-        ("refund", "settle", "succeeded") => &["succeeded"],
         ("refund", "settle", "failed") => &["failed"],
         ("invoice", "void", "voided") => &["voided"],
         ("invoice", "give_up", "marked") => &["uncollectible"],
-        ("payment_intent", "settle", "succeeded") => &["succeeded"],
+        ("payment_intent" | "refund", "settle", "succeeded") => &["succeeded"],
         ("payment_intent", "settle", "requires_action") => &["requires_action"],
         ("payment_intent", "cancel", "canceled") => &["canceled"],
         ("invoice", "pay", "failed")

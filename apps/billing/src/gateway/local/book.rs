@@ -175,7 +175,7 @@ impl Book {
                 decline(payment, "insufficient_funds");
             }
             Card::Good | Card::Unrefundable | Card::Flaky(_) => {
-                payment.status = PaymentStatus::Succeeded
+                payment.status = PaymentStatus::Succeeded;
             }
         }
         Ok((payment.clone(), true))

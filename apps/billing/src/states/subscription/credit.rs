@@ -29,14 +29,14 @@ impl Subscription {
         self.credits.iter().any(|known| known == id) && !broken(Variant::CreditTwice)
     }
 
-    /// Less is owed of an invoice: the outcome of `credit`, and that of `collect` if nothing is owed of it any more. Not while a
-    /// payment of it is on its way.
+    /// Less is owed of an invoice: what is to be written to `collect` beside that, if nothing is owed of it any more. Not while
+    /// a payment of it is on its way.
     pub fn reduce(
         &self,
         state: &str,
-        credited: Credited,
+        credited: &Credited,
         at: Time,
-    ) -> Result<(Credited, Option<(&'static str, Collected)>), Refusal> {
+    ) -> Result<Option<(&'static str, Collected)>, Refusal> {
         let owed = self.owed(&credited.invoice)?;
         if owed.is_on_its_way() {
             return Err(on_its_way(&credited.invoice));
@@ -51,7 +51,7 @@ impl Subscription {
             )));
         }
         if left.amount() > 0 {
-            return Ok((credited, None));
+            return Ok(None);
         }
         let is_last = self.owed.len() == 1;
         let collected = Collected {
@@ -63,7 +63,7 @@ impl Subscription {
             lines: self.lines_of_end(state, is_last, at)?,
         };
         let outcome = if is_last { "settled" } else { "paid" };
-        Ok((credited, Some((outcome, collected))))
+        Ok(Some((outcome, collected)))
     }
 
     /// Refuses credit for which there is no next invoice.

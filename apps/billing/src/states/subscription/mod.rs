@@ -81,9 +81,9 @@ pub struct Subscription {
     /// The newest credit notes and refunds that it has heard of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credits: Vec<String>,
-    /// Whether it was told that the trial will end.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub trial_told: bool,
+    /// When it was told that the trial will end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_told: Option<Time>,
     /// The number of the newest period whose invoice was told of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upcoming_told: Option<u32>,
@@ -238,7 +238,7 @@ impl Subscription {
                 Ok(())
             }
             ("notify", "trial_will_end") => {
-                self.trial_told = true;
+                self.trial_told = Some(step.at);
                 Ok(())
             }
             ("notify", _) => {

@@ -11,7 +11,7 @@ impl Subscription {
     pub fn trial_notice_at(&self, state: &str) -> Option<Time> {
         let days = self.terms.trial_notice_days;
         let end = self.trial_end?;
-        let is_told = state != "trialing" || self.trial_told || days == 0;
+        let is_told = state != "trialing" || self.trial_told.is_some() || days == 0;
         let ends_with_it = self.cancel_at.is_some_and(|at| at <= end);
         (!is_told && !ends_with_it).then(|| before(end, days).max(self.created_at))
     }
