@@ -20,8 +20,8 @@ pub use customer::{Customer, NewCustomer, SetPaymentMethod, Subscribed};
 pub use invoice::{Attempted, Draft, Invoice};
 pub use payment_intent::{NewIntent, PaymentIntent, Settled};
 pub use subscription::{
-    Attempt, Changed, Collected, Created, GivenUp, Invoiced, Moment, Owed, Paused, PaymentResult,
-    Plan, Report, Resumed, Subscription, Verdict,
+    Attempt, Canceled, Changed, Collected, Created, GivenUp, Invoiced, Moment, Owed, Paused,
+    PaymentResult, Plan, Report, Resumed, Subscription, Verdict,
 };
 
 /// Days after the first failure on which a payment is tried again.

@@ -105,6 +105,12 @@ pub struct Collected {
     /// What the next invoice has for the rest of a period that was skipped, if service begins again with this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+    /// Credit that the invoice has used, and that comes back because nobody is to pay it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Money>,
+    /// What the next invoice has because another one gave something back of a period that nobody is to pay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Line>,
 }
 
 /// What `retry` says.
@@ -117,7 +123,7 @@ pub struct Attempt {
     pub attempt: u32,
 }
 
-/// What `end_trial`, `cancel` and others say: a time.
+/// What `end_trial`, `expire` and others say: a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
@@ -125,7 +131,7 @@ pub struct Moment {
     pub at: Time,
 }
 
-/// What `pause` says.
+/// What `pause` and `end_grace` say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paused {
@@ -134,6 +140,17 @@ pub struct Paused {
     /// What the next invoice gives back for the rest of the period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Vec<Line>>,
+}
+
+/// What `cancel` says of an end that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Canceled {
+    /// When it takes effect.
+    pub at: Time,
+    /// Whether that was before its first payment.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
 }
 
 /// What `give_up` says.

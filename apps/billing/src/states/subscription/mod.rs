@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use self::payments::on_its_way;
 pub use self::{
     data::{
-        Attempt, Changed, Collected, Created, GivenUp, Invoiced, Moment, Paused, Plan, Resumed,
+        Attempt, Canceled, Changed, Collected, Created, GivenUp, Invoiced, Moment, Paused, Plan,
+        Resumed,
     },
     dunning::Owed,
     payments::{PaymentResult, Report, Verdict},
@@ -60,6 +61,9 @@ pub struct Subscription {
     pub cancel_at: Option<Time>,
     /// When it ended.
     pub ended_at: Option<Time>,
+    /// Whether it ended before its first payment: nobody was served, and nobody is to pay.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
 }
 
 impl Subscription {
@@ -156,11 +160,12 @@ impl Subscription {
             }
             ("collect", outcome) => {
                 let collected: Collected = step.data()?;
-                self.collected(outcome, &collected, step.at);
+                self.collected(outcome, &collected, step.at)?;
                 self.serve_again(collected.lines);
+                self.pending.extend(collected.revoked);
                 Ok(())
             }
-            ("pause", _) => {
+            ("pause" | "end_grace", _) => {
                 self.paused(step.data::<Paused>()?.lines);
                 Ok(())
             }
@@ -193,8 +198,14 @@ impl Subscription {
                 self.cancel_at = None;
                 Ok(())
             }
-            ("cancel", "canceled") | ("expire", _) => {
+            ("cancel", "canceled") => {
                 self.ended_at = Some(step.at);
+                self.unserved = step.data::<Canceled>().is_ok_and(|end| end.unserved);
+                Ok(())
+            }
+            ("expire", _) => {
+                self.ended_at = Some(step.at);
+                self.unserved = true;
                 Ok(())
             }
             _ => Ok(()),
@@ -220,6 +231,7 @@ impl Subscription {
     fn invoiced(&mut self, invoiced: Invoiced) -> Result<(), Refusal> {
         let draft = invoiced.draft;
         let totals = draft.totals()?;
+        self.count_changes(&draft)?;
         self.next += 1;
         self.pending.clear();
         self.carried = Some(totals.left)
@@ -237,6 +249,8 @@ impl Subscription {
                 before: 0,
                 changes_only: !lines.iter().any(|line| line.kind == LineKind::Period),
                 given_up: false,
+                used: draft.used()?,
+                changed: None,
             };
             self.owed.insert(draft.id(), owed);
         }
@@ -274,7 +288,24 @@ impl Subscription {
         }
     }
 
-    fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
+    /// What an invoice has of changes of periods whose invoices are owed.
+    fn count_changes(&mut self, draft: &Draft) -> Result<(), Refusal> {
+        for (invoice, owed) in &mut self.owed {
+            let number = number_of(invoice);
+            let is_of = |period: &Period| Some(period.number) == number;
+            let changes = draft.lines.all().iter().filter(|line| {
+                line.kind != LineKind::Period && line.period.as_ref().is_some_and(is_of)
+            });
+            let before = owed.changed.unwrap_or(Money::zero(draft.lines.currency()));
+            let changed = changes
+                .map(|line| line.amount)
+                .try_fold(before, Money::plus)?;
+            owed.changed = Some(changed).filter(|changed| !changed.is_zero());
+        }
+        Ok(())
+    }
+
+    fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) -> Result<(), Refusal> {
         if matches!(outcome, "voided" | "cleared") && !broken(Variant::VoidMints) {
             self.waive(&collected.invoice);
         }
@@ -292,6 +323,13 @@ impl Subscription {
                 owed.asked = owed.asked.max(collected.attempt);
             }
         }
+        if let Some(returned) = collected.returned {
+            let credit = self
+                .carried
+                .map_or(Ok(returned), |carried| carried.plus(returned));
+            self.carried = Some(credit?);
+        }
+        Ok(())
     }
 
     /// Nobody pays for the period of an invoice that is owed. So nothing is given back of it either, and nothing is owed for its rest.
@@ -299,10 +337,7 @@ impl Subscription {
         if self.owed.get(invoice).is_none_or(|owed| owed.changes_only) {
             return;
         }
-        let number = invoice
-            .rsplit('_')
-            .next()
-            .and_then(|number| number.parse().ok());
+        let number = number_of(invoice);
         let is_of = |period: &Period| Some(period.number) == number;
         self.waived |= self.period.as_ref().is_some_and(is_of);
         let is_change = |line: &Line| line.kind != LineKind::Carried;
@@ -365,4 +400,9 @@ impl Subscription {
     pub fn paid_until(&self) -> Option<Time> {
         self.period.map(|period| period.end).or(self.trial_end)
     }
+}
+
+/// The number of the period that an invoice of a subscription bills.
+fn number_of(invoice: &str) -> Option<u32> {
+    invoice.rsplit('_').next()?.parse().ok()
 }

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{Draft, Refusal},
-    Collected, Subscription,
+    super::{Draft, MAX_PENDING, Refusal},
+    Collected, Owed, Subscription, number_of,
+    proration::too_many,
 };
 use crate::{
-    Money, Time,
+    Line, LineKind, Money, Time,
     broken::{Variant, broken},
 };
 
@@ -61,13 +62,23 @@ impl Subscription {
     ) -> Result<(&'static str, Collected), Refusal> {
         let owed = self.owed(invoice)?;
         let is_last = self.owed.len() == 1;
+        let is_waived =
+            !owed.changes_only && self.period.map(|period| period.number) == number_of(invoice);
+        // Of a period that nobody pays for the rest is free, too.
+        let lines = if is_waived {
+            Vec::new()
+        } else {
+            self.lines_of_end(state, is_last, at)?
+        };
         let cleared = Collected {
             invoice: invoice.to_owned(),
             intent: String::new(),
             attempt: owed.attempts,
             amount: owed.amount,
             reason: None,
-            lines: self.lines_of_end(state, is_last, at)?,
+            lines,
+            returned: owed.used.filter(|_| !broken(Variant::VoidKeepsCredit)),
+            revoked: self.revoked(invoice, owed),
         };
         Ok((if is_last { "cleared" } else { "voided" }, cleared))
     }
@@ -89,7 +100,35 @@ impl Subscription {
                 "The first invoice of a subscription is not voided: end the subscription instead.",
             ));
         }
+        if self.pending.len() >= MAX_PENDING {
+            return Err(too_many(self.pending.len()));
+        }
         self.cleared(state, invoice, at)
+    }
+
+    /// What was given back of the period of an invoice, on others, if nobody is to pay it.
+    fn revoked(&self, invoice: &str, owed: &Owed) -> Option<Line> {
+        let given_back = owed.changed.filter(|changed| changed.is_negative())?;
+        let period = number_of(invoice).and_then(|number| self.anchor?.period(number).ok());
+        let is_free = !owed.changes_only && !broken(Variant::GivenBackKept);
+        is_free.then(|| Line {
+            kind: LineKind::ProrationCharge,
+            description: format!("Unused time of {invoice}, which is void"),
+            price: None,
+            period,
+            amount: given_back.negated(),
+        })
+    }
+
+    /// What is to be voided of a subscription that ended before its first payment: what is not on its way.
+    pub fn unserved(
+        &self,
+        state: &str,
+        at: Time,
+    ) -> Result<Vec<(&'static str, Collected)>, Refusal> {
+        let owed = self.owed.iter().filter(|(_, owed)| !owed.is_on_its_way());
+        owed.map(|(invoice, _)| self.cleared(state, invoice, at))
+            .collect()
     }
 
     /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
@@ -147,6 +186,8 @@ impl Subscription {
             amount: result.amount,
             reason: result.reason.clone(),
             lines: self.lines_of_end(state, outcome == "settled", at)?,
+            returned: None,
+            revoked: None,
         };
         Ok(Report::News(outcome, collected))
     }
