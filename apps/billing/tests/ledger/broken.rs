@@ -32,6 +32,8 @@ const VARIANTS: &[Variant] = &[
     Variant::GraceBilled,
     Variant::UnservedOwed,
     Variant::BegunUnheard,
+    Variant::AttemptBesideAttempt,
+    Variant::VoidUntold,
 ];
 
 #[test]

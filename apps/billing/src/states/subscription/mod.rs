@@ -293,14 +293,14 @@ impl Subscription {
         for (invoice, owed) in &mut self.owed {
             let number = number_of(invoice);
             let is_of = |period: &Period| Some(period.number) == number;
-            let changes = draft.lines.all().iter().filter(|line| {
+            let lines = draft.lines.all().iter().filter(|line| {
                 line.kind != LineKind::Period && line.period.as_ref().is_some_and(is_of)
             });
             let before = owed.changed.unwrap_or(Money::zero(draft.lines.currency()));
-            let changed = changes
+            let sum = lines
                 .map(|line| line.amount)
                 .try_fold(before, Money::plus)?;
-            owed.changed = Some(changed).filter(|changed| !changed.is_zero());
+            owed.changed = Some(sum).filter(|sum| !sum.is_zero());
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// News: to be written under this outcome of `collect`.
-    News(&'static str, Collected),
+    News(&'static str, Box<Collected>),
     /// Told before, or over since.
     Old,
 }
@@ -189,7 +189,7 @@ impl Subscription {
             returned: None,
             revoked: None,
         };
-        Ok(Report::News(outcome, collected))
+        Ok(Report::News(outcome, Box::new(collected)))
     }
 }
 
