@@ -24,7 +24,7 @@ use crate::life::Life;
 const ENDLESS: &str = "it does not end";
 
 /// No life takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What is wrong with a life, if anything is.
 fn fault(life: &Life) -> Option<String> {
