@@ -321,10 +321,15 @@ calls! {
                 .transition("give_up", "marked", &GivenUp { invoice })
         }
 
-        /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way.
+        /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way. Once more it
+        /// changes nothing: the node may have died before the invoice heard of it.
         pub async fn void(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
             let at = self.resource.caught_up()?;
+            let id = self.resource.id();
+            if self.resource.read(|live| live.machine.is_settled(id, &invoice))? {
+                return self.resource.view();
+            }
             let (outcome, voided) = self
                 .resource
                 .read(|live| live.machine.void(live.state, &invoice, at))??;

@@ -584,3 +584,22 @@ fn after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace() {
         world.check().await;
     });
 }
+
+#[test]
+fn an_invoice_is_voided_once_more_before_it_has_heard_of_it() {
+    run(async {
+        let world = subscribed(1_000).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        for _ in 0..2 {
+            let voided = world.subscription().void("in_sub_1_1".into()).await;
+            voided.unwrap().unwrap();
+        }
+        let other = world.subscription().void("in_sub_1_7".into()).await;
+        assert!(other.unwrap().is_err());
+        world.until(date("2026-02-01T01:00:00Z")).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "void");
+        world.check().await;
+    });
+}

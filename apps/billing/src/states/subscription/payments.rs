@@ -131,6 +131,12 @@ impl Subscription {
             .collect()
     }
 
+    /// Whether an invoice was billed, and is not owed any more.
+    pub fn is_settled(&self, id: &str, invoice: &str) -> bool {
+        let number = Draft::number_of(id, invoice);
+        number.is_some_and(|number| number < self.next) && !self.owed.contains_key(invoice)
+    }
+
     /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
     pub fn report(
         &self,
@@ -140,9 +146,7 @@ impl Subscription {
         at: Time,
     ) -> Result<Report, Refusal> {
         let Some(owed) = self.owed.get(&result.invoice) else {
-            let number = Draft::number_of(id, &result.invoice);
-            let was_billed = number.is_some_and(|number| number < self.next);
-            return if was_billed {
+            return if self.is_settled(id, &result.invoice) {
                 Ok(Report::Old)
             } else {
                 Err(Refusal::invalid(format!(
