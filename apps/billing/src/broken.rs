@@ -87,6 +87,22 @@ abide::broken_variants! {
         CentCharged,
         /// What costs nothing waits for its payment. What costs nothing needs none.
         FreeUnsettled,
+        /// The end of grace gives nothing back. What nobody is served is not billed.
+        GraceBilled,
+        /// A first invoice stays owed after the end. Who was never served owes nothing.
+        UnservedOwed,
+        /// An invoice is voided with the credit that it has used. Nobody pays for nothing.
+        VoidKeepsCredit,
+        /// What another invoice has given back of a period stays when its own is voided. Nobody gets money for nothing.
+        GivenBackKept,
+        /// A report is written before what was to happen before it. What a node that was away makes good comes first.
+        ReportOvertakes,
+        /// What a chain orders waits until the clock is where it was. What is ordered is due at once.
+        OrderPutOff,
+        /// A payment that nobody heard the beginning of counts as none. Money that was taken is known of.
+        BegunUnheard,
+        /// Retries whose day came after the grace are made when a node comes back. What is written keeps the order of its times.
+        RetriedAfterGrace,
     }
     payment {
         /// Each try has a key of its own at the gateway. A payment is made known once.

@@ -20,6 +20,10 @@ impl Payments for Unheard {
     fn begin(&self, _: &Env, _: String, _: NewIntent) -> LocalFuture<abide::Result<()>> {
         Box::pin(async { Ok(()) })
     }
+
+    fn has_begun(&self, _: &Env, _: String) -> LocalFuture<abide::Result<bool>> {
+        Box::pin(async { Ok(true) })
+    }
 }
 
 pub(crate) fn install(host: HostBuilder) -> HostBuilder {
@@ -54,6 +58,8 @@ pub(crate) async fn fill(env: &Env, id: &str, outcomes: u32) -> Result<()> {
                     amount: draft.totals()?.due,
                     reason: None,
                     lines: Vec::new(),
+                    returned: None,
+                    revoked: None,
                 };
                 write(env, id, "collect", "settled", &collected).await?
             }

@@ -67,13 +67,25 @@ pub fn due(
     };
     let moment = Moment { at };
     match timer {
-        Timer::Expire => Ok(vec![Write::new("expire", "expired", &moment)?]),
+        Timer::Expire => {
+            let mut writes = vec![Write::new("expire", "expired", &moment)?];
+            writes.extend(unserved(state, subscription, at)?);
+            Ok(writes)
+        }
         Timer::Cancel => cancel(id, state, subscription, at),
         Timer::Trial => Ok(vec![Write::new("end_trial", "incomplete", &moment)?]),
-        Timer::Grace => Ok(vec![Write::new("end_grace", "ended", &moment)?]),
         Timer::TrialNotice => Ok(vec![Write::new("notify", "trial_will_end", &moment)?]),
         Timer::Upcoming => Ok(vec![Write::new("notify", "upcoming", &moment)?]),
-        Timer::Dunning => dunning(subscription, now),
+        Timer::Grace if broken(Variant::GraceBilled) => {
+            Ok(vec![Write::new("end_grace", "ended", &moment)?])
+        }
+        Timer::Grace => Ok(vec![Write::new(
+            "end_grace",
+            "ended",
+            &subscription.stop(at)?,
+        )?]),
+        Timer::Dunning if broken(Variant::RetriedAfterGrace) => dunning(subscription, now),
+        Timer::Dunning => dunning(subscription, at),
         Timer::Period => period(id, state, subscription, now),
     }
 }
@@ -91,19 +103,32 @@ pub fn cancel(
     {
         writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
     }
-    let ended = Canceled {
+    let is_unserved = state == "incomplete";
+    let end = Canceled {
         at,
-        unserved: state == "incomplete",
+        unserved: is_unserved,
     };
-    writes.push(Write::new("cancel", "canceled", &ended)?);
+    writes.push(Write::new("cancel", "canceled", &end)?);
+    if is_unserved {
+        writes.extend(unserved(state, subscription, at)?);
+    }
     Ok(writes)
 }
 
+/// Nobody is to pay what was never served.
+pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
+    let cleared = subscription.unserved(state, at)?.into_iter();
+    cleared
+        .filter(|_| !broken(Variant::UnservedOwed))
+        .map(|(outcome, cleared)| Write::new("collect", outcome, &cleared))
+        .collect()
+}
+
 /// An attempt at each invoice whose day has come.
-fn dunning(subscription: &Subscription, now: Time) -> Result<Vec<Write>, Refusal> {
+fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal> {
     let invoices = subscription.owed.keys();
     let next = invoices.filter_map(|invoice| subscription.next_attempt(invoice));
-    next.filter(|(at, _)| *at <= now)
+    next.filter(|(at, _)| *at <= by)
         .map(|(_, attempt)| Write::new("retry", "attempted", &attempt))
         .collect()
 }
@@ -137,6 +162,8 @@ fn period(
         amount: due,
         reason: None,
         lines: Vec::new(),
+        returned: None,
+        revoked: None,
     };
     let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
     if !broken(Variant::NeverEntered) {

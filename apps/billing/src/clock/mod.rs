@@ -31,7 +31,7 @@ use crate::{
 };
 
 use due::overdue;
-pub use due::{Write, cancel, due};
+pub use due::{Write, cancel, due, unserved};
 pub use order::{Collection, order};
 pub use payments::{AnyPayments, Payments};
 pub use timers::Timer;
@@ -118,7 +118,14 @@ impl Clock {
             }
         }
         if let Some(order) = order(entry, subscription)? {
-            let spec = Spec::once(COLLECT, entry.ts).metadata(&order)?;
+            // A chain's time does not go back when the clock is set back; what it orders is due now.
+            let now = Time::now(&**self.state.env().clock()).0;
+            let at = if broken(Variant::OrderPutOff) {
+                entry.ts
+            } else {
+                entry.ts.min(now)
+            };
+            let spec = Spec::once(COLLECT, at).metadata(&order)?;
             self.schedule.upsert(&order.name(), &spec)?;
         }
         Ok(())

@@ -11,6 +11,9 @@ pub trait Payments: Send + Sync + 'static {
     /// Begins a payment, unless one with this id, which is that of the payment intent, has begun already. It is called at
     /// least once.
     fn begin(&self, env: &Env, id: String, intent: NewIntent) -> LocalFuture<Result<(), Error>>;
+
+    /// Whether a payment has begun: the answer to the call that began it may be lost.
+    fn has_begun(&self, env: &Env, id: String) -> LocalFuture<Result<bool, Error>>;
 }
 
 /// Who begins the payments of a node, to be shared with [`HostBuilder::with`](abide::server::HostBuilder::with) or

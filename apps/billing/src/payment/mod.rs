@@ -52,6 +52,17 @@ impl Payments for WorkflowPayments {
             Ok(())
         })
     }
+
+    fn has_begun(&self, env: &Env, id: String) -> LocalFuture<Result<bool, Error>> {
+        let payments = Workflows::<Payment>::new(env);
+        Box::pin(async move {
+            match payments.status(&id).await {
+                Ok(_) => Ok(true),
+                Err(WorkflowError::NotFound { .. }) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
 }
 
 /// The payment of an intent has ended, or does not wait: whoever tells it something is late.

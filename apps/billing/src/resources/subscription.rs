@@ -115,7 +115,7 @@ impl Subject for Resource<states::Subscription> {
         if let Some(draft) = order.draft {
             invoice.create(draft).await?.map_err(failure)?;
         }
-        if order.attempt == 0 || self.has_expired(&order.invoice).map_err(failure)? {
+        if order.attempt == 0 || self.is_unserved(&order.invoice, order.attempt).await? {
             return Ok(());
         }
         let begun = invoice.begin_attempt(order.attempt).await?;
@@ -166,29 +166,58 @@ impl Resource<states::Subscription> {
     }
 
     /// Whether it was too late for the first payment when it was to begin: then nobody is to pay that invoice.
-    fn has_expired(&self, invoice: &str) -> Result<bool, BillingError> {
+    async fn is_unserved(&self, invoice: &str, attempt: u32) -> Result<bool, Failure> {
         let now = self.now();
-        let (state, expires_at, is_owed, unserved) = self.read(|live| {
-            let is_owed = live.machine.owed.contains_key(invoice);
-            let expires_at = live.machine.expires_at();
-            (live.state, expires_at, is_owed, live.machine.unserved)
-        })?;
-        match state {
-            _ if broken(Variant::ExpiredCharged) => Ok(false),
-            "incomplete" if expires_at <= now => {
-                let text = "the subscription is about to expire";
-                Err(Error::with_kind(ErrorKind::Unavailable, text).into())
-            }
-            "incomplete_expired" | "canceled" if unserved => {
-                if is_owed {
-                    let cleared = self.read(|live| live.machine.cleared(live.state, invoice, now));
-                    let (outcome, cleared) = cleared??;
-                    self.write("collect", outcome, &cleared)?;
-                }
-                Ok(true)
-            }
-            _ => Ok(false),
+        let (is_incomplete, expires_at, is_unserved) = self
+            .read(|live| {
+                let is_incomplete = live.state == "incomplete";
+                (
+                    is_incomplete,
+                    live.machine.expires_at(),
+                    live.machine.unserved,
+                )
+            })
+            .map_err(failure)?;
+        if broken(Variant::ExpiredCharged) {
+            return Ok(false);
         }
+        if is_incomplete && expires_at <= now {
+            let text = "the subscription is about to expire";
+            return Err(Error::with_kind(ErrorKind::Unavailable, text).into());
+        }
+        if !is_unserved {
+            return Ok(false);
+        }
+        // One that has begun, and whose beginning nobody heard of, may take money: it is waited for.
+        let env = self.env();
+        let intent = states::Invoice::intent(invoice, attempt);
+        let has_begun = env.require::<AnyPayments>()?.has_begun(env, intent).await?;
+        if has_begun && !broken(Variant::BegunUnheard) {
+            return Ok(true);
+        }
+        let cleared = self.read(|live| {
+            let is_owed = live.machine.owed.contains_key(invoice);
+            is_owed.then(|| live.machine.cleared(live.state, invoice, now))
+        });
+        if let Some(cleared) = cleared.map_err(failure)? {
+            let (outcome, cleared) = cleared.map_err(|refusal| failure(refusal.into()))?;
+            self.write("collect", outcome, &cleared).map_err(failure)?;
+        }
+        Ok(true)
+    }
+
+    /// Voids what nobody is to pay because it ended before its first payment.
+    fn void_unserved(&self, at: Time) -> Result<(), BillingError> {
+        let writes = self.read(|live| {
+            let machine = &live.machine;
+            machine
+                .unserved
+                .then(|| clock::unserved(live.state, machine, at))
+        })?;
+        for write in writes.transpose()?.unwrap_or_default() {
+            self.write(write.action, write.outcome, &write.data)?;
+        }
+        Ok(())
     }
 }
 
@@ -373,10 +402,15 @@ calls! {
                 .transition("give_up", "marked", &GivenUp { invoice })
         }
 
-        /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way.
+        /// Takes an invoice as paid that nobody is to pay, and has it voided. Not while a payment of it is on its way. Once more it
+        /// changes nothing: the node may have died before the invoice heard of it.
         pub async fn void(&self, invoice: String) -> Result<View, BillingError> {
             self.resource.view()?;
             let at = self.resource.caught_up()?;
+            let id = self.resource.id();
+            if self.resource.read(|live| live.machine.is_settled(id, &invoice))? {
+                return self.resource.view();
+            }
             let (outcome, voided) = self
                 .resource
                 .read(|live| live.machine.void(live.state, &invoice, at))??;
@@ -426,20 +460,22 @@ calls! {
         pub async fn report_payment_result(&self, result: PaymentResult) -> Result<View, BillingError> {
             self.resource.view()?;
             let id = self.resource.id();
-            let at = self.resource.now();
-            match self
+            let at = if broken(Variant::ReportOvertakes) {
+                self.resource.now()
+            } else {
+                self.resource.caught_up()?
+            };
+            let report = self
                 .resource
-                .read(|live| live.machine.report(id, live.state, &result, at))??
-            {
-                Report::News(outcome, collected) => {
-                    self.resource.write("collect", outcome, &collected)?;
-                    if outcome == "failed" {
-                        self.after_failure(&collected.invoice, result.reason.as_deref(), at)?;
-                    }
-                    self.resource.view()
+                .read(|live| live.machine.report(id, live.state, &result, at))??;
+            if let Report::News(outcome, collected) = report {
+                self.resource.write("collect", outcome, &collected)?;
+                if outcome == "failed" {
+                    self.after_failure(&collected.invoice, result.reason.as_deref(), at)?;
                 }
-                Report::Old => self.resource.view(),
+                self.resource.void_unserved(at)?;
             }
+            self.resource.view()
         }
 
         /// Has a timer that has failed tried again.

@@ -9,7 +9,7 @@ use super::{
     Verdict,
 };
 use crate::{
-    Line, Lines, Money, MoneyError, Period, Totals,
+    Line, LineKind, Lines, Money, MoneyError, Period, Totals,
     broken::{Variant, broken},
 };
 
@@ -43,6 +43,15 @@ impl Draft {
         let rest = invoice.strip_prefix("in_")?.strip_prefix(subscription)?;
         let number = rest.strip_prefix('_')?.parse().ok()?;
         (Self::id_of(subscription, number) == invoice).then_some(number)
+    }
+
+    /// The credit that it uses: what other periods have left.
+    pub fn used(&self) -> Result<Option<Money>, MoneyError> {
+        let others = self.lines.all().iter();
+        let others = others.filter(|line| line.kind != LineKind::Period);
+        let others = others.map(|line| line.amount);
+        let net = Money::sum(self.lines.currency(), others)?;
+        Ok(net.is_negative().then(|| net.negated()))
     }
 
     /// What it comes to.

@@ -51,6 +51,24 @@ fn caught_by(variant: Variant) -> &'static str {
             "terms::a_trial_that_will_end_and_an_invoice_that_will_be_are_told_of_before"
         }
         Variant::QuantityForgotten => "money::a_change_without_a_quantity_keeps_it",
+        Variant::GraceBilled => "money::what_is_left_of_a_period_when_the_grace_ends_is_given_back",
+        Variant::UnservedOwed => "money::who_was_never_served_owes_nothing",
+        Variant::VoidKeepsCredit => "money::credit_that_a_voided_invoice_has_used_comes_back",
+        Variant::GivenBackKept => {
+            "money::what_was_given_back_of_a_period_is_taken_back_when_its_invoice_is_voided_later"
+        }
+        Variant::ReportOvertakes => {
+            "money::a_payment_does_not_overtake_what_a_node_that_was_away_makes_good"
+        }
+        Variant::OrderPutOff => {
+            "money::what_is_ordered_after_the_clock_was_set_back_is_not_put_off"
+        }
+        Variant::BegunUnheard => {
+            "money::a_first_payment_that_began_unheard_is_waited_for_when_the_subscription_expires"
+        }
+        Variant::RetriedAfterGrace => {
+            "money::after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace"
+        }
         _ => panic!("{variant:?} is of another part"),
     }
 }

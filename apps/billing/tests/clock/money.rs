@@ -333,3 +333,273 @@ fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
         world.check().await;
     });
 }
+
+#[test]
+fn what_is_left_of_a_period_when_the_grace_ends_is_given_back() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.price("price_year", 36_500, "year").await;
+        let yearly = NewSubscription {
+            price: "price_year".into(),
+            ..monthly(0)
+        };
+        world.subscribe(yearly).await;
+        world.until(date("2026-12-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2027-04-11T00:00:00Z")).await;
+        assert_eq!(world.state().await, "unpaid");
+        world.pays(1, 6).await;
+        world.until(date("2028-01-02T00:00:00Z")).await;
+        // Nobody was served from January 15 to April 11, at 1.00 a day.
+        assert_eq!(world.due(2).await, 36_500 - 8_600);
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_period_whose_invoice_is_voided_after_the_grace_is_free_to_its_end() {
+    run(async {
+        let world = subscribed(1_000).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-20T00:00:00Z")).await;
+        assert_eq!(world.state().await, "unpaid");
+        let voided = world.subscription().void("in_sub_1_1".into()).await;
+        voided.unwrap().unwrap();
+        assert!(world.is_entitled().await);
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-03-02T00:00:00Z")).await;
+        assert_eq!(world.due(2).await, 1_000);
+        world.check().await;
+    });
+}
+
+#[test]
+fn who_was_never_served_owes_nothing() {
+    run(async {
+        for ends in [false, true] {
+            let world = World::starting("2026-01-01T00:00:00Z").await;
+            world.bank.answer(|_| Verdict::Failed);
+            world.subscribe(monthly(1_000)).await;
+            world.until(date("2026-01-01T01:00:00Z")).await;
+            if ends {
+                let ended = world.subscription().cancel(false).await;
+                ended.unwrap().unwrap();
+            }
+            world.until(date("2026-01-03T00:00:00Z")).await;
+            assert!(!world.owes(0).await);
+            assert_eq!(world.invoice(0).await.unwrap().state, "void");
+            world.check().await;
+        }
+    });
+}
+
+#[test]
+fn who_was_never_served_owes_nothing_when_the_first_payment_fails_after_the_end() {
+    run(async {
+        for ends in [false, true] {
+            let world = World::starting("2026-01-01T00:00:00Z").await;
+            world.bank.answer(|_| Verdict::RequiresAction);
+            world.subscribe(monthly(1_000)).await;
+            world.until(date("2026-01-01T01:00:00Z")).await;
+            if ends {
+                let ended = world.subscription().cancel(false).await;
+                ended.unwrap().unwrap();
+            }
+            world.until(date("2026-01-03T00:00:00Z")).await;
+            assert!(world.owes(0).await, "it may still be paid");
+            world.reports(0, 1, Verdict::Failed).await;
+            world.until(date("2026-01-03T01:00:00Z")).await;
+            assert!(!world.owes(0).await);
+            assert_eq!(world.invoice(0).await.unwrap().state, "void");
+            world.check().await;
+        }
+    });
+}
+
+#[test]
+fn who_ends_a_subscription_before_its_first_payment_begins_is_not_charged() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.bank.is_away(true);
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-01T01:00:00Z")).await;
+        let ended = world.subscription().cancel(false).await;
+        ended.unwrap().unwrap();
+        world.bank.is_away(false);
+        world.until(date("2026-01-03T00:00:00Z")).await;
+        assert_eq!(world.bank.begun().len(), 0);
+        assert_eq!(world.invoice(0).await.unwrap().state, "void");
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_first_payment_that_began_unheard_is_waited_for_when_the_subscription_expires() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.bank.answer(|_| Verdict::RequiresAction);
+        world.bank.loses_answers(true);
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2026-01-01T01:00:00Z")).await;
+        let world = world.killed().await;
+        world.jump(date("2026-01-02T12:00:00Z"));
+        world.bank.loses_answers(false);
+        world.until(date("2026-01-03T00:00:00Z")).await;
+        assert_eq!(world.state().await, "incomplete_expired");
+        // The money comes, and is known of.
+        world.reports(0, 1, Verdict::Paid).await;
+        assert_eq!(world.invoice(0).await.unwrap().state, "paid");
+        world.check().await;
+    });
+}
+
+#[test]
+fn credit_that_a_voided_invoice_has_used_comes_back() {
+    run(async {
+        let world = subscribed(3_000).await;
+        world.until(date("2026-01-16T12:00:00Z")).await;
+        let change = world.subscription().change("price_1000".into(), Some(1));
+        change.await.unwrap().unwrap();
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        let change = world.subscription().change("price_3000".into(), Some(1));
+        change.await.unwrap().unwrap();
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        let due = world.due(1).await;
+        assert!((2_000..3_000).contains(&due), "{due}");
+        let voided = world.subscription().void("in_sub_1_1".into()).await;
+        voided.unwrap().unwrap();
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-03-01T01:00:00Z")).await;
+        assert_eq!(world.due(2).await, due);
+        world.check().await;
+    });
+}
+
+#[test]
+fn what_was_given_back_of_a_period_is_taken_back_when_its_invoice_is_voided_later() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.price("price_dear", 7_000, "week").await;
+        world.price("price_cheap", 700, "week").await;
+        let weekly = NewSubscription {
+            price: "price_dear".into(),
+            ..monthly(0)
+        };
+        world.subscribe(weekly).await;
+        world.until(date("2026-01-07T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-01-08T00:10:00Z")).await;
+        let change = world.subscription().change("price_cheap".into(), Some(1));
+        change.await.unwrap().unwrap();
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-01-08T12:00:00Z")).await;
+        assert_eq!(world.state().await, "past_due");
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-01-15T00:10:00Z")).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "open");
+        let voided = world.subscription().void("in_sub_1_1".into()).await;
+        voided.unwrap().unwrap();
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-02-06T00:00:00Z")).await;
+        // The week of January 8 is free, and each other one costs 7.00 or was paid for.
+        let mut due = 0;
+        for number in 2..=5 {
+            due += world.due(number).await;
+        }
+        assert_eq!(due, 4 * 700);
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_payment_does_not_overtake_what_a_node_that_was_away_makes_good() {
+    run(async {
+        let world = subscribed(1_000).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-20T00:00:00Z")).await;
+        assert_eq!(world.state().await, "unpaid");
+        world.bank.answer(|_| Verdict::RequiresAction);
+        let paid = world.subscription().pay("in_sub_1_1".into()).await;
+        paid.unwrap().unwrap();
+        world.until(date("2026-02-20T01:00:00Z")).await;
+        // March has begun when the node comes back, and nobody was served in it.
+        world.jump(date("2026-03-16T12:00:00Z"));
+        world.reports(1, 6, Verdict::Paid).await;
+        world.bank.answer(|_| Verdict::Paid);
+        world.until(date("2026-04-02T00:00:00Z")).await;
+        assert!(world.invoice(2).await.is_none());
+        // Half of March, less half of February, and April.
+        assert_eq!(world.due(3).await, 1_000 + 500 - 500);
+        world.check().await;
+    });
+}
+
+#[test]
+fn what_is_ordered_after_the_clock_was_set_back_is_not_put_off() {
+    run(async {
+        let world = subscribed(1_000).await;
+        world.until(date("2026-01-10T00:00:00Z")).await;
+        let change = world.subscription().change("price_3000".into(), Some(1));
+        change.await.unwrap().unwrap();
+        world.set_back(2 * DAY);
+        world.subscription().cancel(false).await.unwrap().unwrap();
+        world.until(world.now().plus(HOUR)).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "paid");
+        world.check().await;
+    });
+}
+
+#[test]
+fn after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace() {
+    run(async {
+        let world = World::starting("2026-01-01T00:00:00Z").await;
+        world.price("price_week", 700, "week").await;
+        let weekly = NewSubscription {
+            price: "price_week".into(),
+            ..monthly(0)
+        };
+        world.subscribe(weekly).await;
+        world.until(date("2026-01-07T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-01-12T00:00:00Z")).await;
+        world.jump(date("2026-01-20T10:00:00Z"));
+        world.bank.answer(|intent| {
+            if intent.invoice == "in_sub_1_1" {
+                Verdict::Failed
+            } else {
+                Verdict::RequiresAction
+            }
+        });
+        world.until(date("2026-01-21T08:00:00Z")).await;
+        world.reports(2, 1, Verdict::Failed).await;
+        // The first is due again at ten, the grace ends at midnight, and the second is due at eight.
+        let begun = world.bank.begun().len();
+        world.jump(date("2026-01-25T00:00:00Z"));
+        world.until(date("2026-01-25T01:00:00Z")).await;
+        assert_eq!(world.state().await, "unpaid");
+        assert_eq!(world.bank.begun().len(), begun + 1);
+        world.check().await;
+    });
+}
+
+#[test]
+fn an_invoice_is_voided_once_more_before_it_has_heard_of_it() {
+    run(async {
+        let world = subscribed(1_000).await;
+        world.until(date("2026-01-31T00:00:00Z")).await;
+        world.bank.answer(|_| Verdict::Failed);
+        world.until(date("2026-02-01T00:10:00Z")).await;
+        for _ in 0..2 {
+            let voided = world.subscription().void("in_sub_1_1".into()).await;
+            voided.unwrap().unwrap();
+        }
+        let other = world.subscription().void("in_sub_1_7".into()).await;
+        assert!(other.unwrap().is_err());
+        world.until(date("2026-02-01T01:00:00Z")).await;
+        assert_eq!(world.invoice(1).await.unwrap().state, "void");
+        world.check().await;
+    });
+}

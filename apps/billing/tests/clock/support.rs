@@ -67,6 +67,7 @@ pub(crate) struct Bank {
     answer: Arc<Mutex<Answer>>,
     begun: Arc<Mutex<BTreeMap<String, Payment>>>,
     is_away: Arc<AtomicBool>,
+    loses_answers: Arc<AtomicBool>,
 }
 
 impl Bank {
@@ -78,6 +79,11 @@ impl Bank {
     /// Begins no payment, or does again.
     pub(crate) fn is_away(&self, is_away: bool) {
         self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// Begins payments, and nobody hears that it has; or does again.
+    pub(crate) fn loses_answers(&self, loses: bool) {
+        self.loses_answers.store(loses, Ordering::SeqCst);
     }
 
     /// The payments that have begun, in order.
@@ -130,7 +136,16 @@ impl Payments for Bank {
             reported: false,
         };
         self.begun.lock().unwrap().entry(id).or_insert(payment);
+        if self.loses_answers.load(Ordering::SeqCst) {
+            let error = Error::with_kind(ErrorKind::Unavailable, "the answer is lost");
+            return Box::pin(async { Err(error) });
+        }
         Box::pin(async { Ok(()) })
+    }
+
+    fn has_begun(&self, _env: &Env, id: String) -> LocalFuture<Result<bool>> {
+        let has_begun = self.begun.lock().unwrap().contains_key(&id);
+        Box::pin(async move { Ok(has_begun) })
     }
 }
 
@@ -156,6 +171,7 @@ impl World {
             answer: Arc::new(Mutex::new(Box::new(|_| Verdict::Paid))),
             begun: Arc::default(),
             is_away: Arc::default(),
+            loses_answers: Arc::default(),
         };
         let late = date(at).0 - Time::now(&clock).0;
         clock.advance(Duration::from_millis(late.try_into().unwrap()));

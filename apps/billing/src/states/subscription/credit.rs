@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::{Draft, MAX_PENDING, Refusal},
-    Collected, Credited, Subscription, on_its_way,
+    Collected, Credited, Subscription, number_of, on_its_way,
 };
 use crate::{
     Line, LineKind, Money, Period, Time,
@@ -61,6 +61,8 @@ impl Subscription {
             amount: Money::zero(owed.amount.currency()),
             reason: None,
             lines: self.lines_of_end(state, is_last, at)?,
+            returned: None,
+            revoked: None,
         };
         let outcome = if is_last { "settled" } else { "paid" };
         Ok(Some((outcome, collected)))
@@ -123,9 +125,7 @@ impl Subscription {
 
     /// What was given back of the present period.
     fn given_back(&mut self, invoice: &str, amount: Money) {
-        let number = invoice.rsplit('_').next();
-        let number = number.and_then(|number| number.parse::<u32>().ok());
-        let Some(number) = number else {
+        let Some(number) = number_of(invoice) else {
             return;
         };
         // An invoice may be credited before its period is entered, or long after.

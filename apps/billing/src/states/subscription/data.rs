@@ -114,6 +114,12 @@ pub struct Collected {
     /// What the next invoice has for the rest of a period that was skipped, if service begins again with this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+    /// Credit that the invoice has used, and that comes back because nobody is to pay it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<Money>,
+    /// What the next invoice has because another one gave something back of a period that nobody is to pay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Line>,
 }
 
 /// What `retry` says.
@@ -126,7 +132,7 @@ pub struct Attempt {
     pub attempt: u32,
 }
 
-/// What `end_trial`, `cancel` and others say: a time.
+/// What `end_trial`, `expire` and others say: a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
@@ -134,7 +140,7 @@ pub struct Moment {
     pub at: Time,
 }
 
-/// What `pause` says.
+/// What `pause` and `end_grace` say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paused {

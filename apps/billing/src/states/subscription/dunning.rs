@@ -39,6 +39,12 @@ pub struct Owed {
     /// Whether it was written off: nobody is asked for it any more, and who wants to can still pay.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub given_up: bool,
+    /// Credit that it has used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Money>,
+    /// What changes of its period came to on later invoices; below zero it was given back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Money>,
 }
 
 impl Owed {

@@ -190,11 +190,12 @@ impl Subscription {
             }
             ("collect", outcome) => {
                 let collected: Collected = step.data()?;
-                self.collected(outcome, &collected, step.at);
+                self.collected(outcome, &collected, step.at)?;
                 self.serve_again(collected.lines);
+                self.pending.extend(collected.revoked);
                 Ok(())
             }
-            ("pause", _) => {
+            ("pause" | "end_grace", _) => {
                 let paused: Paused = step.data()?;
                 self.withhold(paused.withheld);
                 self.paused(paused.lines);
@@ -229,7 +230,7 @@ impl Subscription {
             }
             ("cancel", "canceled") => {
                 self.ended_at = Some(step.at);
-                self.unserved = step.data::<Canceled>()?.unserved;
+                self.unserved = step.data::<Canceled>().is_ok_and(|end| end.unserved);
                 Ok(())
             }
             ("expire", _) => {
@@ -283,6 +284,7 @@ impl Subscription {
     fn invoiced(&mut self, invoiced: Invoiced) -> Result<(), Refusal> {
         let draft = invoiced.draft;
         let totals = draft.totals()?;
+        self.count_changes(&draft)?;
         self.next += 1;
         self.pending.clear();
         // What was too little to be charged is owed with the next one.
@@ -303,6 +305,8 @@ impl Subscription {
                 before: 0,
                 changes_only: !lines.iter().any(|line| line.kind == LineKind::Period),
                 given_up: false,
+                used: draft.used()?,
+                changed: None,
             };
             self.owed.insert(draft.id(), owed);
         }
@@ -340,15 +344,30 @@ impl Subscription {
         }
     }
 
-    fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) {
+    /// What an invoice has of changes of periods whose invoices are owed.
+    fn count_changes(&mut self, draft: &Draft) -> Result<(), Refusal> {
+        for (invoice, owed) in &mut self.owed {
+            let number = number_of(invoice);
+            let is_of = |period: &Period| Some(period.number) == number;
+            let lines = draft.lines.all().iter().filter(|line| {
+                line.kind != LineKind::Period && line.period.as_ref().is_some_and(is_of)
+            });
+            let before = owed.changed.unwrap_or(Money::zero(draft.lines.currency()));
+            let sum = lines
+                .map(|line| line.amount)
+                .try_fold(before, Money::plus)?;
+            owed.changed = Some(sum).filter(|sum| !sum.is_zero());
+        }
+        Ok(())
+    }
+
+    fn collected(&mut self, outcome: &str, collected: &Collected, at: Time) -> Result<(), Refusal> {
         let is_void = matches!(outcome, "voided" | "cleared");
         if is_void && !broken(Variant::VoidMints) {
             self.waive(&collected.invoice);
         }
         if is_void {
-            let number = collected.invoice.rsplit('_').next();
-            self.voided
-                .extend(number.and_then(|number| number.parse::<u32>().ok()));
+            self.voided.extend(number_of(&collected.invoice));
         }
         if matches!(outcome, "paid" | "settled" | "voided" | "cleared") {
             self.owed.remove(&collected.invoice);
@@ -368,6 +387,13 @@ impl Subscription {
                 owed.asked = owed.asked.max(collected.attempt);
             }
         }
+        if let Some(returned) = collected.returned {
+            let credit = self
+                .carried
+                .map_or(Ok(returned), |carried| carried.plus(returned));
+            self.carried = Some(credit?);
+        }
+        Ok(())
     }
 
     /// Nobody pays for the period of an invoice that is owed. So nothing is given back of it either, and nothing is owed for its rest.
@@ -375,10 +401,7 @@ impl Subscription {
         if self.owed.get(invoice).is_none_or(|owed| owed.changes_only) {
             return;
         }
-        let number = invoice
-            .rsplit('_')
-            .next()
-            .and_then(|number| number.parse().ok());
+        let number = number_of(invoice);
         let is_of = |period: &Period| Some(period.number) == number;
         self.waived |= self.period.as_ref().is_some_and(is_of);
         let is_change = |line: &Line| line.kind != LineKind::Carried;
@@ -425,6 +448,13 @@ impl Subscription {
         })
     }
 
+    /// The period with this number, if it is counted from the present anchor.
+    fn numbered(&self, number: u32) -> Option<Period> {
+        let since = number.checked_sub(self.first)?;
+        let period = self.anchor?.period(since).ok()?;
+        Some(Period { number, ..period })
+    }
+
     /// What is owed of an invoice.
     fn owed(&self, invoice: &str) -> Result<&Owed, Refusal> {
         let owed = self.owed.get(invoice);
@@ -456,4 +486,9 @@ impl Subscription {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// The number of the period that an invoice of a subscription bills.
+fn number_of(invoice: &str) -> Option<u32> {
+    invoice.rsplit('_').next()?.parse().ok()
 }

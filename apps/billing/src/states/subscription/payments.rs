@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{Draft, Refusal},
-    Collected, Subscription,
+    super::{Draft, MAX_PENDING, Refusal},
+    Collected, Owed, Subscription, number_of,
+    proration::too_many,
 };
 use crate::{
-    Money, Time,
+    Line, LineKind, Money, Time,
     broken::{Variant, broken},
 };
 
@@ -46,7 +47,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// News: to be written under this outcome of `collect`.
-    News(&'static str, Collected),
+    News(&'static str, Box<Collected>),
     /// Told before, or over since.
     Old,
 }
@@ -61,13 +62,23 @@ impl Subscription {
     ) -> Result<(&'static str, Collected), Refusal> {
         let owed = self.owed(invoice)?;
         let is_last = self.owed.len() == 1;
+        let is_waived =
+            !owed.changes_only && self.period.map(|period| period.number) == number_of(invoice);
+        // Of a period that nobody pays for the rest is free, too.
+        let lines = if is_waived {
+            Vec::new()
+        } else {
+            self.lines_of_end(state, is_last, at)?
+        };
         let cleared = Collected {
             invoice: invoice.to_owned(),
             intent: String::new(),
             attempt: owed.attempts,
             amount: owed.amount,
             reason: None,
-            lines: self.lines_of_end(state, is_last, at)?,
+            lines,
+            returned: owed.used.filter(|_| !broken(Variant::VoidKeepsCredit)),
+            revoked: self.revoked(invoice, owed),
         };
         Ok((if is_last { "cleared" } else { "voided" }, cleared))
     }
@@ -89,7 +100,41 @@ impl Subscription {
                 "The first invoice of a subscription is not voided: end the subscription instead.",
             ));
         }
+        if self.pending.len() >= MAX_PENDING {
+            return Err(too_many(self.pending.len()));
+        }
         self.cleared(state, invoice, at)
+    }
+
+    /// What was given back of the period of an invoice, on others, if nobody is to pay it.
+    fn revoked(&self, invoice: &str, owed: &Owed) -> Option<Line> {
+        let given_back = owed.changed.filter(|changed| changed.is_negative())?;
+        let period = number_of(invoice).and_then(|number| self.numbered(number));
+        let is_free = !owed.changes_only && !broken(Variant::GivenBackKept);
+        is_free.then(|| Line {
+            kind: LineKind::ProrationCharge,
+            description: format!("Unused time of {invoice}, which is void"),
+            price: None,
+            period,
+            amount: given_back.negated(),
+        })
+    }
+
+    /// What is to be voided of a subscription that ended before its first payment: what is not on its way.
+    pub fn unserved(
+        &self,
+        state: &str,
+        at: Time,
+    ) -> Result<Vec<(&'static str, Collected)>, Refusal> {
+        let owed = self.owed.iter().filter(|(_, owed)| !owed.is_on_its_way());
+        owed.map(|(invoice, _)| self.cleared(state, invoice, at))
+            .collect()
+    }
+
+    /// Whether an invoice was billed, and is not owed any more.
+    pub fn is_settled(&self, id: &str, invoice: &str) -> bool {
+        let number = Draft::number_of(id, invoice);
+        number.is_some_and(|number| number < self.next) && !self.owed.contains_key(invoice)
     }
 
     /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
@@ -101,9 +146,7 @@ impl Subscription {
         at: Time,
     ) -> Result<Report, Refusal> {
         let Some(owed) = self.owed.get(&result.invoice) else {
-            let number = Draft::number_of(id, &result.invoice);
-            let was_billed = number.is_some_and(|number| number < self.next);
-            return if was_billed {
+            return if self.is_settled(id, &result.invoice) {
                 Ok(Report::Old)
             } else {
                 Err(Refusal::invalid(format!(
@@ -149,8 +192,10 @@ impl Subscription {
             amount: result.amount,
             reason: result.reason.clone(),
             lines: self.lines_of_end(state, outcome == "settled", at)?,
+            returned: None,
+            revoked: None,
         };
-        Ok(Report::News(outcome, collected))
+        Ok(Report::News(outcome, Box::new(collected)))
     }
 }
 

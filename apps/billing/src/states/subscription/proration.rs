@@ -75,7 +75,8 @@ impl Subscription {
             .into_iter()
             .filter(|line| !line.amount.is_zero())
             .collect();
-        if self.pending.len() + lines.len() > MAX_PENDING {
+        // One more for a pause or the end of grace, and one when service goes on.
+        if self.pending.len() + lines.len() + 2 > MAX_PENDING {
             return Err(too_many(self.pending.len()));
         }
         self.can_be_billed(Changed {
@@ -96,12 +97,17 @@ impl Subscription {
         Ok(changed)
     }
 
-    /// What a pause says: the rest of a period that was billed is given back.
+    /// What a pause says.
     pub fn pause(&self, at: Time) -> Result<Paused, Refusal> {
         // One line now, and one when service goes on.
         if self.pending.len() + 2 > MAX_PENDING {
             return Err(too_many(self.pending.len()));
         }
+        self.stop(at)
+    }
+
+    /// What an end of service for a while says: the rest of a period that was billed is given back.
+    pub fn stop(&self, at: Time) -> Result<Paused, Refusal> {
         let mut withheld = None;
         let lines = match self.period {
             Some(period) if !self.skipped && !self.waived && !broken(Variant::PauseBilled) => {
@@ -177,7 +183,7 @@ impl Subscription {
     }
 }
 
-fn too_many(pending: usize) -> Refusal {
+pub(super) fn too_many(pending: usize) -> Refusal {
     Refusal::invalid(format!(
         "{pending} lines wait for the next invoice, and {MAX_PENDING} fit: ask again when the next period has begun."
     ))
