@@ -195,10 +195,10 @@ fn a_listener_that_does_not_return_is_seen_until_it_does() {
     for cores in [SMALL, LARGE] {
         let disk = SimDisk::new();
         let store = open(&disk, cores);
-        let held = Arc::new(AtomicBool::new(true));
-        let hold = Arc::clone(&held);
+        let blocked = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&blocked);
         store.subscribe(Box::new(move |_| {
-            while hold.load(Ordering::Relaxed) {
+            while flag.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
         }));
@@ -212,7 +212,7 @@ fn a_listener_that_does_not_return_is_seen_until_it_does() {
             assert!(begun.elapsed() < LONG, "nobody sees it");
             thread::sleep(Duration::from_millis(1));
         }
-        held.store(false, Ordering::Relaxed);
+        blocked.store(false, Ordering::Relaxed);
         while store.listener_wait().is_some() {
             assert!(begun.elapsed() < LONG, "it is still seen");
             thread::sleep(Duration::from_millis(1));

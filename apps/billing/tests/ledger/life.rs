@@ -309,11 +309,6 @@ impl Dice {
             0..=3 => Call::Pause,
             4..=7 => Call::Resume,
             8..=13 => {
-                let group = if self.below(12) == 0 {
-                    self.below(5) * OF_A_LENGTH
-                } else {
-                    group
-                };
                 let price = (group + self.below(OF_A_LENGTH)) as usize;
                 let quantity = (self.below(3) > 0).then(|| 1 + self.below(6));
                 Call::Change(price, quantity)

@@ -517,8 +517,7 @@ impl Model {
     }
 
     fn changes(&mut self, price: &'static Price, quantity: Option<u32>, now: i64) -> bool {
-        let is_other = price.length != self.price.length && self.anchor.is_some();
-        if !self.phase.is_served() || is_other {
+        if !self.phase.is_served() {
             return false;
         }
         self.price = price;
