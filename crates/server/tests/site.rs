@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::net::SocketAddr;
+use std::{fmt::Write as _, net::SocketAddr};
 
 use abide::{
     prelude::*,
@@ -75,7 +75,7 @@ async fn host(hosts: &[&str], origins: &[&str]) -> RunningHost {
 async fn answer(addr: SocketAddr, route: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = format!("{route} HTTP/1.1\r\nconnection: close\r\ncontent-length: 0\r\n");
     for (name, value) in headers {
-        request += &format!("{name}: {value}\r\n");
+        write!(request, "{name}: {value}\r\n").unwrap();
     }
     let mut stream = connect(addr, &(request + "\r\n")).await;
     let mut answer = vec![0; 4096];
