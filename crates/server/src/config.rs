@@ -175,7 +175,8 @@ impl MemoryConfig {
             let memory = machine::memory().unwrap_or(limits::ASSUMED_MEMORY);
             (memory / limits::MEMORY_SHARE).max(*limits::MEMORY_BUDGET.start())
         });
-        MemoryBudget::new(budget - budget / limits::UNCOUNTED_SHARE)
+        let base = limits::UNCOUNTED_BASE.min(budget / limits::UNCOUNTED_BASE_SHARE);
+        MemoryBudget::new(budget - budget / limits::UNCOUNTED_SHARE - base)
     }
 }
 

@@ -77,9 +77,12 @@ pub(crate) const MEMORY_BUDGET: RangeInclusive<u64> = (64 << 20)..=(1 << 50);
 pub(crate) const MEMORY_SHARE: u64 = 2;
 /// The memory that is assumed where nothing tells how much there is.
 pub(crate) const ASSUMED_MEMORY: u64 = 2 << 30;
-/// Of the budget, one part of so many is set aside for what cannot be counted: gaps of the allocator, the process's own
-/// code and threads, and what the engine gathers for the log and the archive.
+/// Of the budget, one part of so many is set aside for what cannot be counted: gaps of the allocator, and what the engine
+/// gathers for the log and the archive.
 pub(crate) const UNCOUNTED_SHARE: u64 = 3;
+/// And so much for the process's own code and threads; of a small budget one part of [`UNCOUNTED_BASE_SHARE`] at most.
+pub(crate) const UNCOUNTED_BASE: u64 = 32 << 20;
+pub(crate) const UNCOUNTED_BASE_SHARE: u64 = 8;
 /// What a connection takes of the memory budget besides the bodies on it: its task, and the buffers of both directions.
 pub(crate) const CONNECTION_BYTES: u64 = 16 << 10;
 /// What is read of an HTTP/1.1 connection before it is taken, and so the longest head of a request. It is what counts for a
