@@ -26,7 +26,7 @@ impl IntoResponse for Page {
             (header::CONTENT_SECURITY_POLICY, POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             // Links from mails have tokens in them.
-            (header::REFERRER_POLICY, "no-referrer"),
+            (header::REFERRER_POLICY, "same-origin"),
         ];
         (headers, Html(self.0.into_string())).into_response()
     }

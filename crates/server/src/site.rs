@@ -75,6 +75,12 @@ impl Site {
             return false;
         };
         let headers = &request.headers;
+        // No page can send this one: a browser says it of itself. It is right where `Origin` is `null` because the page has
+        // `Referrer-Policy: no-referrer`.
+        let site = headers.get("sec-fetch-site");
+        if site.is_some_and(|site| site == "same-origin" || site == "none") {
+            return false;
+        }
         if let Some(origin) = headers.get(header::ORIGIN) {
             let origin = origin.to_str().unwrap_or("?");
             let own = origin.split_once("://").map(|(_, authority)| authority);
@@ -84,8 +90,7 @@ impl Site {
         // Browsers send no `Origin` with what a page may not read anyway, such as images and links.
         let only_reads = matches!(request.method, Method::GET | Method::HEAD)
             && !headers.contains_key(header::UPGRADE);
-        let site = headers.get("sec-fetch-site");
-        !only_reads && site.is_some_and(|site| site != "same-origin" && site != "none")
+        site.is_some() && !only_reads
     }
 }
 
@@ -216,6 +221,16 @@ mod tests {
             (&[("origin", "http://a:1")], "/", foreign),
             (&[("sec-fetch-site", "same-origin")], "/", None),
             (&[("sec-fetch-site", "none")], "/", None),
+            (
+                &[("sec-fetch-site", "same-origin"), ("origin", "null")],
+                "/",
+                None,
+            ),
+            (
+                &[("sec-fetch-site", "same-site"), ("origin", "http://b:1")],
+                "/",
+                foreign,
+            ),
             (&[("sec-fetch-site", "same-site")], "/", foreign),
             (&[("sec-fetch-site", "cross-site")], "/", foreign),
         ] {
