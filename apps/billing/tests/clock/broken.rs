@@ -10,10 +10,10 @@ fn caught_by(variant: Variant) -> &'static str {
         }
         Variant::NeverEntered | Variant::FreeUnsettled => "what_costs_nothing_needs_no_payment",
         Variant::TrialKept => "a_trial_costs_nothing_until_it_ends",
-        Variant::UnservedBilled
-        | Variant::RetryDaysFromLast
-        | Variant::GraceForgotten
-        | Variant::GraceUnserved => {
+        Variant::UnservedBilled => {
+            "who_pays_after_service_has_ended_is_billed_for_the_rest_of_the_period"
+        }
+        Variant::RetryDaysFromLast | Variant::GraceForgotten | Variant::GraceUnserved => {
             "a_payment_that_fails_is_tried_on_days_1_3_5_and_7_and_service_ends_after_the_grace"
         }
         Variant::RestUnbilled => {
