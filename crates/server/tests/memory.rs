@@ -139,7 +139,7 @@ async fn answers_that_nobody_reads_are_bounded_together_and_the_host_says_so() {
     .await;
     let replies = taken(&host, MemoryUse::Replies);
     assert!(
-        (26 * MIB as u64..50 * MIB as u64).contains(&replies),
+        (22 * MIB as u64..50 * MIB as u64).contains(&replies),
         "{replies}"
     );
 
@@ -151,7 +151,7 @@ async fn answers_that_nobody_reads_are_bounded_together_and_the_host_says_so() {
     assert!(
         metrics.contains(r#"abide_memory_bytes{use="replies"} "#)
             && metrics.contains(r#"abide_memory_refused_total{use="bodies"} "#)
-            && metrics.contains("abide_memory_budget_bytes 27962027"),
+            && metrics.contains("abide_memory_budget_bytes 22719147"),
         "{metrics}"
     );
     let answer = ask(host.addr(), Method::GET, "/giver/1").await;

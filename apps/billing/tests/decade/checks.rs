@@ -12,7 +12,7 @@ use billing::{
     gateway::PaymentStatus,
     resource::{Event, Row, View},
     resources::{Customer, Invoice, PaymentIntent, Price, Product, Subscription},
-    states::{self, Draft, Invoiced},
+    states::{self, Collected, Draft, Invoiced},
 };
 use futures_util::{StreamExt, stream};
 use serde::de::DeserializeOwned;
@@ -193,19 +193,7 @@ impl Checks<'_> {
             );
         }
 
-        // Credit goes from each invoice to the next, whole.
-        let mut left = None;
-        for draft in &drafts {
-            let carried = draft
-                .lines
-                .all()
-                .iter()
-                .find(|line| line.kind == billing::LineKind::Carried)
-                .map(|line| line.amount.negated());
-            assert_eq!(carried, left, "{id}");
-            left = Some(draft.totals().unwrap().left).filter(|left| !left.is_zero());
-        }
-
+        credit_goes_on(id, &history);
         let mut owed = BTreeSet::new();
         for draft in &drafts {
             if self.invoice(draft).await {
@@ -275,5 +263,28 @@ async fn history(world: &World, id: &str) -> Vec<Event> {
             return all;
         }
         all.extend(page);
+    }
+}
+
+/// Credit goes from each invoice to the next, whole; and so does what a voided one had used of it.
+fn credit_goes_on(id: &str, history: &[Event]) {
+    let mut left: Option<Money> = None;
+    for Event { entry, .. } in history {
+        match &*entry.action {
+            "bill" => {
+                let draft = entry.data::<Invoiced>().unwrap().draft;
+                let lines = draft.lines.all().iter();
+                let mut carried = lines.filter(|line| line.kind == billing::LineKind::Carried);
+                let carried = carried.next().map(|line| line.amount.negated());
+                assert_eq!(carried, left, "{id}");
+                left = Some(draft.totals().unwrap().left).filter(|left| !left.is_zero());
+            }
+            "collect" => {
+                if let Some(returned) = entry.data::<Collected>().unwrap().returned {
+                    left = Some(left.map_or(returned, |left| left.plus(returned).unwrap()));
+                }
+            }
+            _ => {}
+        }
     }
 }
