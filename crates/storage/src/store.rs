@@ -441,7 +441,7 @@ impl Store {
         self.0.engine.shared.log.group_wait()
     }
 
-    /// How long a listener of the log has kept from others what is durable, at least: answers wait for it.
+    /// How long listeners of the log have been running since they were last notified. Answers wait until they return.
     pub fn listener_wait(&self) -> Option<Duration> {
         self.0.engine.shared.log.listener_wait()
     }

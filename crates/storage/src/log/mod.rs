@@ -498,7 +498,7 @@ impl Log {
         self.writing_since.lock().map(|since| since.elapsed())
     }
 
-    /// How long listeners have been told of the last groups.
+    /// How long a thread has been notifying listeners.
     pub(crate) fn listener_wait(&self) -> Option<Duration> {
         self.announcer.wait()
     }
