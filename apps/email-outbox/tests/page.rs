@@ -149,6 +149,58 @@ async fn a_page_catches_up_when_the_server_was_away() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs Chromium"]
+async fn a_refresh_that_meets_no_server_leaves_the_page_and_is_made_again() {
+    const REFRESH: &str =
+        "Turbo.renderStreamMessage('<turbo-stream action=\"refresh\"></turbo-stream>')";
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let double = double().await;
+    let server = program(&data, &double).start();
+    let (address, client) = (server.address().to_owned(), server.client());
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url("/")).await;
+    live(&page).await;
+    page.until("!Turbo.navigator.currentVisit").await;
+    server.kill();
+    page.until("document.querySelector('abide-live')?.dataset.state === 'waiting'")
+        .await;
+    page.eval(&format!(
+        "addEventListener('turbo:fetch-request-error', () => window.refused = true); {REFRESH}"
+    ))
+    .await;
+    page.until("window.refused && !Turbo.navigator.currentVisit")
+        .await;
+    let server = program(&data, &double).listen(&address).start();
+    enqueue(&server.client(), "ada@example.com", "Meanwhile").await;
+    shows(&page, "Meanwhile", "sent").await;
+    // A proxy answers for a server that is away, and a refresh is never answered to its end.
+    for answer in [
+        "Promise.resolve(new Response('<h1>502</h1>', { status: 502, headers: { 'content-type': 'text/html' } }))",
+        "Promise.resolve(new Response('busy', { status: 503, headers: { 'content-type': 'text/plain' } }))",
+        "Promise.resolve(new Response(new ReadableStream({ start: body => body.error(new TypeError('cut off')) }), \
+             { headers: { 'content-type': 'text/html' } }))",
+    ] {
+        page.until("!Turbo.navigator.currentVisit").await;
+        page.eval(&format!(
+            "window.refused = false; \
+             addEventListener('turbo:before-fetch-request', event => {{ \
+                 window.refused = true; \
+                 event.detail.fetchRequest = {{ response: {answer} }}; \
+             }}, {{ once: true }}); \
+             {REFRESH}"
+        ))
+        .await;
+        page.until("window.refused").await;
+        let subject = format!("After {}", answer.len());
+        enqueue(&server.client(), "ada@example.com", &subject).await;
+        shows(&page, &subject, "sent").await;
+    }
+    page.until("!Turbo.navigator.currentVisit").await;
+    assert_eq!(page.eval("window.same").await, true, "it was not reloaded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
 async fn a_list_of_recipients_fills_the_page_while_the_service_behaves_badly() {
     let dir = tempfile::tempdir().unwrap();
     let double = AcsServer::start(AcsOptions {

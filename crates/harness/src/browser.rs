@@ -280,21 +280,23 @@ impl Page {
         }
     }
 
-    /// Puts text into the element that a selector finds, as a person who types it.
+    /// Puts text into the element that a selector finds, as a person who types it. Waits for the element.
     pub async fn fill(&self, selector: &str, text: &str) {
         let selector = Value::from(selector);
-        self.eval(&format!(
-            "(() => {{ const it = document.querySelector({selector}); it.focus(); it.value = ''; }})()"
+        self.until(&format!(
+            "(it => {{ it?.focus(); if (it) it.value = ''; return it; }})(document.querySelector({selector}))"
         ))
         .await;
         self.call("Input.insertText", json!({ "text": text })).await;
     }
 
-    /// Clicks the element that a selector finds.
+    /// Clicks the element that a selector finds. Waits for the element: the page may be on its way to another address.
     pub async fn click(&self, selector: &str) {
         let selector = Value::from(selector);
-        self.eval(&format!("document.querySelector({selector}).click()"))
-            .await;
+        self.until(&format!(
+            "(it => {{ it?.click(); return it; }})(document.querySelector({selector}))"
+        ))
+        .await;
     }
 
     /// Writes a picture of what the page shows.

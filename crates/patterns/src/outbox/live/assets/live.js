@@ -3,12 +3,20 @@
 // The server says `refresh` on each new connection, so what happened before it, or while there was none, is not missed.
 // What it says while Turbo loads a page is said again when the page is there: its answer may be older, and Turbo does not
 // refresh while it loads.
+// A refresh that fails leaves the page as it is and is made again on a new connection. Turbo itself would load the page anew,
+// so that a server that restarts at that moment would leave an error page of the browser.
 // Its `data-state` is `open` while the line works, and `waiting` while it does not.
 
 // What is too much is fetched as it is then.
 const keep = (list, streams) => {
   list.push(streams);
   if (list.length > 500) list.splice(0, list.length, '<turbo-stream action="refresh"></turbo-stream>');
+};
+
+// The refresh that Turbo makes now, if it makes one.
+const refreshing = () => {
+  const visit = Turbo.navigator.currentVisit;
+  return visit?.isPageRefresh ? visit : null;
 };
 
 class AbideLive extends HTMLElement {
@@ -22,11 +30,15 @@ class AbideLive extends HTMLElement {
 
   connectedCallback() {
     document.addEventListener("turbo:load", this.#loaded);
+    document.addEventListener("turbo:fetch-request-error", this.#failed);
+    document.addEventListener("turbo:before-fetch-response", this.#answered);
     this.#open();
   }
 
   disconnectedCallback() {
     document.removeEventListener("turbo:load", this.#loaded);
+    document.removeEventListener("turbo:fetch-request-error", this.#failed);
+    document.removeEventListener("turbo:before-fetch-response", this.#answered);
     clearTimeout(this.#timer);
     clearInterval(this.#heard);
     cancelAnimationFrame(this.#frame);
@@ -54,7 +66,6 @@ class AbideLive extends HTMLElement {
       socket.send("ping");
     }, 20_000);
     socket.onopen = () => {
-      this.#attempt = 0;
       this.dataset.state = "open";
     };
     socket.onmessage = ({ data }) => {
@@ -70,6 +81,8 @@ class AbideLive extends HTMLElement {
     clearInterval(this.#heard);
     socket.close();
     this.dataset.state = "waiting";
+    // The next connection refreshes.
+    this.#drop(refreshing());
     // Not all pages come back at the same moment.
     const wait = Math.min(15_000, 500 * 2 ** this.#attempt) * (0.5 + Math.random());
     this.#attempt += 1;
@@ -82,7 +95,39 @@ class AbideLive extends HTMLElement {
     this.#show(streams);
   }
 
+  #drop(visit) {
+    if (!visit) return;
+    visit.cancel();
+    Turbo.navigator.currentVisit = null;
+  }
+
+  #again() {
+    this.#drop(refreshing());
+    if (this.#socket) this.#ended(this.#socket);
+  }
+
+  #failed = event => {
+    if (event.detail.request !== refreshing()?.request) return;
+    event.preventDefault();
+    this.#again();
+  };
+
+  #answered = event => {
+    const visit = refreshing();
+    if (!visit || event.target !== document.documentElement) return;
+    const { statusCode, isHTML, responseHTML } = event.detail.fetchResponse;
+    // What a proxy says while the server is away is not the page.
+    if (statusCode >= 500 || statusCode === 429 || !isHTML) {
+      event.preventDefault();
+      this.#again();
+    } else {
+      // Turbo waits for ever for an answer that breaks off.
+      responseHTML.catch(() => visit === refreshing() && this.#again());
+    }
+  };
+
   #loaded = () => {
+    this.#attempt = 0;
     if (this.#late.length) this.#show(this.#late.splice(0).join(""));
   };
 
