@@ -210,8 +210,10 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             let Some(row) = row else {
                 bail!("the object has no alarm that was given up or waits for a retry");
             };
-            db.set_alarm(Some(&row))?;
-            db.commit()?;
+            data.audited("rerun_alarm", args.object.clone(), None, || {
+                db.set_alarm(Some(&row))?;
+                Ok(db.commit()?)
+            })?;
             drop(db);
             data.close()?;
             writeln!(out, "it goes off when a node serves the directory")?;

@@ -1,12 +1,19 @@
 //! Opening a data directory that nothing serves.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use abide::{
-    ArchiveOptions, ObjectId, RealDisk, Store, StoreOptions,
-    server::{Config, Sources},
+    AlarmTime, ArchiveOptions, ObjectId, RealDisk, Store, StoreOptions,
+    server::{
+        Config, Sources,
+        access::{AccessStore, Operation},
+    },
 };
-use abide_storage::{ErrorKind, ObjectDb, ObjectKey};
+use abide_storage::{Disk as _, ErrorKind, ObjectDb, ObjectKey};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
@@ -27,6 +34,7 @@ pub(crate) struct DataArgs {
 /// An open data directory. Nothing else can open it until it is closed.
 pub(crate) struct Data {
     pub(crate) store: Store,
+    dir: PathBuf,
 }
 
 /// One object of a data directory.
@@ -44,9 +52,30 @@ impl DataArgs {
             listen: None,
             data: self.data.clone(),
             memory: None,
+            insecure: false,
         };
         let (config, _) = Config::load_with::<Settings>(&sources)?;
         Ok(config)
+    }
+
+    /// The directory; made, for this user alone, if there is none.
+    pub(crate) fn make_dir(&self) -> Result<PathBuf> {
+        let dir = self.config()?.data.dir;
+        RealDisk
+            .create_dir_all(&dir)
+            .with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// The tokens and the audit log of the directory, which a node may serve meanwhile.
+    pub(crate) fn access(&self) -> Result<AccessStore> {
+        let dir = self.config()?.data.dir;
+        ensure!(
+            dir.is_dir(),
+            "there is no data directory {}; name one with --data",
+            dir.display()
+        );
+        Ok(AccessStore::open(&dir)?)
     }
 
     /// Opens the directory unless a process has it.
@@ -86,8 +115,18 @@ impl DataArgs {
         };
         Ok(Data {
             store: Store::open(Arc::new(RealDisk), dir, options)?,
+            dir: dir.clone(),
         })
     }
+}
+
+/// A moment, as people read it.
+pub(crate) fn time(at: SystemTime) -> String {
+    let millis = at
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    AlarmTime::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
 fn is_in_use(error: &anyhow::Error) -> bool {
@@ -178,6 +217,31 @@ impl Data {
         listed
             .map(|object| (class(object.key), object.key, object.why))
             .collect()
+    }
+
+    /// Changes something of an object after the audit log has it.
+    pub(crate) fn audited<R>(
+        &self,
+        action: &str,
+        object: String,
+        detail: Option<String>,
+        change: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let log = AccessStore::open(&self.dir)?;
+        let id = log.begin(&Operation {
+            who: format!("user {}", rustix::process::getuid().as_raw()),
+            client: "local".to_owned(),
+            action: action.to_owned(),
+            object: Some(object),
+            detail,
+        })?;
+        let changed = change();
+        let outcome = match &changed {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => format!("failed: {error:#}"),
+        };
+        log.end(id, &outcome)?;
+        changed
     }
 
     /// Makes everything durable and gives the directory back.

@@ -15,7 +15,10 @@ use std::io;
 use abide::{
     ErrorKind,
     prelude::*,
-    server::{ApiError, JsonBody, UrlPath, UrlQuery},
+    server::{
+        ApiError, JsonBody, UrlPath, UrlQuery,
+        access::{Access, Need},
+    },
 };
 use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,9 @@ use serde_json::Value;
 
 /// The name under which the class is registered.
 pub(crate) const BINDING: &str = "KV";
+
+/// The class, as tokens name its objects.
+const CLASS: &str = "Kv";
 
 /// Entries of a page if the client does not say.
 const DEFAULT_PAGE: usize = 100;
@@ -150,10 +156,14 @@ fn json_bytes(value: &Value) -> usize {
 
 /// The HTTP form of the objects.
 pub(crate) fn router(env: Env) -> Router {
-    Router::new()
+    let access = Access::of(&env);
+    let router = Router::new()
         .route("/kv/{object}", get(list))
         .route("/kv/{object}/{*key}", get(read).put(write).delete(remove))
-        .with_state(env)
+        .with_state(env);
+    access.protect(router, |route| {
+        Need::by_method(route.method).object(CLASS, route.param("object"))
+    })
 }
 
 #[derive(Deserialize)]

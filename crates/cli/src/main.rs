@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+mod audit;
 mod data;
 mod kv;
 mod node;
@@ -11,6 +12,7 @@ mod outbox;
 mod recovery;
 mod repair;
 mod sql;
+mod token;
 mod verify;
 
 use std::{io::Write, process::ExitCode};
@@ -25,11 +27,13 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     alarms::Alarms,
+    audit::AuditArgs,
     data::DataArgs,
     node::NodeArgs,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
     sql::SqlArgs,
+    token::Tokens,
 };
 
 /// A fifth less CPU for each request than with the allocator of glibc.
@@ -63,6 +67,11 @@ enum Command {
     Quarantined(NodeArgs),
     /// End the quarantine of an object that `abide restore` cannot bring back
     Repair(RepairArgs),
+    /// The tokens that let clients in over TCP
+    #[command(subcommand)]
+    Token(Tokens),
+    /// What operators have changed, newest first: when, who, from where, what, and how it ended
+    Audit(AuditArgs),
     /// Check the log, the archive and every object's database
     Verify(DataArgs),
     /// Bring every object's file up to date
@@ -92,6 +101,8 @@ fn main() -> Result<ExitCode> {
         Command::Fork(args) => recovery::fork(&args, &mut out)?,
         Command::Quarantined(args) => repair::list(&args, &mut out)?,
         Command::Repair(args) => repair::repair(&args, &mut out)?,
+        Command::Token(command) => token::run(&command, &mut out)?,
+        Command::Audit(args) => audit::run(&args, &mut out)?,
         Command::Verify(args) => return verify::run(&args, &mut out),
         Command::Checkpoint(args) => {
             let data = args.open()?;

@@ -1,30 +1,58 @@
-//! A node that runs, asked through one of its listeners.
+//! A node that runs, asked through one of its listeners or the Unix socket in its data directory.
 
-use abide::server::{Config, ListenAddress};
+use std::{
+    fs::File,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+
+use abide::server::Config;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use reqwest::{Client, Method, RequestBuilder, Response};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use ureq::{Agent, Body, RequestBuilder, http::Response, typestate::WithBody};
+use tokio::runtime::Runtime;
 
 use crate::data::{Data, DataArgs};
+
+/// The Unix socket of a node, in its data directory.
+const SOCKET: &str = "admin.sock";
 
 /// Which node.
 #[derive(Args)]
 pub(crate) struct NodeArgs {
-    /// Admin listener of the running node [default: what the settings say, such as <http://127.0.0.1:8081>]
+    /// Admin listener of the running node, such as <http://127.0.0.1:8081> [default: the Unix socket in the data directory]
     #[arg(long, value_name = "URL")]
     admin: Option<String>,
+
+    #[command(flatten)]
+    token: TokenArgs,
 
     #[command(flatten)]
     pub(crate) data: DataArgs,
 }
 
+/// What lets the command in.
+#[derive(Args)]
+pub(crate) struct TokenArgs {
+    /// File with the token to send [default: the environment variable ABIDE_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
 /// A running node.
 pub(crate) struct Node {
+    /// Where requests go.
     base: String,
-    agent: Agent,
-    /// What to name with which option if it does not answer.
-    option: &'static str,
+    /// The same for people.
+    place: String,
+    client: Client,
+    runtime: Runtime,
+    token: Option<String>,
+    /// What to do if it does not answer.
+    hint: String,
+    /// Kept open while its socket is used.
+    dir: Option<File>,
 }
 
 /// The data directory, or the node that has it.
@@ -56,27 +84,27 @@ impl NodeArgs {
         Ok(Source::Node(self.node()?))
     }
 
-    /// The node that was named, or that the settings speak of.
+    /// The node that was named, or that serves the directory.
     fn node(&self) -> Result<Node> {
-        let base = match &self.admin {
-            Some(url) => url.trim_end_matches('/').to_owned(),
-            None => {
-                let config = self.data.config()?;
-                admin_address(config.admin.listen.as_ref())?
-            }
-        };
-        Ok(Node::new(base, "its admin listener with --admin"))
+        match &self.admin {
+            Some(url) => Node::at(url, "its admin listener with --admin", &self.token),
+            None => Node::of_directory(&self.data.config()?.data.dir),
+        }
     }
 }
 
-/// Where the settings say that the admin listener is.
-fn admin_address(listen: Option<&ListenAddress>) -> Result<String> {
-    let Some(listen) = listen else {
-        bail!(
-            "the settings turn the admin listener off, so a running node cannot be asked: set admin.listen, or name a listener with --admin"
-        );
-    };
-    address(listen.as_str(), "admin.listen", "--admin")
+impl TokenArgs {
+    fn read(&self) -> Result<Option<String>> {
+        let text = match &self.token_file {
+            Some(path) => std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the token in {}", path.display()))?,
+            None => match std::env::var("ABIDE_TOKEN") {
+                Ok(token) => token,
+                Err(_) => return Ok(None),
+            },
+        };
+        Ok(Some(text.trim().to_owned()))
+    }
 }
 
 /// Where the settings say that the listener for clients is.
@@ -103,69 +131,116 @@ fn address(listen: &str, setting: &str, option: &str) -> Result<String> {
 }
 
 impl Node {
-    /// A node at an address, and what to name with which option if it is not there.
-    pub(crate) fn new(base: String, option: &'static str) -> Self {
-        let agent = Agent::config_builder()
-            .http_status_as_error(false)
-            // The node is on this machine or near it, and what is asked is nobody else's business.
-            .proxy(None)
-            .build();
-        Self {
+    /// A node at an address; what to name with which option if it is not there.
+    pub(crate) fn at(url: &str, option: &str, token: &TokenArgs) -> Result<Self> {
+        let base = url.trim_end_matches('/').to_owned();
+        Self::new(
+            base.clone(),
             base,
-            agent: agent.into(),
-            option,
+            None,
+            token.read()?,
+            format!("name {option}"),
+        )
+    }
+
+    /// The node that serves a data directory, on this machine and for this user.
+    fn of_directory(dir: &Path) -> Result<Self> {
+        let place = dir.join(SOCKET).display().to_string();
+        // The path of a socket has 107 bytes at most, whatever the directory's is.
+        let dir = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
+        let hint = "it starts or ends, or runs on another machine: try again, or name its admin listener with --admin";
+        // The authority is not looked at.
+        let base = "http://abide".to_owned();
+        let mut node = Self::new(base, place, Some(path), None, hint.to_owned())?;
+        node.dir = Some(dir);
+        Ok(node)
+    }
+
+    fn new(
+        base: String,
+        place: String,
+        socket: Option<String>,
+        token: Option<String>,
+        hint: String,
+    ) -> Result<Self> {
+        // Only the first of several is taken.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // The node is on this machine or near it, and what is asked is nobody else's business.
+        let mut client = Client::builder().no_proxy();
+        if let Some(socket) = socket {
+            client = client.unix_socket(socket);
         }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            base,
+            place,
+            client: client.build()?,
+            runtime,
+            token,
+            hint,
+            dir: None,
+        })
     }
 
     /// Asks something.
     pub(crate) fn get<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
-        let answer = self.agent.get(format!("{}{path}", self.base)).call();
-        self.read(answer)
+        self.send(self.request(Method::GET, path))
     }
 
     /// Changes something. An answer without content reads as `()`.
     pub(crate) fn post<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
-        self.send(self.agent.post(format!("{}{path}", self.base)), body)
+        self.send(with_json(self.request(Method::POST, path), body)?)
     }
 
     /// Puts something in the place of another.
     pub(crate) fn put<R: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<R> {
-        self.send(self.agent.put(format!("{}{path}", self.base)), body)
+        self.send(with_json(self.request(Method::PUT, path), body)?)
     }
 
     /// Removes something.
     pub(crate) fn delete<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
-        let answer = self.agent.delete(format!("{}{path}", self.base)).call();
-        self.read(answer)
+        self.send(self.request(Method::DELETE, path))
     }
 
-    fn send<R: DeserializeOwned>(
-        &self,
-        request: RequestBuilder<WithBody>,
-        body: &impl Serialize,
-    ) -> Result<R> {
-        let answer = request
-            .header("x-abide-admin", "1")
-            .header("content-type", "application/json")
-            .send(serde_json::to_string(body)?);
-        self.read(answer)
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
     }
 
-    fn read<R: DeserializeOwned>(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<R> {
-        let mut answer = answer
-            .with_context(|| format!("no node answers at {}; name {}", self.base, self.option))?;
+    fn send<R: DeserializeOwned>(&self, request: RequestBuilder) -> Result<R> {
+        self.runtime.block_on(async {
+            let answer = request.send().await;
+            let answer = answer
+                .with_context(|| format!("no node answers at {}; {}", self.place, self.hint))?;
+            self.read(answer).await
+        })
+    }
+
+    async fn read<R: DeserializeOwned>(&self, answer: Response) -> Result<R> {
         let status = answer.status();
-        let body = answer.body_mut().read_to_string()?;
+        let body = answer.bytes().await?;
         if !status.is_success() {
-            match serde_json::from_str::<Refusal>(&body) {
+            match serde_json::from_slice::<Refusal>(&body) {
                 Ok(refusal) => bail!("{}", refusal.error.message),
-                Err(_) => bail!("{} answered {status}", self.base),
+                Err(_) => bail!("{} answered {status}", self.place),
             }
         }
-        let body = if body.is_empty() { "null" } else { &body };
-        serde_json::from_str(body)
-            .with_context(|| format!("{} gave an answer of another form", self.base))
+        let body = if body.is_empty() { &b"null"[..] } else { &body };
+        serde_json::from_slice(body)
+            .with_context(|| format!("{} gave an answer of another form", self.place))
     }
+}
+
+fn with_json(request: RequestBuilder, body: &impl Serialize) -> Result<RequestBuilder> {
+    Ok(request
+        .header("content-type", "application/json")
+        .body(serde_json::to_string(body)?))
 }
 
 /// A part of a path, with whatever could be taken for something else escaped.
@@ -186,17 +261,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_admin_listener_is_found_in_the_settings() {
+    fn the_listener_is_found_in_the_settings() {
         let at = |listen: &str| {
-            address(listen, "admin.listen", "--admin").map_err(|error| error.to_string())
+            address(listen, "server.listen", "--url").map_err(|error| error.to_string())
         };
         let found = |address: &str| Ok(address.to_owned());
-        assert_eq!(at("10.0.0.1:8081"), found("http://10.0.0.1:8081"));
+        assert_eq!(at("10.0.0.1:8080"), found("http://10.0.0.1:8080"));
         assert_eq!(at("0.0.0.0:99"), found("http://127.0.0.1:99"));
         assert_eq!(at("[::]:99"), found("http://[::1]:99"));
-        assert!(at("127.0.0.1:0").unwrap_err().contains("--admin"));
-        let off = admin_address(None).unwrap_err().to_string();
-        assert!(off.contains("admin.listen"), "{off}");
+        assert!(at("127.0.0.1:0").unwrap_err().contains("--url"));
     }
 
     #[test]

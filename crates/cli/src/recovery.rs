@@ -2,7 +2,7 @@
 //!
 //! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
 
-use std::{io::Write, str::FromStr};
+use std::{fmt, io::Write, str::FromStr};
 
 use abide::{Bookmark, ObjectId};
 use abide_storage::{ObjectKey, Store};
@@ -87,6 +87,12 @@ impl FromStr for ObjectSelector {
             class: class.to_owned(),
             object: object.to_owned(),
         })
+    }
+}
+
+impl fmt::Display for ObjectSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.class, self.object)
     }
 }
 
@@ -206,7 +212,9 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
         Source::Data(data) => {
             let key = data.find_key(&named.object, Some(&named.class))?;
             let to = to.find(&data.store, key)?;
-            let undo = data.store.restore(key, &to)?;
+            let undo = data.audited("restore", named.to_string(), Some(to.to_string()), || {
+                Ok(data.store.restore(key, &to)?)
+            })?;
             data.close()?;
             undo
         }
@@ -231,7 +239,10 @@ pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
                 id: *id.as_bytes(),
                 ..from
             };
-            data.store.fork(from, &at, to, Some(&args.to))?;
+            let detail = format!("at {at} as {}", args.to);
+            data.audited("fork", named.to_string(), Some(detail), || {
+                Ok(data.store.fork(from, &at, to, Some(&args.to))?)
+            })?;
             data.close()?;
             id.to_string()
         }

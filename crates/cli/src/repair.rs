@@ -104,7 +104,10 @@ pub(crate) fn repair(args: &RepairArgs, out: &mut impl Write) -> Result<()> {
         Source::Node(node) => node.post(&named.path("repair"), &RepairRequest { with })?,
         Source::Data(data) => {
             let key = data.find_key(&named.object, Some(&named.class))?;
-            let repaired = data.store.repair(key, how)?;
+            let detail = serde_json::to_string(&RepairRequest { with })?;
+            let repaired = data.audited("repair", named.to_string(), Some(detail), || {
+                Ok(data.store.repair(key, how)?)
+            })?;
             data.close()?;
             Repaired {
                 bookmark: repaired.bookmark,

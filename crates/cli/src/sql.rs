@@ -41,7 +41,9 @@ pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
                 "the statements change the object; nothing was changed; add --write to keep the changes"
             );
         }
-        db.commit()?;
+        let class = args.class.as_deref().unwrap_or("*");
+        let object = format!("{class}/{}", args.object);
+        data.audited("sql", object, Some(args.sql.clone()), || Ok(db.commit()?))?;
     }
     print(rows.columns(), &rows.raw(), out)?;
     drop(db);

@@ -4,7 +4,14 @@
 
 use std::{path::Path, process::Command, time::Duration};
 
-use abide::{AlarmRetry, Host, prelude::*, server::RunningHost};
+use abide::{
+    AlarmRetry, Host,
+    prelude::*,
+    server::{
+        RunningHost,
+        access::{NewToken, Role},
+    },
+};
 
 /// Its alarm fails.
 #[durable_object]
@@ -76,6 +83,11 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     let data = dir.path().join("data");
     let host = serve(&data).await;
     let admin = format!("http://{}", host.admin_addr().unwrap());
+    let token = NewToken::new(Role::Operate);
+    let token = host.access().store().create_token(token).unwrap();
+    let file = dir.path().join("token");
+    std::fs::write(&file, token.text).unwrap();
+    let at = ["--admin", &admin, "--token-file", file.to_str().unwrap()];
     let clockwork = host.env().namespace::<Clockwork>("CLOCKWORK").unwrap();
     let (broken, later) = (clockwork.get_by_name("a/b"), clockwork.get_by_name("later"));
     later.set(4_000_000_000_000).await.unwrap().unwrap();
@@ -85,9 +97,9 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
         "Clockwork\t{}\t1970-01-01T00:00:01.000Z\t2\t0\ta spring is broken\n",
         broken.id()
     );
-    let failed = ["alarms", "list", "--failed", "--admin", &admin];
+    let failed = [&["alarms", "list", "--failed"], &at[..]].concat();
     while !abide(&failed, &data).await.unwrap().contains(&line) {}
-    let pending = abide(&["alarms", "list", "--admin", &admin], &data)
+    let pending = abide(&[&["alarms", "list"], &at[..]].concat(), &data)
         .await
         .unwrap();
     let expected = format!(
@@ -96,10 +108,10 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     );
     assert_eq!(pending, expected);
 
-    let rerun = ["alarms", "rerun", "Clockwork/a/b", "--admin", &admin];
+    let rerun = [&["alarms", "rerun", "Clockwork/a/b"], &at[..]].concat();
     assert_eq!(abide(&rerun, &data).await.unwrap(), "it goes off now\n");
     while !abide(&failed, &data).await.unwrap().contains(&line) {}
-    let other = ["alarms", "rerun", "Clockwork/later", "--admin", &admin];
+    let other = [&["alarms", "rerun", "Clockwork/later"], &at[..]].concat();
     let said = abide(&other, &data).await.unwrap_err();
     assert!(said.contains("no alarm that was given up"), "{said}");
     let unasked = abide(&["alarms", "list", "--admin", "http://127.0.0.1:1"], &data).await;
@@ -136,11 +148,10 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let host = serve(&data).await;
-    let admin = format!("http://{}", host.admin_addr().unwrap());
     let stubborn = host.env().namespace::<Clockwork>("STUBBORN").unwrap();
     let stubborn = stubborn.get_by_name("s");
     stubborn.set(1_000).await.unwrap().unwrap();
-    let failing = ["alarms", "list", "--failing", "--admin", &admin];
+    let failing = ["alarms", "list", "--failing"];
     let told = loop {
         let told = abide(&failing, &data).await.unwrap();
         if told.contains("a spring") {

@@ -28,12 +28,10 @@ fn start(data: &Path) -> Server {
 }
 
 /// What the command prints.
-async fn abide(server: &Server, args: &[&str]) -> String {
+async fn abide(data: &Path, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-    let admin = format!("http://{}", server.admin());
-    command
-        .args(args)
-        .args(["--object", "Kv/ada", "--admin", &admin]);
+    command.args(args).args(["--object", "Kv/ada", "--data"]);
+    command.arg(data);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap());
     let output = output.await.unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -70,7 +68,7 @@ async fn every_bookmark_brings_its_state_back_after_kill_9() {
             let put = server.client().put(VALUE, &json!(next)).await;
             assert!(put.status.is_success(), "{put:?}");
         }
-        marks.push((abide(&server, &["bookmark"]).await, json!(next)));
+        marks.push((abide(&data, &["bookmark"]).await, json!(next)));
         server.kill();
     }
     assert!(
@@ -82,7 +80,7 @@ async fn every_bookmark_brings_its_state_back_after_kill_9() {
     while !marks.is_empty() {
         let at = random.below(u32::try_from(marks.len()).unwrap()) as usize;
         let (bookmark, expected) = marks.swap_remove(at);
-        abide(&server, &["restore", "--bookmark", &bookmark]).await;
+        abide(&data, &["restore", "--bookmark", &bookmark]).await;
         if random.below(2) == 0 {
             server.kill();
             server = start(&data);

@@ -65,10 +65,9 @@ async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory(
             config.admin.listen = Some(abide::server::ListenAddress::any_port());
         });
     let host = host.start().await.unwrap();
-    let admin = format!("http://{}", host.admin_addr().unwrap());
     let note = host.env().object::<Note>().get_by_name("a/b");
     note.write("first".into()).await.unwrap().unwrap();
-    let at = ["--object", "Note/a/b", "--admin", &admin];
+    let at = ["--object", "Note/a/b"];
     let bookmark = abide(&[&["bookmark"], &at[..]].concat(), &data)
         .await
         .unwrap();

@@ -115,7 +115,6 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
 
     // On a running node.
     let running = host(&data).await;
-    let admin = format!("http://{}", running.admin_addr().unwrap());
     let note = |name: &str| running.env().object::<Note>().get_by_name(name);
     assert_eq!(
         note("accepted").read().await.unwrap().unwrap().as_deref(),
@@ -123,7 +122,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     );
     let refused = note("restored").read().await.unwrap_err();
     assert_eq!(refused.kind(), abide::ErrorKind::Damaged);
-    let at = ["--admin", &admin, "--object", "Note/restored"];
+    let at = ["--object", "Note/restored"];
     let restore = [&["restore", "--at", "-0s"], &at[..]].concat();
     let (done, said) = abide(&restore, &data).await;
     assert!(done && said.contains("to undo it"), "{said}");
@@ -131,30 +130,16 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
         note("restored").read().await.unwrap().unwrap().as_deref(),
         Some("restored")
     );
-    let (done, said) = abide(&["quarantined", "--admin", &admin], &data).await;
+    let (done, said) = abide(&["quarantined"], &data).await;
     assert!(
         done && said.contains(&id("anew")) && !said.contains(&id("restored")),
         "{said}"
     );
-    let anew = [
-        "repair",
-        "--anew",
-        "--admin",
-        &admin,
-        "--object",
-        "Note/anew",
-    ];
+    let anew = ["repair", "--anew", "--object", "Note/anew"];
     let (done, said) = abide(&anew, &data).await;
     assert!(done, "{said}");
     assert_eq!(note("anew").read().await.unwrap().unwrap(), None);
-    let sound = [
-        "repair",
-        "--anew",
-        "--admin",
-        &admin,
-        "--object",
-        "Note/sound",
-    ];
+    let sound = ["repair", "--anew", "--object", "Note/sound"];
     let (done, said) = abide(&sound, &data).await;
     assert!(!done && said.contains("is not quarantined"), "{said}");
     note("anew")

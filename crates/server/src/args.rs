@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Config, ConfigError, Sources};
 
-/// `--config`, `--listen`, `--data` and `--memory`. Flatten it into a command of your own:
+/// `--config`, `--listen`, `--data`, `--memory` and `--insecure`. Flatten it into a command of your own:
 ///
 /// ```
 /// #[derive(clap::Parser)]
@@ -30,6 +30,10 @@ pub struct ServeArgs {
     /// Memory for objects and what is on its way [default: half of what there is]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+
+    /// Let everybody who reaches the listener call the program's API, without a token
+    #[arg(long)]
+    pub insecure: bool,
 }
 
 impl ServeArgs {
@@ -46,6 +50,7 @@ impl From<ServeArgs> for Sources {
             listen: args.listen,
             data: args.data,
             memory: args.memory,
+            insecure: args.insecure,
         }
     }
 }

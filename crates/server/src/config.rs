@@ -22,7 +22,9 @@ pub(crate) use load::load_text;
 pub use load::{ConfigError, Sources};
 
 use crate::{
-    AllowPrivate, limits, machine,
+    AllowPrivate,
+    access::AccessPolicy,
+    limits, machine,
     site::{Hosts, Origins, Site},
 };
 
@@ -71,6 +73,9 @@ pub struct ServerConfig {
     /// The origins whose web pages may send requests here, beside the server's own; others get 403 `cross_origin`, on every
     /// listener.
     pub origins: Origins,
+    /// Who may call the API that a program protects, see [`access`](crate::access). [`AccessPolicy::Auto`]: everybody if only
+    /// this machine can reach the listener, that is, if it is on a loopback address and `hosts` names nothing.
+    pub access: AccessPolicy,
     /// Connections served at once; more wait in the listener's backlog.
     pub max_connections: usize,
     /// Time that requests in flight get to finish when the process is told to stop.
@@ -86,6 +91,7 @@ impl Default for ServerConfig {
             max_body_bytes: 16 << 20,
             hosts: Hosts::default(),
             origins: Origins::default(),
+            access: AccessPolicy::Auto,
             max_connections: 10_000,
             shutdown_grace: Duration::from_secs(10),
         }
@@ -100,20 +106,33 @@ impl ServerConfig {
             origins: self.origins.clone(),
         }
     }
+
+    /// Whether everybody who reaches a listener at this address may call.
+    pub(crate) fn is_open(&self, address: SocketAddr) -> bool {
+        match self.access {
+            AccessPolicy::Open => true,
+            AccessPolicy::Token => false,
+            AccessPolicy::Auto => address.ip().is_loopback() && self.hosts == Hosts::default(),
+        }
+    }
 }
 
 /// `[admin]`: the listener for health checks and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AdminConfig {
-    /// Address of the admin listener; `None` (`"off"`) leaves it out. It has no login: keep it on a private address.
+    /// Address of the admin listener; `None` (`"off"`) leaves it out.
     pub listen: Option<ListenAddress>,
+    /// Who may do more there than ask for health, and for metrics on a loopback address. [`AccessPolicy::Auto`]: whoever has
+    /// a token.
+    pub access: AccessPolicy,
 }
 
 impl Default for AdminConfig {
     fn default() -> Self {
         Self {
             listen: Some(ListenAddress("127.0.0.1:8081".to_owned())),
+            access: AccessPolicy::Auto,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Why a host did not start, or ended with a failure.
 
-use std::io;
+use std::{io, net::SocketAddr, path::PathBuf};
 
 use thiserror::Error;
 
-use crate::{ConfigError, ListenAddress};
+use crate::{ConfigError, ListenAddress, access::AccessError};
 
 /// Why a host did not start, or ended with a failure. The message says what to do.
 #[derive(Debug, Error)]
@@ -21,6 +21,30 @@ pub enum HostError {
         setting: &'static str,
         /// The address.
         address: ListenAddress,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// Others can reach an API that needs a token, and there is none.
+    #[error(
+        "others can reach {address} (setting server.listen or server.hosts) and the API there needs a token, but none is \
+         valid: make one with `abide token create --data DIR --role operate`, or let everybody in with --insecure \
+         (setting server.access)"
+    )]
+    NoToken {
+        /// The address that is listened on.
+        address: SocketAddr,
+    },
+
+    /// Tokens and the audit log could not be opened.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+
+    /// The Unix socket for commands could not be made.
+    #[error("cannot make the Unix socket {path} for commands: {source}")]
+    AdminSocket {
+        /// The socket.
+        path: PathBuf,
         /// What the system said.
         source: io::Error,
     },

@@ -10,10 +10,12 @@ use abide_runtime::{
 };
 use abide_storage::{Disk, RealDisk, SimDisk};
 use axum::Router;
+use http::request::Parts;
 use tokio::runtime::Handle;
 
 use crate::{
-    Config, HostError, LocalHost, RunningHost,
+    ApiError, Config, HostError, LocalHost, RunningHost,
+    access::{Access, AccessError, AccessStore, Authorize, Caller, Need},
     outbound::{HttpClient, policy::AddressPolicy},
     running,
     websocket::{Connector, Hub},
@@ -44,7 +46,7 @@ impl Host {
         let mut config = Config::default();
         config.server.listen = crate::ListenAddress::any_port();
         config.admin.listen = Some(crate::ListenAddress::any_port());
-        HostBuilder::new(config, Arc::new(SimDisk::new()))
+        HostBuilder::new(config, Arc::new(RealDisk)).disk(Arc::new(SimDisk::new()))
     }
 }
 
@@ -53,6 +55,9 @@ impl Host {
 pub struct HostBuilder {
     pub(crate) config: Config,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Whether files outside the store, such as `access.db`, are kept in the data directory.
+    pub(crate) has_directory: bool,
+    authorize: Option<Box<Authorize>>,
     registrations: Vec<Registration>,
     router: Option<MakeRouter>,
 }
@@ -62,6 +67,8 @@ impl HostBuilder {
         Self {
             config,
             disk,
+            has_directory: true,
+            authorize: None,
             registrations: Vec::new(),
             router: None,
         }
@@ -95,9 +102,21 @@ impl HostBuilder {
         self.register(move |node, _| node.outbound(client))
     }
 
-    /// Where files are kept; tests hand in a [`SimDisk`] that they can fill or break.
+    /// Where the store's files are kept; tests hand in a [`SimDisk`] that they can fill or break. Tokens and the audit log are
+    /// kept in memory then.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
+        self.has_directory = false;
+        self
+    }
+
+    /// Finds out by itself who calls a protected route and what they may do, in place of tokens: from the head of the request,
+    /// or from what a `tower` layer has put into its extensions.
+    pub fn authorize(
+        mut self,
+        check: impl Fn(&Parts, &Need) -> Result<Caller, ApiError> + Send + Sync + 'static,
+    ) -> Self {
+        self.authorize = Some(Box::new(check));
         self
     }
 
@@ -108,7 +127,7 @@ impl HostBuilder {
     }
 
     /// Takes calls over HTTP and JSON at `/rpc/{binding}/{name}/{method}`, as the setting `rpc.enabled` does. Everybody
-    /// who reaches the listener may call every method then.
+    /// who may call the listener (`server.access`) may call every method then.
     pub fn json_rpc(self) -> Self {
         self.configure(|config| config.rpc.enabled = true)
     }
@@ -143,6 +162,17 @@ impl HostBuilder {
     ) -> Self {
         self.registrations.push(Box::new(add));
         self
+    }
+
+    /// The access control of a listener that everybody may call if it is `open`, shared with objects and handlers.
+    pub(crate) fn share_access(mut self, open: bool) -> Result<(Self, Access), AccessError> {
+        let store = if self.has_directory {
+            AccessStore::open(&self.config.data.dir)?
+        } else {
+            AccessStore::open_in_memory()?
+        };
+        let access = Access::new(store, self.authorize.take(), open);
+        Ok((self.with(access.clone()), access))
     }
 
     /// Configures a node's builder, and returns the constructor of the router. Called inside the program's async runtime.

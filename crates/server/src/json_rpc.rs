@@ -8,8 +8,8 @@
 //! is remembered with the object's data and returned again; another call with the key is 422
 //! `idempotency_key_reused`, and one that comes while the first still runs 409 `in_progress`.
 //!
-//! Whoever reaches these addresses may call every method, so they are off unless the program or `rpc.enabled` turns
-//! them on. The body must say that it is JSON: a web page elsewhere cannot make a browser send that unasked.
+//! Whoever may call these addresses (see [`access`](crate::access)) may call every method, so they are off unless the
+//! program or `rpc.enabled` turns them on. The body must say that it is JSON: a web page elsewhere cannot make a browser send that unasked.
 
 use abide_runtime::{Env, ErrorKind, JsonResult};
 use axum::{
@@ -23,7 +23,11 @@ use http::{HeaderMap, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{ApiError, IdempotencyKey, UrlPath, extract::whole_body};
+use crate::{
+    ApiError, IdempotencyKey, UrlPath,
+    access::{Access, Need, Role},
+    extract::whole_body,
+};
 
 /// A router that takes calls of every registered class, to be nested in a program's own:
 ///
@@ -36,6 +40,21 @@ pub fn rpc_router(env: &Env) -> Router {
     Router::new()
         .route("/{binding}/{name}/{method}", post(call))
         .with_state(env.clone())
+}
+
+/// The same, for those who may call the object: with the role that operates, named by its class.
+pub(crate) fn protected_router(env: &Env, access: &Access) -> Router {
+    let classes = env.clone();
+    access.protect(rpc_router(env), move |route| {
+        let binding = route.param("binding");
+        let class = classes.any_namespace(binding);
+        // Of a binding that does not exist no object can be reached.
+        let class = class.map_or_else(
+            |_| binding.to_owned(),
+            |known| known.unique_key().to_owned(),
+        );
+        Need::role(Role::Operate).object(&class, route.param("name"))
+    })
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@
 //! requests to a router; what that router's handlers get from objects has already left the output gate.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod admin;
 mod api_error;
 #[cfg(feature = "clap")]

@@ -99,3 +99,20 @@ pub(crate) const RETENTION: RangeInclusive<Duration> =
 pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 /// Allowed `storage.cache_bytes`.
 pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
+
+/// How long a node may not know of a new or revoked token.
+pub(crate) const TOKENS_REFRESH: Duration = Duration::from_millis(500);
+/// How long a process waits for another that writes `access.db`.
+pub(crate) const ACCESS_DB_PATIENCE: Duration = Duration::from_secs(5);
+/// Rows of the audit log; the oldest is dropped for each one more.
+pub(crate) const MAX_AUDIT_ROWS: i64 = 1_000_000;
+/// Longest request body that the audit log takes.
+pub(crate) const MAX_AUDIT_DETAIL: usize = 4 << 10;
+/// Wrong tokens after which a client is refused for the rest of [`FAILED_LOGIN_WINDOW`].
+pub(crate) const MAX_FAILED_LOGINS: u32 = 20;
+/// The time in which wrong tokens are counted.
+pub(crate) const FAILED_LOGIN_WINDOW: Duration = Duration::from_mins(1);
+/// Clients whose wrong tokens are counted at once.
+pub(crate) const MAX_FAILED_CLIENTS: usize = 10_000;
+/// Time that requests on the Unix socket for commands get when the host ends.
+pub(crate) const ADMIN_SOCKET_GRACE: Duration = Duration::from_secs(1);

@@ -9,6 +9,8 @@ use abide_runtime::Node;
 use abide_storage::Store;
 use serde::Serialize;
 
+use crate::access::Access;
+
 /// Why requests are not welcome now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Reason {
@@ -22,7 +24,11 @@ pub(crate) struct Reason {
 #[derive(Debug)]
 enum Phase {
     Starting,
-    Serving { store: Store, node: Node },
+    Serving {
+        store: Store,
+        node: Node,
+        access: Access,
+    },
     ShuttingDown,
 }
 
@@ -35,8 +41,13 @@ impl Readiness {
         Self(Mutex::new(Phase::Starting))
     }
 
-    pub(crate) fn serving(&self, store: Store, node: Node) {
-        self.enter(Phase::Serving { store, node });
+    /// `access` is that of the admin listener.
+    pub(crate) fn serving(&self, store: Store, node: Node, access: Access) {
+        self.enter(Phase::Serving {
+            store,
+            node,
+            access,
+        });
     }
 
     pub(crate) fn shutting_down(&self) {
@@ -50,7 +61,15 @@ impl Readiness {
     /// The store and the node, while there are any.
     pub(crate) fn parts(&self) -> Option<(Store, Node)> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Phase::Serving { store, node } => Some((store.clone(), node.clone())),
+            Phase::Serving { store, node, .. } => Some((store.clone(), node.clone())),
+            Phase::Starting | Phase::ShuttingDown => None,
+        }
+    }
+
+    /// Who may call the admin listener, once that is known.
+    pub(crate) fn access(&self) -> Option<Access> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Phase::Serving { access, .. } => Some(access.clone()),
             Phase::Starting | Phase::ShuttingDown => None,
         }
     }
@@ -61,7 +80,7 @@ impl Readiness {
         match &*phase {
             Phase::Starting => vec![reason("starting", "The node reads its log; wait.")],
             Phase::ShuttingDown => vec![reason("shutting_down", "The process was told to stop.")],
-            Phase::Serving { store, node } => {
+            Phase::Serving { store, node, .. } => {
                 let mut reasons = Vec::new();
                 if store.failed() {
                     reasons.push(reason(

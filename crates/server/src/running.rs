@@ -25,11 +25,14 @@ use tokio::{
 };
 
 use crate::{
-    HostBuilder, HostError, ListenAddress, ServerConfig, admin, descriptors,
+    HostBuilder, HostError, ListenAddress, ServerConfig,
+    access::{Access, AccessPolicy},
+    admin::{self, AdminSocket},
+    descriptors,
     gateway::{Gateway, StopAfter},
-    guard, limits, metric,
+    guard, json_rpc, limits, metric,
     readiness::Readiness,
-    rpc_router, telemetry,
+    telemetry,
     websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
 
@@ -47,7 +50,7 @@ impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let config = builder.config.clone();
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
-        let (core, router) = Core::start(builder, sockets.hub().clone()).await?;
+        let (core, _, router) = Core::start(builder, sockets.hub().clone(), true).await?;
         let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
             env: core.node.env().clone(),
@@ -95,6 +98,8 @@ pub struct RunningHost {
     sockets: OwnedHub,
     /// Beside the admin listener, if there is one.
     admin: Option<Service>,
+    admin_socket: Option<AdminSocket>,
+    access: Access,
     upkeep: Upkeep,
 }
 
@@ -110,7 +115,9 @@ impl RunningHost {
             None => (None, None),
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
-                let router = admin::router(Arc::clone(&readiness), config.server.site());
+                let open = config.admin.access == AccessPolicy::Open;
+                let router = admin::router(&readiness, open || addr.ip().is_loopback());
+                let router = admin::checked(router, config.server.site());
                 (
                     Some(Service::start(listener, router, &config.server, None)),
                     Some(addr),
@@ -120,7 +127,19 @@ impl RunningHost {
         // Before the data directory: a wrong address is told at once, not after a long replay.
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
-        let (core, router) = Core::start(builder, sockets.hub().clone()).await?;
+        let has_directory = builder.has_directory;
+        let open = config.server.is_open(addr);
+        let (core, access, router) = Core::start(builder, sockets.hub().clone(), open).await?;
+        if access.lets_nobody_in()? {
+            core.stop(Duration::ZERO).await?;
+            return Err(HostError::NoToken { address: addr });
+        }
+        let admin_socket = if has_directory {
+            let router = admin::router(&readiness, true);
+            Some(AdminSocket::start(&config.data.dir, router)?)
+        } else {
+            None
+        };
         let env = core.node.env().clone();
         let router = upgrading(router, sockets.hub().clone());
         let memory = core.store.memory().account();
@@ -130,7 +149,11 @@ impl RunningHost {
             &config.server,
             Some(memory),
         );
-        readiness.serving(core.store.clone(), core.node.clone());
+        readiness.serving(
+            core.store.clone(),
+            core.node.clone(),
+            access.with_open(config.admin.access == AccessPolicy::Open),
+        );
         Ok(Self {
             addr,
             admin_addr,
@@ -140,6 +163,8 @@ impl RunningHost {
             gateway,
             sockets,
             admin,
+            admin_socket,
+            access,
             upkeep,
         })
     }
@@ -157,6 +182,11 @@ impl RunningHost {
     /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// Tokens and the audit log.
+    pub fn access(&self) -> &Access {
+        &self.access
     }
 
     /// The memory that the host has, and what takes it.
@@ -179,6 +209,7 @@ impl RunningHost {
             gateway,
             sockets,
             admin,
+            admin_socket,
             upkeep,
             ..
         } = self;
@@ -186,6 +217,9 @@ impl RunningHost {
         readiness.shutting_down();
         drop(env);
         let (gateway, ()) = tokio::join!(gateway.stop(grace), sockets.hub().close(grace));
+        if let Some(socket) = admin_socket {
+            socket.stop().await;
+        }
         let core = core
             .stop(deadline.saturating_duration_since(Instant::now()))
             .await;
@@ -250,7 +284,12 @@ struct Core {
 
 impl Core {
     /// Opens the data directory, replays its log and starts the node, away from the async threads.
-    async fn start(builder: HostBuilder, sockets: Hub) -> Result<(Self, Router), HostError> {
+    /// `open`: everybody who reaches the router may call it.
+    async fn start(
+        builder: HostBuilder,
+        sockets: Hub,
+        open: bool,
+    ) -> Result<(Self, Access, Router), HostError> {
         blocking(move || {
             let config = builder.config.clone();
             let options = StoreOptions {
@@ -273,6 +312,7 @@ impl Core {
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
+            let (builder, access) = builder.share_access(open)?;
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
@@ -280,7 +320,7 @@ impl Core {
             if config.rpc.enabled {
                 // Before the program's own, which may have routes of the same form.
                 router = Router::new()
-                    .nest("/rpc", rpc_router(node.env()))
+                    .nest("/rpc", json_rpc::protected_router(node.env(), &access))
                     .fallback_service(router);
             }
             Ok((
@@ -289,6 +329,7 @@ impl Core {
                     node,
                     grace: config.server.shutdown_grace,
                 },
+                access,
                 router,
             ))
         })

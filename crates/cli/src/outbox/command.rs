@@ -14,7 +14,7 @@ use serde_json::{json, value::RawValue};
 
 use crate::{
     data::DataArgs,
-    node::{self, Node, segment},
+    node::{self, Node, TokenArgs, segment},
 };
 
 /// Messages of one question; more are asked for page by page.
@@ -49,6 +49,9 @@ pub(crate) struct OutboxArgs {
     /// Listener of the running node [default: what the settings say, such as <http://127.0.0.1:8080>]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+
+    #[command(flatten)]
+    token: TokenArgs,
 
     #[command(flatten)]
     data: DataArgs,
@@ -153,12 +156,12 @@ struct Outbox {
 
 impl OutboxArgs {
     fn open(&self) -> Result<Outbox> {
-        let base = match &self.url {
-            Some(url) => url.trim_end_matches('/').to_owned(),
+        let url = match &self.url {
+            Some(url) => url.clone(),
             None => node::server_address(&self.data.config()?)?,
         };
         Ok(Outbox {
-            node: Node::new(base, "its listener with --url"),
+            node: Node::at(&url, "its listener with --url", &self.token)?,
             path: format!("/outbox/{}", segment(&self.name)),
         })
     }

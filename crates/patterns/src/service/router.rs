@@ -2,12 +2,15 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
+    server::{
+        ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery,
+        access::{Access, Need, Route},
+    },
 };
 use axum::{
     Json, Router,
     extract::{Request, State as Shared},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, Method, StatusCode, header},
     response::{Html, IntoResponse, Response},
     routing::{MethodRouter, get, post, put},
 };
@@ -71,7 +74,28 @@ pub fn router(env: Env) -> Router {
     for (path, methods) in routes() {
         router = router.route(path, methods);
     }
-    router.with_state(env)
+    Access::of(&env).protect(router.with_state(env), need)
+}
+
+/// What a request to a route needs. An object is named as tokens name it: by its class and name.
+fn need(route: &Route<'_>) -> Need {
+    let need = Need::by_method(route.method);
+    let need = match (route.method, route.path.rsplit('/').next()) {
+        (&Method::DELETE, _) => need.audited("cancel_or_discard"),
+        (&Method::POST, Some("redrive")) => need.audited("redrive"),
+        (&Method::POST, Some("discard")) => need.audited("discard"),
+        (&Method::POST, Some("resume")) => need.audited("resume_destination"),
+        (&Method::PUT, Some("payload")) => need.audited("edit"),
+        _ => need,
+    };
+    let need = match route.param("id") {
+        "" => need,
+        id => need.detail(format!("message {id}")),
+    };
+    match route.param("name") {
+        "" => need,
+        name => need.object("Outbox", name),
+    }
 }
 
 #[derive(Deserialize)]

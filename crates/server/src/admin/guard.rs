@@ -1,36 +1,45 @@
-//! What keeps web pages from changing anything here.
+//! What the admin listener's routes need of their callers.
 //!
-//! The admin listener has no login. What a page of another site makes a browser on the same machine send is refused, also if
-//! the site's own name leads here ([`Site`]). And a page can send requests, but not with a header of its own choice unless
-//! the listener allows it, which it never does: whatever is not a mere question must carry `x-abide-admin: 1`.
+//! Over TCP that is a token, except for `/healthz`, `/readyz`, and `/metrics` of a listener on a loopback address. Whoever may
+//! open the Unix socket may do everything.
 
 use std::sync::Arc;
 
 use axum::{
+    Router,
     extract::{Request, State},
     middleware::Next,
     response::Response,
 };
-use http::{Method, StatusCode};
+use http::Method;
 
-use crate::{ApiError, site::Site};
+use super::target;
+use crate::{
+    ApiError,
+    access::{Need, Role, Route, protect},
+    readiness::Readiness,
+    site::Site,
+};
 
-/// The header that a change must carry.
-const HEADER: &str = "x-abide-admin";
+/// Lets requests of those through who may send them.
+pub(super) fn operators(router: Router, readiness: Arc<Readiness>) -> Router {
+    let access = move || readiness.access().ok_or_else(target::unavailable);
+    protect(router, access, need)
+}
 
-/// Refuses changes without the header.
-pub(super) async fn changes(request: Request, next: Next) -> Result<Response, ApiError> {
-    let asks = matches!(*request.method(), Method::GET | Method::HEAD);
-    if asks || request.headers().get(HEADER).is_some_and(|one| one == "1") {
-        return Ok(next.run(request).await);
+fn need(route: &Route<'_>) -> Need {
+    let need = match route.path.rsplit('/').next() {
+        _ if matches!(*route.method, Method::GET | Method::HEAD) => Need::role(Role::Read),
+        Some("rerun") => Need::role(Role::Operate).audited("rerun_alarm"),
+        Some("restore") => Need::role(Role::Admin).audited("restore").with_body(),
+        Some("fork") => Need::role(Role::Admin).audited("fork").with_body(),
+        Some("repair") => Need::role(Role::Admin).audited("repair").with_body(),
+        _ => Need::role(Role::Admin).audited("change"),
+    };
+    match (route.param("class"), route.param("object")) {
+        ("", _) => need,
+        (class, object) => need.object(class, object),
     }
-    Err(ApiError::new(
-        StatusCode::FORBIDDEN,
-        "admin_header_missing",
-        format!(
-            "What changes something here needs the header `{HEADER}: 1`; web pages cannot send it."
-        ),
-    ))
 }
 
 /// Refuses what another site may have made a browser send.

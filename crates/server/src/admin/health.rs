@@ -18,7 +18,11 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
     Router::new()
         .route("/healthz", get(async || Json(json!({ "status": "ok" }))))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
+}
+
+/// The route of metrics.
+pub(super) fn metrics_route() -> Router<Arc<Readiness>> {
+    Router::new().route("/metrics", get(metrics))
 }
 
 async fn readyz(State(readiness): State<Arc<Readiness>>) -> Response {

@@ -2,14 +2,17 @@
 //!
 //! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
 //! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the current values. `/alarms` lists
-//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them; `/quarantined` lists those that need it. What changes something asks for a header, see [`guard`]. Errors have
+//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them; `/quarantined` lists those that need it. Who may do what, see [`guard`]. Errors have
 //! the form that [`ApiError`] has everywhere.
 
 mod alarms;
 mod guard;
 mod health;
 mod recovery;
+mod socket;
 mod target;
+
+pub(crate) use socket::AdminSocket;
 
 use std::sync::Arc;
 
@@ -17,19 +20,32 @@ use axum::{Router, middleware};
 
 use crate::{ApiError, readiness::Readiness, site::Site};
 
-/// The admin listener's router.
-pub(crate) fn router(readiness: Arc<Readiness>, site: Site) -> Router {
+/// What the admin listener answers. `open_metrics`: metrics are for everybody who reaches it.
+pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
+    let operators = |routes: Router<Arc<Readiness>>| {
+        guard::operators(
+            routes.with_state(Arc::clone(readiness)),
+            Arc::clone(readiness),
+        )
+    };
+    let metrics = if open_metrics {
+        health::metrics_route().with_state(Arc::clone(readiness))
+    } else {
+        operators(health::metrics_route())
+    };
     Router::new()
-        .merge(health::routes())
-        .merge(alarms::routes())
-        .merge(recovery::routes())
-        .layer(middleware::from_fn(guard::changes))
+        .merge(health::routes().with_state(Arc::clone(readiness)))
+        .merge(metrics)
+        .merge(operators(alarms::routes().merge(recovery::routes())))
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
                 "The admin listener answers /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
             )
         })
-        .with_state(readiness)
-        .layer(middleware::from_fn_with_state(Arc::new(site), guard::site))
+}
+
+/// Refuses what a page of another site may have made a browser send.
+pub(crate) fn checked(router: Router, site: Site) -> Router {
+    router.layer(middleware::from_fn_with_state(Arc::new(site), guard::site))
 }

@@ -7,14 +7,17 @@ use crate::{ApiError, readiness::Readiness};
 /// The running node; 503 while there is none.
 pub(super) fn node(readiness: &Readiness) -> Result<Node, ApiError> {
     let serving = readiness.parts().map(|(_, node)| node);
-    serving.ok_or_else(|| {
-        ApiError::new(
-            http::StatusCode::SERVICE_UNAVAILABLE,
-            "unavailable",
-            "The node is starting or ending; try again.",
-        )
-        .retry_soon()
-    })
+    serving.ok_or_else(unavailable)
+}
+
+/// There is no node now.
+pub(super) fn unavailable() -> ApiError {
+    ApiError::new(
+        http::StatusCode::SERVICE_UNAVAILABLE,
+        "unavailable",
+        "The node is starting or ending; try again.",
+    )
+    .retry_soon()
 }
 
 /// The class with this name, or whose namespace has this unique key.

@@ -30,6 +30,8 @@ pub struct Sources {
     pub data: Option<PathBuf>,
     /// `memory.budget` from the command line (`--memory`).
     pub memory: Option<String>,
+    /// `server.access` is `"open"` (`--insecure`).
+    pub insecure: bool,
 }
 
 /// Why the settings were refused. The message names the key, where it came from and what is allowed.
@@ -114,6 +116,9 @@ fn gather<S: Section>(
     gathered.apply(&Origin::Environment, read_variables(variables)?)?;
     if let Some(listen) = &sources.listen {
         gathered.set("server.listen", listen, &Origin::Option("--listen"))?;
+    }
+    if sources.insecure {
+        gathered.set("server.access", "open", &Origin::Option("--insecure"))?;
     }
     if let Some(memory) = &sources.memory {
         gathered.set("memory.budget", memory, &Origin::Option("--memory"))?;

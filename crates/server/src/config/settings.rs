@@ -69,6 +69,10 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         set: |c, v| put(&mut c.server.origins, value::origins(v)),
     },
     Setting {
+        key: "server.access",
+        set: |c, v| put(&mut c.server.access, v.parse()),
+    },
+    Setting {
         key: "server.shutdown_grace",
         set: |c, v| {
             put(
@@ -80,6 +84,10 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting {
         key: "admin.listen",
         set: |c, v| put(&mut c.admin.listen, value::listen_or_off(v)),
+    },
+    Setting {
+        key: "admin.access",
+        set: |c, v| put(&mut c.admin.access, v.parse()),
     },
     Setting {
         key: "data.dir",

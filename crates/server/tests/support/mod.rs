@@ -35,7 +35,8 @@ pub(crate) async fn change(addr: SocketAddr, path: &str) -> Answer {
 
 /// Asks the admin listener to change something, and says how in JSON.
 pub(crate) async fn change_to(addr: SocketAddr, path: &str, body: impl ToString) -> Answer {
-    let request = Request::post(format!("http://{addr}{path}")).header("x-abide-admin", "1");
+    let request =
+        Request::post(format!("http://{addr}{path}")).header("content-type", "application/json");
     let body = Full::from(body.to_string());
     exchange(request.body(body).expect("a request")).await
 }

@@ -1,0 +1,53 @@
+//! `abide audit`: what operators have changed, newest first.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::data::{DataArgs, time};
+
+/// Rows that are read at once.
+const PAGE: usize = 1_000;
+
+#[derive(Args)]
+pub(crate) struct AuditArgs {
+    /// At most so many
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    limit: usize,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// Prints a line for each operation, its columns separated by tabs.
+pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<()> {
+    let log = args.data.access()?;
+    writeln!(out, "TIME\tWHO\tFROM\tACTION\tOBJECT\tOUTCOME\tDETAIL")?;
+    let (mut before, mut left) = (None, args.limit);
+    while left > 0 {
+        let rows = log.audit(before, left.min(PAGE))?;
+        let Some(last) = rows.last() else { break };
+        before = Some(last.id);
+        left -= rows.len();
+        for row in rows {
+            let operation = &row.operation;
+            let plain = |text: &Option<String>| {
+                text.as_deref()
+                    .map_or_else(|| "-".to_owned(), |text| text.escape_debug().to_string())
+            };
+            writeln!(
+                out,
+                "{}\t{}\t{}\t{}\t{}\t{}\t{}",
+                time(row.at),
+                operation.who.escape_debug(),
+                operation.client.escape_debug(),
+                operation.action,
+                plain(&operation.object),
+                row.outcome.as_deref().unwrap_or("unknown").escape_debug(),
+                plain(&operation.detail),
+            )?;
+        }
+    }
+    Ok(())
+}

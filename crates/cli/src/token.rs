@@ -1,0 +1,146 @@
+//! `abide token`: who may call a node over TCP. The tokens are in the data directory, which a node may serve meanwhile.
+
+use std::{io::Write, time::Duration};
+
+use abide::server::access::{AccessStore, NewToken, Role};
+use anyhow::{Result, bail, ensure};
+use clap::{Args, Subcommand};
+use jiff::SignedDuration;
+
+use crate::data::{DataArgs, time};
+
+#[derive(Subcommand)]
+pub(crate) enum Tokens {
+    /// Make a token, and print it: this once, and nowhere else
+    Create(CreateArgs),
+    /// List the tokens: id, role, objects, when it was made, when it expires, whether it is valid, whose it is
+    List(DataArgs),
+    /// Revoke a token; a running node refuses it within a second
+    Revoke(RevokeArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct CreateArgs {
+    /// read: look at everything; operate: change what can be changed again, too; admin: restore, fork and repair, too
+    #[arg(long)]
+    role: Role,
+
+    /// Only for objects whose CLASS/NAME begins with this
+    #[arg(long, value_name = "CLASS/NAME")]
+    object_prefix: Option<String>,
+
+    /// For how long it is valid, such as 90d or 12h [default: until it is revoked]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    expires_in: Option<Duration>,
+
+    /// Whose it is
+    #[arg(long)]
+    label: Option<String>,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct RevokeArgs {
+    /// The token's id, as `abide token list` shows it
+    id: String,
+
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+fn lifetime(text: &str) -> Result<Duration> {
+    // Days and weeks are 24 hours and seven times that.
+    let (number, unit) =
+        text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let days = match unit {
+        "d" => 1,
+        "w" => 7,
+        _ => {
+            let time: SignedDuration = text.parse()?;
+            ensure!(time.is_positive(), "{text:?} is over at once");
+            return Ok(time.unsigned_abs());
+        }
+    };
+    let days: u32 = number.parse::<u32>()?.saturating_mul(days);
+    ensure!(
+        (1..=36_500).contains(&days),
+        "{text:?} is not from 1d to 36500d"
+    );
+    Ok(Duration::from_hours(24) * days)
+}
+
+pub(crate) fn run(command: &Tokens, out: &mut impl Write) -> Result<()> {
+    match command {
+        Tokens::Create(args) => create(args, out),
+        Tokens::List(args) => list(args, out),
+        Tokens::Revoke(args) => revoke(args, out),
+    }
+}
+
+fn create(args: &CreateArgs, out: &mut impl Write) -> Result<()> {
+    let mut new = NewToken::new(args.role);
+    new.object_prefix.clone_from(&args.object_prefix);
+    new.lifetime = args.expires_in;
+    new.label.clone_from(&args.label);
+    let dir = args.data.make_dir()?;
+    let made = AccessStore::open(&dir)?.create_token(new)?;
+    writeln!(out, "{}", made.text)?;
+    Ok(())
+}
+
+fn list(args: &DataArgs, out: &mut impl Write) -> Result<()> {
+    let now = std::time::SystemTime::now();
+    writeln!(out, "ID\tROLE\tOBJECTS\tCREATED\tEXPIRES\tSTATE\tLABEL")?;
+    for token in args.access()?.tokens()? {
+        let expires = token.expires.map_or_else(|| "-".to_owned(), time);
+        let state = if token.revoked.is_some() {
+            "revoked"
+        } else if token.expires.is_some_and(|at| at <= now) {
+            "expired"
+        } else {
+            "valid"
+        };
+        writeln!(
+            out,
+            "{}\t{}\t{}\t{}\t{expires}\t{state}\t{}",
+            token.id,
+            token.role,
+            token
+                .object_prefix
+                .as_deref()
+                .unwrap_or("all")
+                .escape_debug(),
+            time(token.created),
+            token.label.as_deref().unwrap_or("-").escape_debug(),
+        )?;
+    }
+    Ok(())
+}
+
+fn revoke(args: &RevokeArgs, out: &mut impl Write) -> Result<()> {
+    if !args.data.access()?.revoke_token(&args.id)? {
+        bail!(
+            "there is no token {:?} that is not revoked; `abide token list` shows them",
+            args.id
+        );
+    }
+    writeln!(out, "revoked")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_is_a_number_with_a_unit() {
+        assert_eq!(lifetime("90d").unwrap(), Duration::from_hours(24 * 90));
+        assert_eq!(lifetime("2w").unwrap(), Duration::from_hours(24 * 14));
+        assert_eq!(lifetime("12h").unwrap(), Duration::from_hours(12));
+        for wrong in ["", "d", "0d", "-1d", "12", "-3h", "99999999999d", "1é"] {
+            assert!(lifetime(wrong).is_err(), "{wrong}");
+        }
+    }
+}

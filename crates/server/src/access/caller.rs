@@ -1,0 +1,111 @@
+//! Who sent a request.
+
+use std::{convert::Infallible, fmt};
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+
+use super::{Role, Token};
+
+/// Who sent a request, and what they may do. Protected routes have it as an extractor.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    identity: Identity,
+    role: Role,
+    object_prefix: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Identity {
+    Anyone,
+    LocalUser(u32),
+    Token(String),
+    Other(String),
+}
+
+/// The user of a process on this machine that is connected over the node's Unix socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocalUser(pub(crate) u32);
+
+impl Caller {
+    /// A caller that a program's own check has found, and what they may do.
+    pub fn new(name: impl Into<String>, role: Role) -> Self {
+        Self {
+            identity: Identity::Other(name.into()),
+            role,
+            object_prefix: None,
+        }
+    }
+
+    /// The same for objects whose `Class/name` begins with this alone.
+    #[must_use]
+    pub fn for_objects(mut self, prefix: impl Into<String>) -> Self {
+        self.object_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Whoever reaches a listener that is open to all.
+    pub(super) fn anyone() -> Self {
+        Self {
+            identity: Identity::Anyone,
+            role: Role::Admin,
+            object_prefix: None,
+        }
+    }
+
+    pub(super) fn local(user: LocalUser) -> Self {
+        Self {
+            identity: Identity::LocalUser(user.0),
+            role: Role::Admin,
+            object_prefix: None,
+        }
+    }
+
+    pub(super) fn token(token: &Token) -> Self {
+        Self {
+            identity: Identity::Token(token.id.clone()),
+            role: token.role,
+            object_prefix: token.object_prefix.clone(),
+        }
+    }
+
+    /// What the caller may do.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether the caller may reach an object, named `Class/name`. `None` stands for a route that concerns no single object:
+    /// only a caller without a prefix may reach it.
+    pub fn may_reach(&self, object: Option<&str>) -> bool {
+        match (&self.object_prefix, object) {
+            (None, _) => true,
+            (Some(prefix), Some(object)) => object.starts_with(prefix),
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// As in the audit log.
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.identity {
+            Identity::Anyone => f.write_str("anyone"),
+            Identity::LocalUser(uid) => write!(f, "user {uid}"),
+            Identity::Token(id) => write!(f, "token {id}"),
+            Identity::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+/// On a route that is not protected: anyone, who may read.
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let known = parts.extensions.get::<Self>().cloned();
+        Ok(known.unwrap_or(Self {
+            role: Role::Read,
+            ..Self::anyone()
+        }))
+    }
+}

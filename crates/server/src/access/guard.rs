@@ -1,0 +1,491 @@
+//! Lets a request through if its caller may send it.
+
+use std::{
+    fmt,
+    future::Future,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    str::FromStr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use abide_runtime::Env;
+use axum::{
+    Router,
+    body::Body,
+    extract::{ConnectInfo, FromRequestParts, MatchedPath, RawPathParams, Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use http::{
+    HeaderValue, Method, StatusCode,
+    header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE},
+    request::Parts,
+};
+
+use super::{
+    AccessError, AccessStore, Caller, LocalUser, Operation, Role, throttle::Throttle, token,
+};
+use crate::{ApiError, limits};
+
+/// Who may call a listener's protected routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AccessPolicy {
+    /// Decide by where the listener can be reached: see `server.access` and `admin.access` in `docs/configuration.md`.
+    #[default]
+    Auto,
+    /// Everybody who reaches the listener.
+    Open,
+    /// Whoever has a token.
+    Token,
+}
+
+impl FromStr for AccessPolicy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "open" => Ok(Self::Open),
+            "token" => Ok(Self::Token),
+            _ => Err("\"auto\", \"open\" or \"token\"".to_owned()),
+        }
+    }
+}
+
+/// What a request needs.
+#[derive(Clone, Debug)]
+pub struct Need {
+    role: Role,
+    object: Option<String>,
+    action: Option<&'static str>,
+    detail: Option<String>,
+    with_body: bool,
+}
+
+impl Need {
+    /// At least this role.
+    pub fn role(role: Role) -> Self {
+        Self {
+            role,
+            object: None,
+            action: None,
+            detail: None,
+            with_body: false,
+        }
+    }
+
+    /// [`Role::Read`] for GET and HEAD, [`Role::Operate`] for anything else.
+    pub fn by_method(method: &Method) -> Self {
+        Self::role(if matches!(*method, Method::GET | Method::HEAD) {
+            Role::Read
+        } else {
+            Role::Operate
+        })
+    }
+
+    /// Access to this object. A token for certain objects reaches no route without one.
+    #[must_use]
+    pub fn object(mut self, class: &str, name: &str) -> Self {
+        self.object = Some(format!("{class}/{name}"));
+        self
+    }
+
+    /// A row in the audit log, under the name of this action.
+    #[must_use]
+    pub fn audited(mut self, action: &'static str) -> Self {
+        self.action = Some(action);
+        self
+    }
+
+    /// More about the action, for its row.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The request's body in the row, too. It must hold no secret and have at most [`limits::MAX_AUDIT_DETAIL`] bytes.
+    #[must_use]
+    pub(crate) fn with_body(mut self) -> Self {
+        self.with_body = true;
+        self
+    }
+}
+
+/// The route of a request: its method, its path as the router has it, and the parameters in it.
+#[derive(Debug)]
+pub struct Route<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path as the router has it: `/kv/{object}/{*key}`.
+    pub path: &'a str,
+    params: Option<&'a RawPathParams>,
+}
+
+impl Route<'_> {
+    /// A parameter of the path, decoded; empty if there is none.
+    pub fn param(&self, name: &str) -> &str {
+        let found = self.params.iter().flat_map(|params| params.iter());
+        found
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+            .next()
+            .unwrap_or_default()
+    }
+}
+
+/// A program's own check of a caller.
+pub(crate) type Authorize = dyn Fn(&Parts, &Need) -> Result<Caller, ApiError> + Send + Sync;
+
+/// The access control of a host: [`Access::of`] a host's [`Env`], it protects routes of the host's router.
+///
+/// ```
+/// use abide_server::access::{Access, Need};
+/// use axum::{Router, routing::get};
+///
+/// # fn router(env: abide_runtime::Env) -> Router {
+/// let router = Router::new().route("/rooms/{name}", get(async || "…"));
+/// Access::of(&env).protect(router, |route| Need::by_method(route.method).object("Room", route.param("name")))
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Access {
+    shared: Arc<Shared>,
+    /// Whether everybody who reaches the listener may call.
+    open: bool,
+}
+
+struct Shared {
+    store: AccessStore,
+    throttle: Throttle,
+    authorize: Option<Box<Authorize>>,
+    protects: AtomicBool,
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access")
+            .field("open", &self.open)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Access {
+    pub(crate) fn new(store: AccessStore, authorize: Option<Box<Authorize>>, open: bool) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                store,
+                throttle: Throttle::default(),
+                authorize,
+                protects: AtomicBool::new(false),
+            }),
+            open,
+        }
+    }
+
+    /// The access control of the host that has this `Env`.
+    ///
+    /// # Panics
+    ///
+    /// If no host has started these objects.
+    pub fn of(env: &Env) -> Self {
+        let access = env.get::<Self>();
+        (*access.expect("a host shares its access control with its objects")).clone()
+    }
+
+    /// The same tokens for another listener.
+    pub(crate) fn with_open(&self, open: bool) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            open,
+        }
+    }
+
+    /// Whether some route is protected by tokens and there is none.
+    pub(crate) fn lets_nobody_in(&self) -> Result<bool, AccessError> {
+        let needs_token = !self.open
+            && self.shared.authorize.is_none()
+            && self.shared.protects.load(Ordering::Relaxed);
+        Ok(needs_token && !self.shared.store.has_valid_token()?)
+    }
+
+    /// Tokens and the audit log.
+    pub fn store(&self) -> &AccessStore {
+        &self.shared.store
+    }
+
+    /// Protects every route that the router has now. `need` says what a request to a route needs.
+    pub fn protect(
+        &self,
+        router: Router,
+        need: impl Fn(&Route<'_>) -> Need + Send + Sync + 'static,
+    ) -> Router {
+        self.shared.protects.store(true, Ordering::Relaxed);
+        let access = self.clone();
+        protect(router, move || Ok(access.clone()), need)
+    }
+
+    /// Answers a request if its caller may send it.
+    async fn answer(&self, need: Need, request: Request, next: Next) -> Response {
+        let (mut parts, body) = request.into_parts();
+        let caller = match self.caller(&parts, &need) {
+            Ok(caller) => caller,
+            Err(refused) => return refused,
+        };
+        if let Err(refused) = check(&caller, &need) {
+            return refused.into_response();
+        }
+        let client = client(&parts);
+        parts.extensions.insert(caller.clone());
+        let Some(action) = need.action else {
+            return next.run(Request::from_parts(parts, body)).await;
+        };
+        let (detail, body) = match read_detail(&need, body).await {
+            Ok(read) => read,
+            Err(refused) => return refused.into_response(),
+        };
+        let operation = Operation {
+            who: caller.to_string(),
+            client,
+            action: action.to_owned(),
+            object: need.object,
+            detail,
+        };
+        let request = Request::from_parts(parts, body);
+        self.audited(operation, next.run(request)).await
+    }
+
+    /// Runs what an operator wants after it is written down, and writes down how it ended.
+    async fn audited(&self, operation: Operation, run: impl Future<Output = Response>) -> Response {
+        let access = self.clone();
+        let begun = blocking(move || access.store().begin(&operation)).await;
+        let id = match begun {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::error!(%error, "the audit log cannot be written; an operation was refused");
+                return ApiError::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "audit_failed",
+                    "The audit log cannot be written, so nothing was changed; the server's log has the details.",
+                )
+                .into_response();
+            }
+        };
+        let response = run.await;
+        let (access, outcome) = (self.clone(), response.status().as_str().to_owned());
+        if let Err(error) = blocking(move || access.store().end(id, &outcome)).await {
+            tracing::error!(%error, id, "the outcome of an operation is missing in the audit log");
+        }
+        response
+    }
+
+    fn caller(&self, parts: &Parts, need: &Need) -> Result<Caller, Response> {
+        if let Some(ConnectInfo(user)) = parts.extensions.get::<ConnectInfo<LocalUser>>() {
+            return Ok(Caller::local(*user));
+        }
+        if self.open {
+            return Ok(Caller::anyone());
+        }
+        if let Some(authorize) = &self.shared.authorize {
+            return authorize(parts, need).map_err(IntoResponse::into_response);
+        }
+        let Some(text) = credentials(parts) else {
+            return Err(unauthorized(
+                "token_missing",
+                "A token is needed: `Authorization: Bearer TOKEN`, or the token as a password. `abide token create` makes one.",
+            ));
+        };
+        let (address, now) = (address(parts), Instant::now());
+        if let Some(wait) = self.shared.throttle.wait(address, now) {
+            return Err(throttled(wait));
+        }
+        self.check_token(&text).map_err(|refused| {
+            self.shared.throttle.failed(address, now);
+            refused
+        })
+    }
+
+    fn check_token(&self, text: &str) -> Result<Caller, Response> {
+        let wrong = || unauthorized("token_invalid", "There is no such token.");
+        let (id, secret) = token::parse(text).ok_or_else(wrong)?;
+        let found = self.shared.store.find(id).map_err(|error| {
+            tracing::error!(%error, "tokens cannot be read");
+            ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "tokens_unavailable",
+                "Tokens cannot be read; the server's log has the details.",
+            )
+            .into_response()
+        })?;
+        let stored = found
+            .filter(|stored| stored.hash.is_of(&secret))
+            .ok_or_else(wrong)?;
+        let token = &stored.token;
+        if token.revoked.is_some() {
+            return Err(unauthorized("token_revoked", "This token was revoked."));
+        }
+        if token.expires.is_some_and(|at| at <= SystemTime::now()) {
+            return Err(unauthorized("token_expired", "This token has expired."));
+        }
+        Ok(Caller::token(token))
+    }
+}
+
+struct Guard<A, N> {
+    access: A,
+    need: N,
+}
+
+/// Protects every route that the router has now, as soon as `access` says how.
+pub(crate) fn protect(
+    router: Router,
+    access: impl Fn() -> Result<Access, ApiError> + Send + Sync + 'static,
+    need: impl Fn(&Route<'_>) -> Need + Send + Sync + 'static,
+) -> Router {
+    let guard = Arc::new(Guard { access, need });
+    router.route_layer(middleware::from_fn_with_state(guard, guarded))
+}
+
+async fn guarded<A, N>(
+    State(guard): State<Arc<Guard<A, N>>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError>
+where
+    A: Fn() -> Result<Access, ApiError>,
+    N: Fn(&Route<'_>) -> Need,
+{
+    let access = (guard.access)()?;
+    let (mut parts, body) = request.into_parts();
+    let params = params(&mut parts).await?;
+    let path = parts.extensions.get::<MatchedPath>();
+    let need = (guard.need)(&Route {
+        method: &parts.method,
+        path: path.map_or("", MatchedPath::as_str),
+        params: params.as_ref(),
+    });
+    let request = Request::from_parts(parts, body);
+    Ok(access.answer(need, request, next).await)
+}
+
+/// The parameters of the path, if it has any.
+async fn params(parts: &mut Parts) -> Result<Option<RawPathParams>, ApiError> {
+    use axum::extract::rejection::RawPathParamsRejection::MissingPathParams;
+    match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(params) => Ok(Some(params)),
+        Err(MissingPathParams(_)) => Ok(None),
+        Err(_) => Err(ApiError::bad_request(
+            "invalid_path",
+            "The path is not UTF-8.",
+        )),
+    }
+}
+
+fn check(caller: &Caller, need: &Need) -> Result<(), ApiError> {
+    if caller.role() < need.role {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "role_too_low",
+            format!(
+                "This needs the role {}; the caller has {}.",
+                need.role,
+                caller.role()
+            ),
+        ));
+    }
+    if !caller.may_reach(need.object.as_deref()) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "object_not_allowed",
+            "The token is for other objects, named by their class and name.",
+        ));
+    }
+    Ok(())
+}
+
+/// The token of a request: sent as such, or as the password of a browser's login.
+fn credentials(parts: &Parts) -> Option<String> {
+    let mut sent = parts.headers.get_all(AUTHORIZATION).iter();
+    let (sent, None) = (sent.next()?.to_str().ok()?, sent.next()) else {
+        return None;
+    };
+    let (scheme, value) = sent.split_once(' ')?;
+    let value = value.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(value.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let login = String::from_utf8(BASE64_STANDARD.decode(value).ok()?).ok()?;
+    login.split_once(':').map(|(_, token)| token.to_owned())
+}
+
+fn address(parts: &Parts) -> IpAddr {
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip())
+}
+
+/// The client as the audit log has it.
+fn client(parts: &Parts) -> String {
+    if parts.extensions.get::<ConnectInfo<LocalUser>>().is_some() {
+        "local".to_owned()
+    } else {
+        address(parts).to_string()
+    }
+}
+
+async fn read_detail(need: &Need, body: Body) -> Result<(Option<String>, Body), ApiError> {
+    if !need.with_body {
+        return Ok((need.detail.clone(), body));
+    }
+    let bytes = axum::body::to_bytes(body, limits::MAX_AUDIT_DETAIL)
+        .await
+        .map_err(|_| ApiError::body_too_large(Some(limits::MAX_AUDIT_DETAIL as u64)))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((
+        Some(text).filter(|text| !text.is_empty()),
+        Body::from(bytes),
+    ))
+}
+
+/// 401, and how to log in.
+fn unauthorized(code: &'static str, message: &str) -> Response {
+    let mut response = ApiError::new(StatusCode::UNAUTHORIZED, code, message).into_response();
+    for scheme in [
+        "Bearer realm=\"abide\"",
+        "Basic realm=\"abide\", charset=\"UTF-8\"",
+    ] {
+        let headers = response.headers_mut();
+        headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+    }
+    response
+}
+
+fn throttled(wait: Duration) -> Response {
+    let mut response = ApiError::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too_many_failures",
+        "Too many wrong tokens came from this address; wait as long as `Retry-After` says.",
+    )
+    .into_response();
+    let seconds = wait.as_secs() + 1;
+    response
+        .headers_mut()
+        .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    response
+}
+
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, AccessError> + Send + 'static,
+) -> Result<R, AccessError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}

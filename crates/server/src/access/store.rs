@@ -1,0 +1,438 @@
+//! `access.db` in the data directory: tokens and the audit log.
+//!
+//! Contract: what a method has changed is on disk when it returns. Several processes may have the file open: the node that
+//! serves the directory, and commands. A node sees a new or revoked token within [`limits::TOKENS_REFRESH`].
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use thiserror::Error;
+
+use super::{
+    AuditRow, CreatedToken, NewToken, Operation, Token,
+    token::{self, SecretHash},
+};
+use crate::limits;
+
+/// The file in the data directory.
+const FILE: &str = "access.db";
+
+/// Version of the tables, in `user_version`.
+const VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+    CREATE TABLE tokens (
+        id TEXT PRIMARY KEY,
+        hash BLOB NOT NULL,
+        role TEXT NOT NULL,
+        object_prefix TEXT,
+        label TEXT,
+        created INTEGER NOT NULL,
+        expires INTEGER,
+        revoked INTEGER
+    ) STRICT;
+    CREATE TABLE audit (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at INTEGER NOT NULL,
+        who TEXT NOT NULL,
+        client TEXT NOT NULL,
+        action TEXT NOT NULL,
+        object TEXT,
+        detail TEXT,
+        outcome TEXT
+    ) STRICT;
+    PRAGMA user_version = 1;";
+
+/// Why tokens or the audit log could not be read or written.
+#[derive(Debug, Error)]
+#[error("access.db: {0}")]
+pub struct AccessError(String);
+
+impl From<rusqlite::Error> for AccessError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The tokens of a data directory and its audit log.
+#[derive(Debug)]
+pub struct AccessStore {
+    db: Mutex<Connection>,
+    known: Mutex<Known>,
+}
+
+/// The tokens as they were read last.
+#[derive(Debug, Default)]
+struct Known {
+    tokens: Arc<HashMap<String, Stored>>,
+    /// SQLite's `data_version` then.
+    version: i64,
+    /// When the file was last looked at; `None`: it has to be.
+    looked: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) token: Token,
+    pub(super) hash: SecretHash,
+}
+
+impl std::fmt::Debug for SecretHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretHash(…)")
+    }
+}
+
+impl AccessStore {
+    /// Opens `access.db` of a data directory; makes it if there is none.
+    pub fn open(dir: &Path) -> Result<Self, AccessError> {
+        let path = dir.join(FILE);
+        let failed = |error| AccessError(format!("cannot open {}: {error}", path.display()));
+        create_private(&path, dir).map_err(|error| failed(error.to_string()))?;
+        let db = Connection::open(&path).map_err(|error| failed(error.to_string()))?;
+        db.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
+        db.pragma_update(None, "journal_mode", "wal")?;
+        db.pragma_update(None, "synchronous", "full")?;
+        Self::prepare(db)
+    }
+
+    /// Tokens and an audit log that end with the process, for objects in memory.
+    pub fn open_in_memory() -> Result<Self, AccessError> {
+        Self::prepare(Connection::open_in_memory()?)
+    }
+
+    fn prepare(mut db: Connection) -> Result<Self, AccessError> {
+        // Two processes may make the tables at once.
+        let change = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+        let version: i64 = change.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        match version {
+            0 => change.execute_batch(SCHEMA)?,
+            VERSION => {}
+            newer => {
+                return Err(AccessError(format!(
+                    "the file has version {newer}, this program knows {VERSION}: use a newer program"
+                )));
+            }
+        }
+        change.commit()?;
+        Ok(Self {
+            db: Mutex::new(db),
+            known: Mutex::default(),
+        })
+    }
+
+    fn db(&self) -> MutexGuard<'_, Connection> {
+        self.db.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a token.
+    pub fn create_token(&self, new: NewToken) -> Result<CreatedToken, AccessError> {
+        let (id, text, hash) = token::generate();
+        let now = SystemTime::now();
+        let token = Token {
+            id,
+            role: new.role,
+            object_prefix: new.object_prefix,
+            label: new.label,
+            created: from_millis(millis(now)),
+            expires: new.lifetime.map(|time| from_millis(millis(now + time))),
+            revoked: None,
+        };
+        self.db().execute(
+            "INSERT INTO tokens (id, hash, role, object_prefix, label, created, expires)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                token.id,
+                hash.0,
+                token.role.as_str(),
+                token.object_prefix,
+                token.label,
+                millis(token.created),
+                token.expires.map(millis),
+            ],
+        )?;
+        self.known().looked = None;
+        Ok(CreatedToken { token, text })
+    }
+
+    /// Every token, also those that have expired or were revoked, oldest first.
+    pub fn tokens(&self) -> Result<Vec<Token>, AccessError> {
+        let mut tokens: Vec<Token> = read_tokens(&self.db())?
+            .into_values()
+            .map(|stored| stored.token)
+            .collect();
+        tokens.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
+        Ok(tokens)
+    }
+
+    /// Revokes a token. False if there is no such token, or it was revoked before.
+    pub fn revoke_token(&self, id: &str) -> Result<bool, AccessError> {
+        let revoked = self.db().execute(
+            "UPDATE tokens SET revoked = ?2 WHERE id = ?1 AND revoked IS NULL",
+            params![id, millis(SystemTime::now())],
+        )?;
+        self.known().looked = None;
+        Ok(revoked == 1)
+    }
+
+    /// The token with this id. May be as old as [`limits::TOKENS_REFRESH`].
+    pub(super) fn find(&self, id: &str) -> Result<Option<Stored>, AccessError> {
+        let mut known = self.known();
+        if known
+            .looked
+            .is_none_or(|at| at.elapsed() >= limits::TOKENS_REFRESH)
+        {
+            let db = self.db();
+            let version = db.pragma_query_value(None, "data_version", |row| row.get(0))?;
+            // `data_version` does not change by what this connection writes.
+            if known.looked.is_none() || version != known.version {
+                known.tokens = Arc::new(read_tokens(&db)?);
+                known.version = version;
+            }
+            known.looked = Some(Instant::now());
+        }
+        Ok(known.tokens.get(id).cloned())
+    }
+
+    /// Writes down an operation that begins. Its row has no outcome until [`AccessStore::end`].
+    pub fn begin(&self, operation: &Operation) -> Result<i64, AccessError> {
+        let db = self.db();
+        db.execute(
+            "INSERT INTO audit (at, who, client, action, object, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                millis(SystemTime::now()),
+                operation.who,
+                operation.client,
+                operation.action,
+                operation.object,
+                operation.detail,
+            ],
+        )?;
+        let id = db.last_insert_rowid();
+        db.execute(
+            "DELETE FROM audit WHERE id <= ?1",
+            params![id - limits::MAX_AUDIT_ROWS],
+        )?;
+        Ok(id)
+    }
+
+    /// Writes down how an operation ended.
+    pub fn end(&self, id: i64, outcome: &str) -> Result<(), AccessError> {
+        self.db().execute(
+            "UPDATE audit SET outcome = ?2 WHERE id = ?1",
+            params![id, outcome],
+        )?;
+        Ok(())
+    }
+
+    /// Rows of the audit log, newest first: at most `limit`, with ids below `before`.
+    pub fn audit(&self, before: Option<i64>, limit: usize) -> Result<Vec<AuditRow>, AccessError> {
+        let db = self.db();
+        let mut rows = db.prepare_cached(
+            "SELECT id, at, who, client, action, object, detail, outcome FROM audit
+             WHERE id < ?1 ORDER BY id DESC LIMIT ?2",
+        )?;
+        let rows = rows.query_map(
+            params![
+                before.unwrap_or(i64::MAX),
+                i64::try_from(limit).unwrap_or(i64::MAX)
+            ],
+            |row| {
+                Ok(AuditRow {
+                    id: row.get(0)?,
+                    at: from_millis(row.get(1)?),
+                    operation: Operation {
+                        who: row.get(2)?,
+                        client: row.get(3)?,
+                        action: row.get(4)?,
+                        object: row.get(5)?,
+                        detail: row.get(6)?,
+                    },
+                    outcome: row.get(7)?,
+                })
+            },
+        )?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether some token is valid now.
+    pub fn has_valid_token(&self) -> Result<bool, AccessError> {
+        let found = self
+            .db()
+            .query_row(
+                "SELECT 1 FROM tokens WHERE revoked IS NULL AND (expires IS NULL OR expires > ?1)",
+                params![millis(SystemTime::now())],
+                |_| Ok(()),
+            )
+            .optional()?;
+        Ok(found.is_some())
+    }
+}
+
+/// Makes the file for this user alone, before SQLite would make it for all. SQLite gives its `-wal` and `-shm` the same mode.
+fn create_private(path: &Path, dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let made = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match made {
+        Ok(file) => {
+            file.sync_all()?;
+            File::open(dir)?.sync_all()
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_tokens(db: &Connection) -> Result<HashMap<String, Stored>, AccessError> {
+    let mut rows = db.prepare_cached(
+        "SELECT id, hash, role, object_prefix, label, created, expires, revoked FROM tokens",
+    )?;
+    let rows = rows.query_map([], |row| {
+        let stored = read_token(row)?;
+        Ok((stored.token.id.clone(), stored))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn read_token(row: &Row<'_>) -> rusqlite::Result<Stored> {
+    let role: String = row.get(2)?;
+    let time =
+        |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(from_millis));
+    Ok(Stored {
+        token: Token {
+            id: row.get(0)?,
+            role: role.parse().map_err(|error: String| {
+                rusqlite::Error::FromSqlConversionFailure(
+                    2,
+                    rusqlite::types::Type::Text,
+                    error.into(),
+                )
+            })?,
+            object_prefix: row.get(3)?,
+            label: row.get(4)?,
+            created: from_millis(row.get(5)?),
+            expires: time(6)?,
+            revoked: time(7)?,
+        },
+        hash: SecretHash(row.get(1)?),
+    })
+}
+
+fn millis(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn from_millis(millis: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Role;
+
+    #[test]
+    fn another_process_sees_a_token_and_its_revocation() {
+        let dir = tempfile::tempdir().unwrap();
+        let (node, command) = (
+            AccessStore::open(dir.path()).unwrap(),
+            AccessStore::open(dir.path()).unwrap(),
+        );
+        assert!(!node.has_valid_token().unwrap());
+        let made = command.create_token(NewToken::new(Role::Read)).unwrap();
+        let found = || {
+            node.known().looked = node.known().looked.map(|at| at - limits::TOKENS_REFRESH);
+            node.find(&made.token.id).unwrap().unwrap().token
+        };
+        assert_eq!(found(), made.token);
+        assert!(node.has_valid_token().unwrap());
+        assert!(command.revoke_token(&made.token.id).unwrap());
+        assert!(!command.revoke_token(&made.token.id).unwrap());
+        assert!(found().revoked.is_some());
+        assert!(!node.has_valid_token().unwrap());
+    }
+
+    #[test]
+    fn the_file_is_for_its_user_alone_and_holds_no_secret() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let store = AccessStore::open(dir.path()).unwrap();
+        let made = store.create_token(NewToken::new(Role::Admin)).unwrap();
+        let secret = made.text.rsplit_once('_').unwrap().1.to_owned();
+        for entry in std::fs::read_dir(dir.path()).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{:?}", entry.path());
+            let bytes = std::fs::read(entry.path()).unwrap();
+            let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
+            assert!(!has(secret.as_bytes()));
+        }
+        assert!(!format!("{made:?}").contains(&secret));
+    }
+
+    #[test]
+    fn the_audit_log_keeps_its_newest_rows() {
+        let store = AccessStore::open_in_memory().unwrap();
+        let operation = Operation {
+            who: "token 1".to_owned(),
+            client: "127.0.0.1".to_owned(),
+            action: "restore".to_owned(),
+            object: Some("Counter/a".to_owned()),
+            detail: None,
+        };
+        let first = store.begin(&operation).unwrap();
+        store.end(first, "200").unwrap();
+        let second = store.begin(&operation).unwrap();
+        let rows = store.audit(None, 10).unwrap();
+        assert_eq!(
+            rows.iter()
+                .map(|row| (row.id, row.outcome.as_deref()))
+                .collect::<Vec<_>>(),
+            [(second, None), (first, Some("200"))]
+        );
+        assert_eq!(store.audit(Some(second), 10).unwrap().len(), 1);
+        let full = limits::MAX_AUDIT_ROWS + first;
+        store
+            .db()
+            .execute(
+                "UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'audit'",
+                [full - 1],
+            )
+            .unwrap();
+        assert_eq!(store.begin(&operation).unwrap(), full);
+        let ids: Vec<_> = store
+            .audit(None, 10)
+            .unwrap()
+            .iter()
+            .map(|row| row.id)
+            .collect();
+        assert_eq!(ids, [full, second]);
+    }
+
+    #[test]
+    fn a_file_of_a_newer_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        AccessStore::open(dir.path())
+            .unwrap()
+            .db()
+            .pragma_update(None, "user_version", 2)
+            .unwrap();
+        let refused = AccessStore::open(dir.path()).unwrap_err().to_string();
+        assert!(refused.contains("newer program"), "{refused}");
+    }
+}

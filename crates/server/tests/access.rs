@@ -1,0 +1,412 @@
+//! Who may do what: every protected route of every listener, for each kind of caller.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod support;
+
+use std::{fmt::Write as _, net::SocketAddr, path::Path, time::Duration};
+
+use abide::{
+    prelude::*,
+    server::{
+        ApiError, Config, Host, HostBuilder, HostError, Hosts, ListenAddress, RunningHost,
+        access::{Access, AccessPolicy, AccessStore, Caller, Need, NewToken, Role},
+    },
+};
+use axum::{Router, routing::get};
+use http::{StatusCode, header::AUTHORIZATION};
+use support::connect;
+use tokio::io::AsyncReadExt;
+
+#[durable_object]
+struct Counter {
+    state: State,
+}
+
+impl DurableObject for Counter {
+    fn new(state: State, _: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+}
+
+#[allow(unreachable_pub, reason = "methods that others may call are `pub`")]
+#[rpc]
+impl Counter {
+    pub async fn add(&self) -> Result<u64> {
+        let count: u64 = self.state.storage().get("count")?.unwrap_or(0) + 1;
+        self.state.storage().put("count", &count)?;
+        Ok(count)
+    }
+}
+
+/// A host with an API of calls, routes of its own that are protected, and one that is not.
+fn builder(data: &Path, configure: impl FnOnce(&mut Config)) -> HostBuilder {
+    Host::builder(data)
+        .object::<Counter>("COUNTER")
+        .json_rpc()
+        .router(|env| {
+            let room = get(async |caller: Caller| caller.to_string()).put(async || "kept");
+            let rooms = Router::new().route("/rooms/{name}", room);
+            let rooms = Access::of(&env).protect(rooms, |route| {
+                Need::by_method(route.method).object("Room", route.param("name"))
+            });
+            rooms.route("/hello", get(async || "hello"))
+        })
+        .configure(|config| {
+            config.server.listen = ListenAddress::any_port();
+            config.admin.listen = Some(ListenAddress::any_port());
+            configure(config);
+        })
+}
+
+/// A data directory with its tokens.
+struct World {
+    dir: tempfile::TempDir,
+    store: AccessStore,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = AccessStore::open(dir.path()).unwrap();
+        Self { dir, store }
+    }
+
+    fn token(&self, role: Role, change: impl FnOnce(&mut NewToken)) -> String {
+        let mut new = NewToken::new(role);
+        change(&mut new);
+        self.store.create_token(new).unwrap().text
+    }
+
+    async fn host(&self) -> RunningHost {
+        let token = |config: &mut Config| config.server.access = AccessPolicy::Token;
+        builder(self.dir.path(), token).start().await.unwrap()
+    }
+}
+
+/// Sends a request, and returns its status and the whole of the answer.
+async fn answer(addr: SocketAddr, route: &str, headers: &[(&str, &str)]) -> (u16, String) {
+    let body = if route.contains("/rpc/") { "[]" } else { "" };
+    let mut request = format!(
+        "{route} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        write!(request, "{name}: {value}\r\n").unwrap();
+    }
+    let mut stream = connect(addr, &format!("{request}\r\n{body}")).await;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer)
+}
+
+async fn with_token(addr: SocketAddr, route: &str, token: &str) -> (u16, String) {
+    let bearer = format!("Bearer {token}");
+    answer(addr, route, &[("authorization", &bearer)]).await
+}
+
+/// Every protected route of both listeners, and the role that it needs.
+fn routes(host: &RunningHost) -> Vec<(SocketAddr, &'static str, Role)> {
+    let (public, admin) = (host.addr(), host.admin_addr().unwrap());
+    vec![
+        (public, "GET /rooms/a", Role::Read),
+        (public, "PUT /rooms/a", Role::Operate),
+        (public, "POST /rpc/COUNTER/a/add", Role::Operate),
+        (public, "POST /rpc/NOTHING/a/add", Role::Operate),
+        (admin, "GET /alarms", Role::Read),
+        (admin, "GET /quarantined", Role::Read),
+        (admin, "GET /objects/Counter/a/bookmark", Role::Read),
+        (admin, "POST /alarms/Counter/a/rerun", Role::Operate),
+        (admin, "POST /objects/Counter/a/restore", Role::Admin),
+        (admin, "POST /objects/Counter/a/fork", Role::Admin),
+        (admin, "POST /objects/Counter/a/repair", Role::Admin),
+    ]
+}
+
+#[tokio::test]
+async fn no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role() {
+    let world = World::new();
+    let roles = [Role::Read, Role::Operate, Role::Admin];
+    let tokens = roles.map(|role| (role, world.token(role, |_| {})));
+    let short = |token: &mut NewToken| token.lifetime = Some(Duration::from_millis(1));
+    let expired = world.token(Role::Admin, short);
+    let revoked = world.token(Role::Admin, |_| {});
+    let id = revoked.split('_').nth(1).unwrap();
+    assert!(world.store.revoke_token(id).unwrap());
+    let elsewhere = World::new().token(Role::Admin, |_| {});
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let host = world.host().await;
+    for (addr, route, needed) in routes(&host) {
+        // Each route has a client of its own: who fails too often is refused.
+        let (status, told) = answer(addr, route, &[]).await;
+        assert!(
+            status == 401 && told.contains("token_missing"),
+            "{route}: {told}"
+        );
+        assert!(told.contains("www-authenticate: Bearer"), "{told}");
+        for (role, token) in &tokens {
+            let (status, told) = with_token(addr, route, token).await;
+            if *role < needed {
+                assert!(
+                    status == 403 && told.contains("role_too_low"),
+                    "{route}: {told}"
+                );
+            } else {
+                assert!(![401, 403].contains(&status), "{route}: {told}");
+            }
+        }
+    }
+    let (addr, route, _) = routes(&host)[0];
+    for (token, code) in [
+        (&*expired, "token_expired"),
+        (&revoked, "token_revoked"),
+        (&elsewhere, "token_invalid"),
+        ("abide_", "token_invalid"),
+        ("", "token_"),
+    ] {
+        let (status, told) = with_token(addr, route, token).await;
+        assert!(status == 401 && told.contains(code), "{token}: {told}");
+    }
+    // What needs no token has none to fail.
+    let admin = host.admin_addr().unwrap();
+    for (addr, route) in [
+        (host.addr(), "GET /hello"),
+        (admin, "GET /healthz"),
+        (admin, "GET /readyz"),
+        (admin, "GET /metrics"),
+    ] {
+        assert_eq!(answer(addr, route, &[]).await.0, 200, "{route}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_for_certain_objects_reaches_no_other_and_no_list() {
+    let world = World::new();
+    let only = |token: &mut NewToken| token.object_prefix = Some("Counter/a".to_owned());
+    let token = world.token(Role::Admin, only);
+    let host = world.host().await;
+    let (public, admin) = (host.addr(), host.admin_addr().unwrap());
+    let id = host.env().object::<Counter>().get_by_name("a").id();
+    for (addr, route, may) in [
+        (public, "POST /rpc/COUNTER/a/add", true),
+        (public, "POST /rpc/COUNTER/%61bc/add", true),
+        (public, "POST /rpc/COUNTER/b/add", false),
+        (public, "POST /rpc/NOTHING/a/add", false),
+        (public, "GET /rooms/a", false),
+        (admin, "GET /objects/Counter/a/bookmark", true),
+        (admin, "GET /objects/Counter/b/bookmark", false),
+        (
+            admin,
+            &format!("GET /objects/Counter/{id}/bookmark"),
+            id.to_string().starts_with('a'),
+        ),
+        (admin, "GET /alarms", false),
+        (admin, "GET /quarantined", false),
+    ] {
+        let (status, told) = with_token(addr, route, &token).await;
+        let refused = status == 403 && told.contains("object_not_allowed");
+        assert_eq!(refused, !may, "{route}: {told}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_guesses_waits() {
+    let world = World::new();
+    let token = world.token(Role::Read, |_| {});
+    let host = world.host().await;
+    let (addr, route, _) = routes(&host)[0];
+    let mut wrong = token.clone();
+    wrong.replace_range(wrong.len() - 4..wrong.len() - 1, "AAA");
+    let mut refused = 0;
+    loop {
+        let (status, told) = with_token(addr, route, &wrong).await;
+        if status == 429 {
+            assert!(told.contains("retry-after: "), "{told}");
+            break;
+        }
+        assert_eq!(status, 401, "{told}");
+        refused += 1;
+        assert!(refused <= 20, "nobody stops it");
+    }
+    assert_eq!(with_token(addr, route, &token).await.0, 429);
+    // Another listener of the same host counts the same failures.
+    let (admin, route, _) = routes(&host)[4];
+    assert_eq!(with_token(admin, route, &token).await.0, 429);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_browser_logs_in_with_the_token_as_its_password() {
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let world = World::new();
+    let token = world.token(Role::Read, |_| {});
+    let host = world.host().await;
+    let login = |text: String| format!("Basic {}", BASE64_STANDARD.encode(text));
+    for (login, status) in [
+        (login(format!("ada:{token}")), 200),
+        (login(format!("{token}:")), 401),
+        (login(token.clone()), 401),
+        ("Basic ?".to_owned(), 401),
+    ] {
+        let told = answer(host.addr(), "GET /rooms/a", &[("authorization", &login)]).await;
+        assert_eq!(told.0, status, "{login}: {}", told.1);
+    }
+    let bearer = format!("Bearer {token}");
+    let twice = [("authorization", &*bearer), ("authorization", &*bearer)];
+    assert_eq!(answer(host.addr(), "GET /rooms/a", &twice).await.0, 401);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_others_can_reach_starts_with_a_token_or_open_on_purpose() {
+    let everywhere = |config: &mut Config| {
+        config.server.listen = SocketAddr::from(([0, 0, 0, 0], 0)).into();
+    };
+    let proxied = |config: &mut Config| {
+        config.server.hosts = Hosts::Named(vec!["api.example.com".to_owned()]);
+    };
+    let changes: [&dyn Fn(&mut Config); 2] = [&everywhere, &proxied];
+    for change in changes {
+        let world = World::new();
+        let refused = builder(world.dir.path(), change).start().await.unwrap_err();
+        assert!(matches!(refused, HostError::NoToken { .. }), "{refused}");
+        assert!(
+            refused.to_string().contains("abide token create"),
+            "{refused}"
+        );
+        let open = |config: &mut Config| {
+            change(config);
+            config.server.access = AccessPolicy::Open;
+        };
+        let host = builder(world.dir.path(), open).start().await.unwrap();
+        host.shutdown().await.unwrap();
+        world.token(Role::Read, |_| {});
+        let host = builder(world.dir.path(), change).start().await.unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], host.addr().port()));
+        assert_eq!(answer(addr, "GET /rooms/a", &[]).await.0, 401);
+        host.shutdown().await.unwrap();
+    }
+    // On a loopback address nothing is needed.
+    let world = World::new();
+    let host = builder(world.dir.path(), |_| {}).start().await.unwrap();
+    let told = answer(host.addr(), "GET /rooms/a", &[]).await;
+    assert!(told.0 == 200 && told.1.ends_with("anyone"), "{}", told.1);
+    let admin = host.admin_addr().unwrap();
+    assert_eq!(answer(admin, "GET /alarms", &[]).await.0, 401);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn metrics_that_others_can_reach_need_a_token() {
+    let world = World::new();
+    let token = world.token(Role::Read, |_| {});
+    let everywhere = |config: &mut Config| {
+        config.admin.listen = Some(SocketAddr::from(([0, 0, 0, 0], 0)).into());
+    };
+    let host = builder(world.dir.path(), everywhere).start().await.unwrap();
+    let addr = SocketAddr::from(([127, 0, 0, 1], host.admin_addr().unwrap().port()));
+    assert_eq!(answer(addr, "GET /metrics", &[]).await.0, 401);
+    assert_eq!(with_token(addr, "GET /metrics", &token).await.0, 200);
+    assert_eq!(answer(addr, "GET /healthz", &[]).await.0, 200);
+    assert_eq!(answer(addr, "GET /readyz", &[]).await.0, 200);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_operator_s_change_is_in_the_audit_log_or_does_not_happen() {
+    let world = World::new();
+    let token = world.token(Role::Admin, |_| {});
+    let id = token.split('_').nth(1).unwrap();
+    let host = world.host().await;
+    let admin = host.admin_addr().unwrap();
+    let counter = host.env().object::<Counter>().get_by_name("a");
+    counter.add().await.unwrap().unwrap();
+    let bearer = format!("Bearer {token}");
+    let post = async |what: &str, body: &str| {
+        let request = format!(
+            "POST /objects/Counter/a/{what} HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             authorization: {bearer}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = connect(admin, &request).await;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let fork = r#"{"time":9999999999999,"name":"copy"}"#;
+    let told = post("fork", fork).await;
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let told = post("restore", r#"{"time":1}"#).await;
+    assert!(told.starts_with("HTTP/1.1 400"), "{told}");
+    let long = format!(r#"{{"time":1,"x":"{}"}}"#, "x".repeat(5_000));
+    let told = post("restore", &long).await;
+    assert!(told.starts_with("HTTP/1.1 413"), "{told}");
+    let rows = world.store.audit(None, 10).unwrap();
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let operation = &row.operation;
+            assert_eq!(operation.who, format!("token {id}"));
+            assert_eq!(operation.client, "127.0.0.1");
+            assert_eq!(operation.object.as_deref(), Some("Counter/a"));
+            (
+                &*operation.action,
+                operation.detail.as_deref(),
+                row.outcome.as_deref(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ("restore", Some(r#"{"time":1}"#), Some("400")),
+            ("fork", Some(fork), Some("200"))
+        ]
+    );
+
+    let broken = rusqlite::Connection::open(world.dir.path().join("access.db")).unwrap();
+    broken.execute_batch("DROP TABLE audit").unwrap();
+    let told = post("fork", r#"{"time":9999999999999,"name":"second"}"#).await;
+    assert!(
+        told.starts_with("HTTP/1.1 503") && told.contains("audit_failed"),
+        "{told}"
+    );
+    let second = host.env().object::<Counter>().get_by_name("second");
+    assert_eq!(second.add().await.unwrap().unwrap(), 1, "it was made");
+    let copy = host.env().object::<Counter>().get_by_name("copy");
+    assert_eq!(copy.add().await.unwrap().unwrap(), 2);
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_s_own_check_decides_in_place_of_tokens() {
+    let world = World::new();
+    let host = builder(world.dir.path(), |config| {
+        config.server.access = AccessPolicy::Token;
+    })
+    .authorize(|request, _| match request.headers.get(AUTHORIZATION) {
+        Some(name) if name == "ada" => Ok(Caller::new("ada", Role::Operate).for_objects("Room/")),
+        _ => Err(ApiError::new(
+            StatusCode::UNAUTHORIZED,
+            "who",
+            "Say who you are.",
+        )),
+    })
+    .start()
+    .await
+    .unwrap();
+    let ada = [("authorization", "ada")];
+    let told = answer(host.addr(), "GET /rooms/a", &ada).await;
+    assert!(told.0 == 200 && told.1.ends_with("ada"), "{}", told.1);
+    assert_eq!(
+        answer(host.addr(), "POST /rpc/COUNTER/a/add", &ada).await.0,
+        403
+    );
+    let told = answer(host.addr(), "GET /rooms/a", &[]).await;
+    assert!(told.0 == 401 && told.1.contains("who"), "{}", told.1);
+    host.shutdown().await.unwrap();
+}
