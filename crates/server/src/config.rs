@@ -336,6 +336,8 @@ pub struct LogConfig {
     pub level: String,
     /// The form of a line.
     pub format: LogFormat,
+    /// Whether each answer of a listener is a line, too.
+    pub access: bool,
 }
 
 impl Default for LogConfig {
@@ -343,6 +345,7 @@ impl Default for LogConfig {
         Self {
             level: "warn".to_owned(),
             format: LogFormat::Text,
+            access: false,
         }
     }
 }

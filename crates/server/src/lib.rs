@@ -31,6 +31,7 @@ mod meter;
 mod metric;
 mod outbound;
 mod readiness;
+mod request_log;
 mod running;
 mod site;
 mod telemetry;
@@ -52,6 +53,7 @@ pub use host::{Host, HostBuilder};
 pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::rpc_router;
 pub use outbound::policy::{AddressBlock, AllowPrivate};
+pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};
 

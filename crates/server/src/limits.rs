@@ -100,6 +100,10 @@ pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 /// Allowed `storage.cache_bytes`.
 pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 
+/// Largest file with a secret, in bytes.
+pub(crate) const MAX_SECRET_FILE: u64 = 64 << 10;
+/// Longest id of a request that is taken from its client, in bytes.
+pub(crate) const MAX_REQUEST_ID: usize = 128;
 /// How long a node may not know of a new or revoked token.
 pub(crate) const TOKENS_REFRESH: Duration = Duration::from_millis(500);
 /// How long a process waits for another that writes `access.db`.

@@ -32,6 +32,7 @@ use crate::{
     gateway::{Gateway, StopAfter},
     guard, json_rpc, limits, metric,
     readiness::Readiness,
+    request_log::logged,
     telemetry,
     websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
@@ -118,6 +119,7 @@ impl RunningHost {
                 let open = config.admin.access == AccessPolicy::Open;
                 let router = admin::router(&readiness, open || addr.ip().is_loopback());
                 let router = admin::checked(router, config.server.site());
+                let router = logged(router, config.log.access);
                 (
                     Some(Service::start(listener, router, &config.server, None)),
                     Some(addr),
@@ -145,7 +147,10 @@ impl RunningHost {
         let memory = core.store.memory().account();
         let gateway = Service::start(
             listener,
-            guard::guarded(router, &config.server, &memory),
+            logged(
+                guard::guarded(router, &config.server, &memory),
+                config.log.access,
+            ),
             &config.server,
             Some(memory),
         );

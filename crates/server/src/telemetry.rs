@@ -10,13 +10,17 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     config::{LogConfig, LogFormat},
-    limits,
+    limits, request_log,
 };
 
 /// Sends `tracing` events to standard error as the settings say.
 pub(crate) fn start_logs(config: &LogConfig) {
     // The level was checked when it was read; a hand-made one that does not parse falls back to warnings.
-    let filter = EnvFilter::try_new(&config.level).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let mut filter = EnvFilter::try_new(&config.level).unwrap_or_else(|_| EnvFilter::new("warn"));
+    if config.access {
+        let directive = format!("{}=info", request_log::TARGET);
+        filter = filter.add_directive(directive.parse().expect("a target and a level"));
+    }
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, net::SocketAddr};
 
 use abide::{
     prelude::*,
-    server::{Host, Hosts, Origins, RunningHost, object_router},
+    server::{Host, Hosts, Origins, RunningHost, access::AccessPolicy, object_router},
 };
 use axum::{Router, routing::get};
 use support::connect;
@@ -65,6 +65,7 @@ async fn host(hosts: &[&str], origins: &[&str]) -> RunningHost {
         .configure(|c| {
             c.server.hosts = hosts;
             c.server.origins = origins;
+            c.server.access = AccessPolicy::Open;
         })
         .start()
         .await

@@ -388,6 +388,25 @@ mod tests {
     }
 
     #[test]
+    fn no_message_shows_a_secret_whatever_is_wrong_with_it() {
+        for key in Settings::SECRETS {
+            for secret in [
+                "smtp://ada:hunter2@",
+                "smtp://ada:hunter2@[::1:25",
+                "https://a.example=hunter2",
+                "endpoint=https://a.example;accesskey=hunter2",
+                "endpoint=hunter2;accesskey=c2VjcmV0",
+                "hunter2",
+            ] {
+                let Err(told) = read(&[(key, secret)]) else {
+                    continue;
+                };
+                assert!(!told.contains("hunter2"), "{key}: {told}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_no_setting_is_refused_and_told_what_would_do() {
         for (key, text, told) in [
             ("outbox.smtp", "relay", "the URL of a relay"),

@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashMap,
+    fmt, fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -13,11 +15,14 @@ use super::{
     section::{Section, Setting},
     settings::SETTINGS,
 };
+use crate::limits;
 
 /// The file that is read when no other is named and it exists.
 const DEFAULT_FILE: &str = "abide.toml";
 const VARIABLE_PREFIX: &str = "ABIDE";
 const SEPARATOR: &str = "__";
+/// Of the setting that names the file with a secret.
+const FILE_SUFFIX: &str = "_file";
 
 /// Where to look for settings besides the defaults and the environment: what the command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -160,6 +165,20 @@ impl<S: Section> Gathered<S> {
                     .map_or_else(|| section.clone(), |key| format!("{section}.{key}"));
                 return Err(unknown::<S>(&key, origin));
             }
+            let both = S::SECRETS.iter().find(|secret| {
+                let name = secret.split_once('.').filter(|of| of.0 == section);
+                name.is_some_and(|(_, name)| {
+                    entries.contains_key(name)
+                        && entries.contains_key(&format!("{name}{FILE_SUFFIX}"))
+                })
+            });
+            if let Some(secret) = both {
+                return Err(ConfigError(format!(
+                    "{} and {} are both set; remove one",
+                    origin.describe(secret),
+                    origin.describe(&format!("{secret}{FILE_SUFFIX}"))
+                )));
+            }
             for (name, value) in entries {
                 let key = format!("{section}.{name}");
                 let text = match value.kind {
@@ -173,7 +192,40 @@ impl<S: Section> Gathered<S> {
         Ok(())
     }
 
+    /// Sets a secret to what a file holds, but for line ends at its end.
+    fn set_from_file(
+        &mut self,
+        key: &str,
+        path: &str,
+        origin: &Origin<'_>,
+    ) -> Result<(), ConfigError> {
+        let named = format!("{key}{FILE_SUFFIX}");
+        let failed = |why: &dyn fmt::Display| {
+            ConfigError(format!(
+                "{} names the file {path}: {why}",
+                origin.describe(&named)
+            ))
+        };
+        let mut text = String::new();
+        let file = fs::File::open(path).map_err(|error| failed(&error))?;
+        file.take(limits::MAX_SECRET_FILE + 1)
+            .read_to_string(&mut text)
+            .map_err(|error| failed(&error))?;
+        if text.len() as u64 > limits::MAX_SECRET_FILE {
+            return Err(failed(&format!(
+                "it has more than {} bytes",
+                limits::MAX_SECRET_FILE
+            )));
+        }
+        self.set(key, text.trim_end_matches(['\r', '\n']), origin)
+    }
+
     fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {
+        if let Some(secret) = key.strip_suffix(FILE_SUFFIX)
+            && S::SECRETS.contains(&secret)
+        {
+            return self.set_from_file(secret, text, origin);
+        }
         let set = if let Some(setting) = find(SETTINGS, key) {
             (setting.set)(&mut self.config, text)
         } else if let Some(setting) = find(S::SETTINGS, key) {
@@ -501,6 +553,45 @@ mod tests {
             from_variable("ABIDE__MAIL__RETRIES", "3").is_err(),
             "without the section"
         );
+    }
+
+    #[test]
+    fn a_secret_can_be_a_file_and_is_in_no_message() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let load = |variables: &[(&str, &str)]| {
+            let variables = variables
+                .iter()
+                .map(|(name, value)| (format!("ABIDE__MAIL__{name}"), (*value).to_owned()));
+            gather::<Mail>(None, variables.collect(), &Sources::default())
+                .map(|(_, mail)| mail.password)
+                .map_err(|error| error.to_string())
+        };
+        let good = file("good", "hunter2\n");
+        assert_eq!(load(&[("PASSWORD_FILE", &good)]).unwrap(), "hunter2");
+        for (variables, said) in [
+            (
+                &[("PASSWORD_FILE", &*good), ("PASSWORD", "hunter3")][..],
+                "remove one",
+            ),
+            (&[("PASSWORD_FILE", "/nowhere/x")], "/nowhere/x"),
+            (&[("PASSWORD_FILE", &file("short", "abc"))], "refused"),
+            (
+                &[("PASSWORD_FILE", &file("long", &"x".repeat(70_000)))],
+                "65536",
+            ),
+            (&[("RETRIES_FILE", &good)], "names no setting"),
+        ] {
+            let told = load(variables).unwrap_err();
+            assert!(told.contains(said), "{told}");
+            for secret in ["hunter", "abc", "xxx"] {
+                assert!(!told.contains(secret), "{told}");
+            }
+        }
     }
 
     #[test]

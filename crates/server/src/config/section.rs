@@ -43,7 +43,7 @@ pub trait Section: Default + 'static {
     /// Every setting there is. Their sections are not among those of [`Config`](crate::Config).
     const SETTINGS: &'static [Setting<Self>];
 
-    /// The keys of those that no message may show.
+    /// The keys of those that no message may show. Each can be a file, too: `section.key_file` names it.
     const SECRETS: &'static [&'static str] = &[];
 
     /// What must hold between settings; `Err` says what does not, and what to do.

@@ -330,6 +330,10 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         set: |c, v| put(&mut c.log.level, value::log_level(v)),
     },
     Setting {
+        key: "log.access",
+        set: |c, v| put(&mut c.log.access, value::switch(v)),
+    },
+    Setting {
         key: "log.format",
         set: |c, v| put(&mut c.log.format, value::log_format(v)),
     },
