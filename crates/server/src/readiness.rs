@@ -1,13 +1,15 @@
 //! Whether requests are welcome, and if not, why.
 //!
 //! Contract: a host is ready from the moment its node runs until it is told to stop, except while the log has failed, the
-//! disk is full, the memory budget is used up, commits are stalled or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
+//! disk is full, the memory budget is used up, no further connection is accepted, commits are stalled or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_runtime::Node;
 use abide_storage::Store;
 use serde::Serialize;
+
+use crate::gateway::Slots;
 
 /// Why requests are not welcome now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -22,7 +24,11 @@ pub(crate) struct Reason {
 #[derive(Debug)]
 enum Phase {
     Starting,
-    Serving { store: Store, node: Node },
+    Serving {
+        store: Store,
+        node: Node,
+        slots: Arc<Slots>,
+    },
     ShuttingDown,
 }
 
@@ -35,8 +41,8 @@ impl Readiness {
         Self(Mutex::new(Phase::Starting))
     }
 
-    pub(crate) fn serving(&self, store: Store, node: Node) {
-        self.enter(Phase::Serving { store, node });
+    pub(crate) fn serving(&self, store: Store, node: Node, slots: Arc<Slots>) {
+        self.enter(Phase::Serving { store, node, slots });
     }
 
     pub(crate) fn shutting_down(&self) {
@@ -50,7 +56,7 @@ impl Readiness {
     /// The store and the node, while there are any.
     pub(crate) fn parts(&self) -> Option<(Store, Node)> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Phase::Serving { store, node } => Some((store.clone(), node.clone())),
+            Phase::Serving { store, node, .. } => Some((store.clone(), node.clone())),
             Phase::Starting | Phase::ShuttingDown => None,
         }
     }
@@ -61,7 +67,7 @@ impl Readiness {
         match &*phase {
             Phase::Starting => vec![reason("starting", "The node reads its log; wait.")],
             Phase::ShuttingDown => vec![reason("shutting_down", "The process was told to stop.")],
-            Phase::Serving { store, node } => {
+            Phase::Serving { store, node, slots } => {
                 let mut reasons = Vec::new();
                 if store.failed() {
                     reasons.push(reason(
@@ -95,6 +101,15 @@ impl Readiness {
                              The log says since when.",
                             stall.lasted.as_secs(),
                             stall.cause
+                        ),
+                    ));
+                }
+                if let Some(most) = slots.full() {
+                    reasons.push(reason(
+                        "full",
+                        format!(
+                            "All {most} connections of server.max_connections are in use: the next waits until one closes. \
+                             The metrics abide_http_connections_open and abide_websockets_open say of what kind they are."
                         ),
                     ));
                 }

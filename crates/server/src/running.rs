@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{
     HostBuilder, HostError, ListenAddress, ServerConfig, admin, descriptors,
-    gateway::{Gateway, StopAfter},
+    gateway::{Gateway, Slots, StopAfter},
     guard, limits, metric,
     readiness::Readiness,
     rpc_router, telemetry,
@@ -112,7 +112,13 @@ impl RunningHost {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let router = admin::router(Arc::clone(&readiness), config.server.site());
                 (
-                    Some(Service::start(listener, router, &config.server, None)),
+                    Some(Service::start(
+                        listener,
+                        router,
+                        &config.server,
+                        Slots::new(config.server.max_connections),
+                        None,
+                    )),
                     Some(addr),
                 )
             }
@@ -124,13 +130,16 @@ impl RunningHost {
         let env = core.node.env().clone();
         let router = upgrading(router, sockets.hub().clone());
         let memory = core.store.memory().account();
+        let slots = Slots::new(config.server.max_connections);
+        metric::connection_limit(config.server.max_connections);
         let gateway = Service::start(
             listener,
             guard::guarded(router, &config.server, &memory),
             &config.server,
+            Arc::clone(&slots),
             Some(memory),
         );
-        readiness.serving(core.store.clone(), core.node.clone());
+        readiness.serving(core.store.clone(), core.node.clone(), slots);
         Ok(Self {
             addr,
             admin_addr,
@@ -325,10 +334,11 @@ impl Service {
         listener: TcpListener,
         router: Router,
         config: &ServerConfig,
+        slots: Arc<Slots>,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
         let (stop, told) = watch::channel(None);
-        let gateway = Gateway::new(listener, router, config, memory);
+        let gateway = Gateway::new(listener, router, config, slots, memory);
         Self {
             task: tokio::spawn(gateway.run(told)),
             stop,
