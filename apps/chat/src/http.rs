@@ -6,15 +6,13 @@
 //! | `GET /rooms/{room}/messages?before=ID&limit=N` | 200 and `{"messages":[{"id":1,"name":"ada","text":"…",…},…]}` |
 //! | `GET /rooms/{room}/socket?name=NAME&since=ID`, a WebSocket | the room: see [`FromClient`](crate::FromClient) and [`ToClient`](crate::ToClient) |
 
-use std::net::SocketAddr;
-
 use abide::{
     Env, Request, Response, Stub,
-    server::{ApiError, UrlPath, UrlQuery},
+    server::{ApiError, ClientAddr, UrlPath, UrlQuery},
 };
 use axum::{
     Json, Router,
-    extract::{ConnectInfo, State},
+    extract::State,
     http::{Uri, header},
     response::{Html, IntoResponse},
     routing::get,
@@ -90,12 +88,12 @@ async fn enter(
     State(env): State<Env>,
     UrlPath(path): UrlPath<RoomPath>,
     UrlQuery(entrance): UrlQuery<Entrance>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ClientAddr(client): ClientAddr,
     mut request: Request,
 ) -> Result<Response, ApiError> {
     let visitor = Visitor {
         name: Name::parse(&entrance.name)?.to_string(),
-        address: peer.ip().to_string(),
+        address: client.to_string(),
         since: entrance.since,
     };
     let room = room(&env, &path)?;

@@ -4,6 +4,8 @@
 //! sentence for people that says what to do. What went wrong inside an object's handler is not told to clients (it may
 //! hold SQL or data): it is logged, and the client gets `object_error`.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     response::{IntoResponse, Response},
@@ -35,6 +37,7 @@ pub struct ApiError {
 enum Retry {
     Unsaid,
     Soon,
+    After(Duration),
 }
 
 #[derive(Serialize)]
@@ -115,6 +118,36 @@ impl ApiError {
             "The server has no memory for more at the moment; come back soon.",
         )
         .retry_soon()
+    }
+
+    pub(crate) fn too_many_connections() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_connections",
+            "This client has as many requests and WebSockets open as it may; come back when one has ended. The setting \
+             server.max_connections_per_client says how many.",
+        )
+        .retry_soon()
+    }
+
+    pub(crate) fn too_many_requests(wait: Duration) -> Self {
+        Self {
+            retry: Retry::After(wait),
+            ..Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_requests",
+                "This client sends requests faster than it may; the header Retry-After says when the next one is answered. The \
+                 setting server.requests_per_client says how many it may send.",
+            )
+        }
+    }
+
+    pub(crate) fn body_timeout() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "body_timeout",
+            "The request's body stopped arriving; send it again. The setting server.body_timeout says how long a pause may be.",
+        )
     }
 
     pub(crate) fn request_timeout() -> Self {
@@ -212,10 +245,17 @@ impl IntoResponse for ApiError {
             },
         });
         let mut response = (self.status, body).into_response();
-        if self.retry == Retry::Soon {
+        let seconds = match self.retry {
+            Retry::Unsaid => None,
+            Retry::Soon => Some(limits::RETRY_AFTER_SECONDS.into()),
+            // Not a moment too early: the header counts whole seconds.
+            Retry::After(wait) => Some(wait.as_secs() + 1),
+        };
+        if let Some(seconds) = seconds {
+            let seconds: u64 = seconds;
             response
                 .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from(limits::RETRY_AFTER_SECONDS));
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -22,8 +22,9 @@ pub(crate) use load::load_text;
 pub use load::{ConfigError, Sources};
 
 use crate::{
-    AllowPrivate,
+    AddressBlock, AllowPrivate, ForwardedHeader,
     access::AccessPolicy,
+    client::Proxies,
     limits, machine,
     site::{Hosts, Origins, Site},
 };
@@ -66,6 +67,12 @@ pub struct ServerConfig {
     pub request_timeout: Duration,
     /// Time a client may take to send a request's head, and to leave a connection unused.
     pub header_timeout: Duration,
+    /// Time for which a connection may have no request on it; then it is closed.
+    pub idle_timeout: Duration,
+    /// Time for which nothing of a request's body may arrive while it is waited for; then the client gets 408.
+    pub body_timeout: Duration,
+    /// Time for which a client may take nothing of what is sent to it; then it is given up.
+    pub write_timeout: Duration,
     /// Longest request body; a longer one gets 413.
     pub max_body_bytes: u64,
     /// The names with a dot under which clients ask; others are refused with 403 `unknown_host`, on every listener.
@@ -74,10 +81,19 @@ pub struct ServerConfig {
     /// listener.
     pub origins: Origins,
     /// Who may call the API that a program protects, see [`access`](crate::access). [`AccessPolicy::Auto`]: everybody if only
-    /// this machine can reach the listener, that is, if it is on a loopback address and `hosts` names nothing.
+    /// this machine can reach the listener, that is, if it is on a loopback address and neither `hosts` nor
+    /// `trusted_proxies` names anything.
     pub access: AccessPolicy,
     /// Connections served at once; more wait in the listener's backlog.
     pub max_connections: usize,
+    /// Connections that one client address may have; behind a trusted proxy, requests and WebSockets at once.
+    pub max_connections_per_client: ConnectionsPerClient,
+    /// Requests that one client address may send in a second; `None` (`"off"`): any number.
+    pub requests_per_client: Option<usize>,
+    /// The proxies that are believed when they say for whom they ask.
+    pub trusted_proxies: Vec<AddressBlock>,
+    /// The header in which they say it.
+    pub forwarded_header: ForwardedHeader,
     /// Time that requests in flight get to finish when the process is told to stop.
     pub shutdown_grace: Duration,
 }
@@ -88,11 +104,18 @@ impl Default for ServerConfig {
             listen: ListenAddress("127.0.0.1:8080".to_owned()),
             request_timeout: Duration::from_secs(30),
             header_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_mins(1),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_mins(1),
             max_body_bytes: 16 << 20,
             hosts: Hosts::default(),
             origins: Origins::default(),
             access: AccessPolicy::Auto,
             max_connections: 10_000,
+            max_connections_per_client: ConnectionsPerClient::Auto,
+            requests_per_client: None,
+            trusted_proxies: Vec::new(),
+            forwarded_header: ForwardedHeader::default(),
             shutdown_grace: Duration::from_secs(10),
         }
     }
@@ -112,9 +135,30 @@ impl ServerConfig {
         match self.access {
             AccessPolicy::Open => true,
             AccessPolicy::Token => false,
-            AccessPolicy::Auto => address.ip().is_loopback() && self.hosts == Hosts::default(),
+            AccessPolicy::Auto => {
+                address.ip().is_loopback()
+                    && self.hosts == Hosts::default()
+                    && self.trusted_proxies.is_empty()
+            }
         }
     }
+
+    /// Who is believed about clients.
+    pub(crate) fn proxies(&self) -> Proxies {
+        Proxies::new(self.trusted_proxies.clone(), self.forwarded_header)
+    }
+}
+
+/// How many connections one client address may have. Those of trusted proxies are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConnectionsPerClient {
+    /// A tenth of `server.max_connections`; this machine's own are not counted.
+    #[default]
+    Auto,
+    /// So many, also from this machine.
+    AtMost(usize),
+    /// As many as it likes.
+    Unlimited,
 }
 
 /// `[admin]`: the listener for health checks and metrics.
@@ -256,6 +300,8 @@ impl Default for ObjectsConfig {
 pub struct WebSocketConfig {
     /// Longest message in either direction; a longer one closes the socket with 1009.
     pub max_message_bytes: u64,
+    /// Time in which a message that has begun must arrive whole; then its socket is closed with 1008.
+    pub message_timeout: Duration,
     /// What may wait for one reader.
     pub send_buffer_bytes: u64,
     /// What happens when more would have to wait.
@@ -275,6 +321,7 @@ impl Default for WebSocketConfig {
         let defaults = WebSocketOptions::default();
         Self {
             max_message_bytes: defaults.max_message_bytes as u64,
+            message_timeout: Duration::from_mins(2),
             send_buffer_bytes: defaults.send_buffer_bytes as u64,
             slow_reader: defaults.slow_reader,
             max_in_flight: defaults.max_in_flight,

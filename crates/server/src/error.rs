@@ -27,7 +27,7 @@ pub enum HostError {
 
     /// Others can reach an API that needs a token, and there is none.
     #[error(
-        "others can reach {address} (setting server.listen or server.hosts) and the API there needs a token, but none is \
+        "others can reach {address} (settings server.listen, server.hosts and server.trusted_proxies) and the API there needs a token, but none is \
          valid: make one with `abide token create --data DIR --role operate`, or let everybody in with --insecure \
          (setting server.access)"
     )]

@@ -1,13 +1,15 @@
 //! The gateway: accepts connections and speaks HTTP/1.1 and HTTP/2 on them.
 //!
-//! Contract: at most `max_connections` are served at once, the next waits in the kernel; a client that does not send a
-//! request's head in time loses its connection; small answers are not held back (`TCP_NODELAY`). When told to stop it
+//! Contract: at most `max_connections` are served at once, the next waits in the kernel; of one client so many at most. A
+//! client that does not send a request's head in time, has no request on its connection for too long, or takes nothing of an answer,
+//! loses its connection (of HTTP/2 the stream, in the last case); one that is slow does not. Small answers are not held back (`TCP_NODELAY`). When told to stop it
 //! accepts nothing more, lets requests in flight finish for the grace that it was given, then closes what is left. HTTP/2
 //! comes with prior knowledge (h2c); there is no TLS, which is a proxy's work.
 //!
 //! The gateway knows nothing of objects: what its router's handlers hold has already left an output gate.
 
 use std::{
+    convert::Infallible,
     io,
     net::SocketAddr,
     sync::{
@@ -18,11 +20,11 @@ use std::{
 };
 
 use abide_storage::{MemoryAccount, MemoryUse};
-use axum::{Router, body::Body, extract::ConnectInfo};
+use axum::{Router, body::Body, extract::ConnectInfo, response::IntoResponse};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    rt::{TokioIo, TokioTimer},
+    server::conn::auto,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -31,16 +33,85 @@ use tokio::{
 };
 use tower::Service;
 
-use crate::{ServerConfig, limits, websocket::ConnectionHold};
+use crate::{
+    ServerConfig,
+    activity::{Activity, Outgoing, StreamExecutor},
+    client::{ClientSlot, Clients},
+    limits, metric,
+    websocket::ConnectionHold,
+};
+
+/// The connections that may be open at once.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    free: Arc<Semaphore>,
+    most: usize,
+    /// The next connection waits for one to close.
+    full: AtomicBool,
+}
+
+impl Slots {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            free: Arc::new(Semaphore::new(most)),
+            most,
+            full: AtomicBool::new(false),
+        })
+    }
+
+    /// So many connections are open, and no more is accepted; `None` while there is room.
+    pub(crate) fn full(&self) -> Option<usize> {
+        self.full.load(Ordering::Relaxed).then_some(self.most)
+    }
+
+    /// A place for the next connection. `said` is when the log last said that there is none.
+    async fn take(&self, said: &mut Option<Instant>) -> OwnedSemaphorePermit {
+        if let Ok(slot) = Arc::clone(&self.free).try_acquire_owned() {
+            // A wait before this one may have been given up.
+            self.full.store(false, Ordering::Relaxed);
+            return slot;
+        }
+        self.full.store(true, Ordering::Relaxed);
+        if is_news(said) {
+            tracing::warn!(
+                connections = self.most,
+                "all connections of server.max_connections are in use; the next waits until one closes"
+            );
+        }
+        let Ok(slot) = Arc::clone(&self.free).acquire_owned().await else {
+            // The semaphore is never closed.
+            std::future::pending().await
+        };
+        self.full.store(false, Ordering::Relaxed);
+        slot
+    }
+}
 
 /// A listener and what answers on it.
 pub(crate) struct Gateway {
     listener: TcpListener,
     router: Router,
-    protocols: auto::Builder<TokioExecutor>,
-    header_timeout: Duration,
-    slots: Arc<Semaphore>,
+    protocols: auto::Builder<StreamExecutor>,
+    timeouts: Timeouts,
+    slots: Arc<Slots>,
+    clients: Clients,
     memory: Option<Arc<MemoryAccount>>,
+}
+
+/// How long a connection may do nothing.
+#[derive(Clone, Copy)]
+struct Timeouts {
+    header: Duration,
+    idle: Duration,
+    write: Duration,
+}
+
+/// When the log last spoke of connections that are not served.
+#[derive(Default)]
+struct Said {
+    full: Option<Instant>,
+    failed: Option<Instant>,
+    refused: Option<Instant>,
 }
 
 /// Told to a gateway once: stop, and give requests in flight this long.
@@ -51,14 +122,22 @@ impl Gateway {
         listener: TcpListener,
         router: Router,
         config: &ServerConfig,
+        slots: Arc<Slots>,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
-        let mut protocols = auto::Builder::new(TokioExecutor::new());
+        let timeouts = Timeouts {
+            header: config.header_timeout,
+            idle: config.idle_timeout,
+            write: config.write_timeout,
+        };
+        let mut protocols = auto::Builder::new(StreamExecutor {
+            patience: timeouts.write,
+        });
         protocols
             .http1()
             .timer(TokioTimer::new())
             .max_buf_size(limits::READ_BUFFER_BYTES)
-            .header_read_timeout(config.header_timeout);
+            .header_read_timeout(timeouts.header);
         protocols
             .http2()
             .timer(TokioTimer::new())
@@ -69,30 +148,31 @@ impl Gateway {
             listener,
             router,
             protocols,
-            header_timeout: config.header_timeout,
-            slots: Arc::new(Semaphore::new(config.max_connections)),
+            timeouts,
+            slots,
+            clients: Clients::new(config),
             memory,
         }
     }
 
     /// Serves until `stop` holds a grace; a `stop` whose sender is gone means no grace.
     pub(crate) async fn run(self, mut stop: watch::Receiver<StopAfter>) {
-        let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
-        let mut said = None;
+        let mut said = Said::default();
         let grace = loop {
+            let stopping = stop.clone();
             tokio::select! {
                 biased;
                 told = told_to_stop(&mut stop) => break told,
                 Some(_) = connections.join_next() => {}
-                (stream, peer, slot) = self.accept(&mut said) => {
-                    connections.spawn(self.serve(stream, peer, slot, &graceful));
+                accepted = self.accept(&mut said) => {
+                    connections.spawn(self.serve(accepted, stopping));
                 }
             }
         };
         drop(self.listener);
-        let mut finished = std::pin::pin!(tokio::time::timeout(grace, graceful.shutdown()));
-        if finished.as_mut().await.is_err() {
+        let all_end = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, all_end).await.is_err() {
             while connections.try_join_next().is_some() {}
             tracing::warn!(
                 connections = connections.len(),
@@ -102,28 +182,35 @@ impl Gateway {
         connections.shutdown().await;
     }
 
-    /// The next connection, with a slot of the connection cap.
-    /// `said` is when the log last said that there is none.
-    async fn accept(
-        &self,
-        said: &mut Option<Instant>,
-    ) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
+    /// The next connection that is served, with its places.
+    async fn accept(&self, said: &mut Said) -> Accepted {
         loop {
-            let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
-                // The semaphore is never closed.
-                std::future::pending().await
-            };
+            let slot = self.slots.take(&mut said.full).await;
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
+                    let Some(client) = self.clients.connection(peer.ip()) else {
+                        metric::refused_connection();
+                        if is_news(&mut said.refused) {
+                            tracing::warn!(
+                                client = %peer.ip(),
+                                "a client has as many connections as server.max_connections_per_client allows; more are closed"
+                            );
+                        }
+                        continue;
+                    };
                     // Refused only for a socket that is already gone.
                     let _ = stream.set_nodelay(true);
-                    return (stream, peer, slot);
+                    give_up_when_nothing_is_taken(&stream, self.timeouts.write);
+                    return Accepted {
+                        stream,
+                        peer,
+                        slot,
+                        client,
+                    };
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
-                    let is_news = said.is_none_or(|at| at.elapsed() >= limits::ACCEPT_FAILURE_LOG);
-                    if is_news {
-                        *said = Some(Instant::now());
+                    if is_news(&mut said.failed) {
                         tracing::error!(%error, "cannot accept connections; is the limit of open files too low?");
                     }
                     tokio::time::sleep(limits::ACCEPT_RETRY).await;
@@ -135,44 +222,116 @@ impl Gateway {
     /// Serves one connection to its end.
     fn serve(
         &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        slot: OwnedSemaphorePermit,
-        graceful: &GracefulShutdown,
+        accepted: Accepted,
+        stop: watch::Receiver<StopAfter>,
     ) -> impl Future<Output = ()> + Send + use<> {
+        let Accepted {
+            stream,
+            peer,
+            slot,
+            client,
+        } = accepted;
         let heard = Arc::new(AtomicBool::new(false));
+        let activity = Activity::new();
         let memory = self.memory.as_ref();
         let charge =
             memory.map(|memory| memory.charge(MemoryUse::Connections, limits::CONNECTION_BYTES));
-        let hold = ConnectionHold::new(slot, charge);
+        let hold = ConnectionHold::new(slot, client, charge);
         let service = {
-            let (router, heard, hold) = (self.router.clone(), Arc::clone(&heard), hold.clone());
+            let (router, clients) = (self.router.clone(), self.clients.clone());
+            let (heard, hold, activity) = (Arc::clone(&heard), hold.clone(), activity.clone());
             service_fn(move |request: http::Request<Incoming>| {
                 heard.store(true, Ordering::Relaxed);
-                let mut request = request.map(Body::new);
-                request.extensions_mut().insert(ConnectInfo(peer));
-                // A WebSocket outlives what serves its handshake.
-                request.extensions_mut().insert(hold.clone());
-                router.clone().call(request)
+                let open = activity.begin();
+                let version = request.version();
+                let admitted = clients.request(peer.ip(), request.headers());
+                let (mut router, hold) = (router.clone(), hold.clone());
+                async move {
+                    let (client, slot) = match admitted {
+                        Ok(admitted) => admitted,
+                        Err(refused) => {
+                            let response = refused.into_response();
+                            return Ok(
+                                response.map(|body| Outgoing::new(body, version, (open, hold)))
+                            );
+                        }
+                    };
+                    let hold = hold.with_request(slot);
+                    let mut request = request.map(Body::new);
+                    request.extensions_mut().insert(ConnectInfo(peer));
+                    request.extensions_mut().insert(client);
+                    // A WebSocket outlives what serves its handshake.
+                    request.extensions_mut().insert(hold.clone());
+                    let response: Result<_, Infallible> = router.call(request).await;
+                    response.map(|response| {
+                        response.map(|body| Outgoing::new(body, version, (open, hold)))
+                    })
+                }
             })
         };
         let connection = self
             .protocols
-            .serve_connection_with_upgrades(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection.into_owned());
-        let silence = self.header_timeout;
+            .serve_connection_with_upgrades(TokioIo::new(stream), service)
+            .into_owned();
+        let timeouts = self.timeouts;
         async move {
             let _hold = hold;
+            let mut connection = std::pin::pin!(connection);
             tokio::select! {
-                ended = connection => if let Err(error) = ended {
-                    tracing::debug!(%peer, error, "a connection ended early");
-                },
-                () = still_silent_after(silence, &heard) => {
+                ended = connection.as_mut() => return report(peer, ended),
+                () = still_silent_after(timeouts.header, &heard) => {
                     tracing::debug!(%peer, "a connection sent no request in time");
+                    return metric::gave_up("silent_connection");
+                }
+                () = is_stopping(stop) => {}
+                () = activity.idle_for(timeouts.idle) => metric::gave_up("idle_connection"),
+            }
+            // HTTP/2 says goodbye. What its client has sent before it hears that is still answered.
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection.as_mut() => report(peer, ended),
+                () = activity.idle_for(timeouts.write) => {
+                    tracing::debug!(%peer, "a connection did not end when it was told to");
                 }
             }
         }
     }
+}
+
+/// A connection that is served.
+struct Accepted {
+    stream: TcpStream,
+    peer: SocketAddr,
+    slot: OwnedSemaphorePermit,
+    client: ClientSlot,
+}
+
+fn report(peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = ended {
+        tracing::debug!(%peer, error, "a connection ended early");
+    }
+}
+
+/// True if the log has not said it lately; then it is said now.
+fn is_news(said: &mut Option<Instant>) -> bool {
+    let is_news = said.is_none_or(|at| at.elapsed() >= limits::ACCEPT_LOG);
+    if is_news {
+        *said = Some(Instant::now());
+    }
+    is_news
+}
+
+/// Has the system break the connection when its peer confirms nothing, or has no room for anything, for this long. Only the system
+/// sees what a slow peer takes out of what is on its way; the process hears of it when a third of a large buffer is free.
+fn give_up_when_nothing_is_taken(stream: &TcpStream, patience: Duration) {
+    let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+    // Refused only for a socket that is already gone.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, millis);
+}
+
+async fn is_stopping(mut stop: watch::Receiver<StopAfter>) {
+    // No sender: the gateway's owner is gone.
+    let _ = stop.wait_for(Option::is_some).await;
 }
 
 async fn told_to_stop(stop: &mut watch::Receiver<StopAfter>) -> Duration {

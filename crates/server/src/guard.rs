@@ -1,7 +1,8 @@
 //! What happens around every request before and after the user's router sees it.
 //!
 //! Contract: a body longer than the limit never reaches memory whole; a request is answered within the limit; a panic in a
-//! handler is an answer, not a broken connection; what another site makes a browser send is refused ([`Site`]); an error status without a body gets one; while the memory budget is used
+//! handler is an answer, not a broken connection; what another site makes a browser send is refused ([`Site`]), and so is
+//! what a client sends faster than it may; a body that stops arriving is 408; an error status without a body gets one; while the memory budget is used
 //! up nothing of a new request is read. Counts and times what it saw.
 
 use std::{
@@ -24,7 +25,8 @@ use http_body::Body as _;
 use http_body_util::Limited;
 
 use crate::{
-    ApiError, ServerConfig,
+    ApiError, ClientAddr, ServerConfig,
+    client::Rate,
     meter::{Arrival, Arriving, Leaving},
     metric,
     site::Site,
@@ -34,7 +36,9 @@ use crate::{
 struct Limits {
     timeout: Duration,
     body_bytes: u64,
+    body_timeout: Duration,
     site: Site,
+    rate: Option<Rate>,
     requests: metric::Requests,
     memory: Arc<MemoryAccount>,
 }
@@ -48,7 +52,9 @@ pub(crate) fn guarded(
     let limits = Limits {
         timeout: config.request_timeout,
         body_bytes: config.max_body_bytes,
+        body_timeout: config.body_timeout,
         site: config.site(),
+        rate: config.requests_per_client.map(Rate::new),
         requests: metric::Requests::new(),
         memory: Arc::clone(memory),
     };
@@ -66,11 +72,12 @@ async fn guard(State(limits): State<Arc<Limits>>, request: Request, next: Next) 
         Err(refused) => refused.into_response(),
         Ok((request, arrival)) => {
             let response = answer(request, next, limits.timeout).await;
-            let broken_off = arrival.is_some_and(|arrival| arrival.has_broken_off());
-            if broken_off && is_error(response.status()) {
-                ApiError::out_of_memory().into_response()
-            } else {
-                metered(response, &limits.memory)
+            match arrival.filter(|_| is_error(response.status())) {
+                Some(arrival) if arrival.has_broken_off() => {
+                    ApiError::out_of_memory().into_response()
+                }
+                Some(arrival) if arrival.has_stalled() => ApiError::body_timeout().into_response(),
+                _ => metered(response, &limits.memory),
             }
         }
     };
@@ -96,10 +103,15 @@ async fn answer(request: Request, next: Next, limit: Duration) -> Response {
     }
 }
 
-/// Refuses a request that another site may have made a browser send, one for which there is no memory, or one whose body is too long. Otherwise its body is limited and counted.
+/// Refuses a request that another site may have made a browser send, one too many of its client, one for which there is no
+/// memory, or one whose body is too long. Otherwise its body is limited and counted.
 fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arrival>>), ApiError> {
     let (head, body) = request.into_parts();
     limits.site.check(&head)?;
+    if let (Some(rate), Some(ClientAddr(client))) = (&limits.rate, head.extensions.get()) {
+        let taken = rate.take(*client, Instant::now());
+        taken.map_err(ApiError::too_many_requests)?;
+    }
     let request = Request::from_parts(head, body);
     let budget = limits.memory.budget();
     if budget.is_over() {
@@ -112,7 +124,13 @@ fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arriv
     }
     request.extensions_mut().insert(MeteredBody);
     let arrival = Arrival::of(request.body(), &limits.memory);
-    let request = request.map(|body| Body::new(Arriving::new(body, Arc::clone(&arrival))));
+    let request = request.map(|body| {
+        Body::new(Arriving::new(
+            body,
+            Arc::clone(&arrival),
+            limits.body_timeout,
+        ))
+    });
     Ok((request, Some(arrival)))
 }
 

@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+mod activity;
 mod admin;
 mod api_error;
 #[cfg(feature = "clap")]
 mod args;
+mod client;
 mod config;
 mod descriptors;
 mod error;
@@ -40,11 +42,12 @@ mod websocket;
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
 pub use args::ServeArgs;
+pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{
-    AdminConfig, Config, ConfigError, DataConfig, ListenAddress, LogConfig, LogFormat,
-    MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources, StorageConfig,
-    WebSocketConfig,
+    AdminConfig, Config, ConfigError, ConnectionsPerClient, DataConfig, ListenAddress, LogConfig,
+    LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources,
+    StorageConfig, WebSocketConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};

@@ -24,11 +24,23 @@ pub(crate) const MAX_HTTP2_STREAMS: u32 = 200;
 /// How often an HTTP/2 connection is asked whether its client is still there, and how long the client has to answer.
 pub(crate) const HTTP2_PING: Duration = Duration::from_secs(20);
 
+/// Longest piece of a response that an HTTP/2 stream is given before its client has taken what came before.
+pub(crate) const HTTP2_PIECE: usize = 32 << 10;
+
+/// Of `server.max_connections` a client that is not this machine may have one part of so many, unless a setting says otherwise.
+pub(crate) const CLIENT_SHARE: usize = 10;
+
+/// A client that has been silent may send what `server.requests_per_client` allows in this time at once.
+pub(crate) const BURST: Duration = Duration::from_secs(10);
+
+/// Clients whose rate of requests is remembered; those beyond share one. An entry takes some 64 bytes.
+pub(crate) const RATED_CLIENTS: usize = 1 << 16;
+
 /// Pause after the listener failed to accept (out of descriptors), so that the failure does not spin.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// How often the log says that connections cannot be accepted while that lasts.
-pub(crate) const ACCEPT_FAILURE_LOG: Duration = Duration::from_secs(10);
+/// How often the log says that connections are not accepted, or refused, while that lasts.
+pub(crate) const ACCEPT_LOG: Duration = Duration::from_secs(10);
 
 /// Time that answers already on their way get when the log has failed and the process must stop.
 pub(crate) const FAILED_LOG_GRACE: Duration = Duration::from_secs(1);
@@ -62,6 +74,8 @@ pub(crate) const SECONDS_BUCKETS: &[f64] = &[
 pub(crate) const MAX_BODY_BYTES_CEILING: u64 = 1 << 30;
 /// Largest allowed `server.max_connections`: the most descriptors a Linux process may have by default settings.
 pub(crate) const MAX_CONNECTIONS_CEILING: usize = 1 << 20;
+/// Largest allowed `server.requests_per_client`.
+pub(crate) const REQUESTS_PER_CLIENT_CEILING: usize = 1_000_000;
 /// Largest allowed `objects.workers`.
 pub(crate) const MAX_WORKERS: usize = 1_024;
 /// Largest allowed `objects.max_queued`.

@@ -2,7 +2,7 @@
 //!
 //! Contract: the connection's buffer for a body, and each byte of it, count from its arrival until the request is answered, because whoever reads the
 //! body may gather it. While the budget is used up a body that goes on arriving breaks off, and its client is told to come
-//! back; one that has arrived stays. The content of a response counts until the connection has written it.
+//! back; one that has arrived stays. A body of which nothing arrives for too long while it is waited for breaks off, too. The content of a response counts until the connection has written it.
 
 use std::{
     pin::Pin,
@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use abide_runtime::{Error, ErrorKind, counted_bytes};
@@ -18,14 +19,16 @@ use abide_storage::{MemoryAccount, MemoryUse};
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Sleep;
 
-use crate::limits;
+use crate::{limits, metric};
 
 /// What has arrived of one request's body.
 pub(crate) struct Arrival {
     memory: Arc<MemoryAccount>,
     bytes: AtomicU64,
     broken_off: AtomicBool,
+    stalled: AtomicBool,
 }
 
 impl Arrival {
@@ -38,12 +41,18 @@ impl Arrival {
             memory: Arc::clone(memory),
             bytes: AtomicU64::new(buffer),
             broken_off: AtomicBool::new(false),
+            stalled: AtomicBool::new(false),
         })
     }
 
     /// True if the body broke off for want of memory.
     pub(crate) fn has_broken_off(&self) -> bool {
         self.broken_off.load(Ordering::Relaxed)
+    }
+
+    /// True if nothing of the body came for too long.
+    pub(crate) fn has_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
     }
 
     fn take(&self, bytes: usize) -> Result<(), Error> {
@@ -72,11 +81,36 @@ impl Drop for Arrival {
 pub(crate) struct Arriving {
     body: Body,
     arrival: Arc<Arrival>,
+    /// How long nothing may come while it is waited for.
+    patience: Duration,
+    /// Only while it is waited for.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Arriving {
-    pub(crate) fn new(body: Body, arrival: Arc<Arrival>) -> Self {
-        Self { body, arrival }
+    pub(crate) fn new(body: Body, arrival: Arc<Arrival>, patience: Duration) -> Self {
+        Self {
+            body,
+            arrival,
+            patience,
+            alarm: None,
+        }
+    }
+
+    /// Ready when nothing has come for too long.
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let patience = self.patience;
+        let alarm = self
+            .alarm
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
+        ready!(alarm.as_mut().poll(cx));
+        self.body = Body::empty();
+        self.arrival.stalled.store(true, Ordering::Relaxed);
+        metric::gave_up("request_body");
+        Poll::Ready(Error::with_kind(
+            ErrorKind::Timeout,
+            "nothing of the request's body came within server.body_timeout",
+        ))
     }
 }
 
@@ -88,7 +122,11 @@ impl HttpBody for Arriving {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            let error = ready!(self.poll_stalled(cx));
+            return Poll::Ready(Some(Err(axum::Error::new(error))));
+        };
+        self.alarm = None;
         if let Some(Ok(frame)) = &frame
             && let Some(bytes) = frame.data_ref()
             && let Err(error) = self.arrival.take(bytes.len())

@@ -16,6 +16,9 @@ const OUTBOUND: &str = "abide_outbound_requests_total";
 const OUTBOUND_SECONDS: &str = "abide_outbound_request_seconds";
 const OUTBOUND_IN_FLIGHT: &str = "abide_outbound_requests_in_flight";
 const CONNECTIONS: &str = "abide_http_connections_open";
+const CONNECTION_LIMIT: &str = "abide_http_connections_limit";
+const CONNECTIONS_REFUSED: &str = "abide_http_connections_refused_total";
+const GIVEN_UP: &str = "abide_http_given_up_total";
 const COMMIT_WAITS: &str = "abide_commit_waits_total";
 const COMMIT_WAIT_SECONDS: &str = "abide_commit_wait_spent_seconds";
 const SILENT_SOCKETS: &str = "abide_websocket_keep_alive_timeouts_total";
@@ -167,6 +170,18 @@ pub(crate) fn describe() {
         "Outgoing requests that wait for their response's head."
     );
     describe_gauge!(CONNECTIONS, "Open connections of clients.");
+    describe_gauge!(
+        CONNECTION_LIMIT,
+        "Connections of clients that may be open at once: server.max_connections."
+    );
+    describe_counter!(
+        CONNECTIONS_REFUSED,
+        "Connections closed at once because their client had as many as it may."
+    );
+    describe_counter!(
+        GIVEN_UP,
+        "What was ended because its client did nothing for too long, by what it was."
+    );
     describe_counter!(
         SILENT_SOCKETS,
         "WebSockets ended because their peer did not answer a ping in time."
@@ -254,6 +269,21 @@ impl Drop for InFlight<'_> {
 /// A WebSocket's peer did not answer a ping in time.
 pub(crate) fn silent_socket() {
     counter!(SILENT_SOCKETS).increment(1);
+}
+
+/// A connection was closed at once because its client had as many as it may.
+pub(crate) fn refused_connection() {
+    counter!(CONNECTIONS_REFUSED).increment(1);
+}
+
+/// How many connections may be open at once.
+pub(crate) fn connection_limit(most: usize) {
+    gauge!(CONNECTION_LIMIT).set(most as f64);
+}
+
+/// Something was ended because its client did nothing for too long.
+pub(crate) fn gave_up(what: &'static str) {
+    counter!(GIVEN_UP, "what" => what).increment(1);
 }
 
 /// An outgoing request ended.

@@ -1,15 +1,15 @@
 //! Whether requests are welcome, and if not, why.
 //!
 //! Contract: a host is ready from the moment its node runs until it is told to stop, except while the log has failed, the
-//! disk is full, the memory budget is used up, commits are stalled or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
+//! disk is full, the memory budget is used up, no further connection is accepted, commits are stalled or a worker is stuck. The answer is made from the parts' own state at each question, so it cannot be stale.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_runtime::Node;
 use abide_storage::Store;
 use serde::Serialize;
 
-use crate::access::Access;
+use crate::{access::Access, gateway::Slots};
 
 /// Why requests are not welcome now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +28,7 @@ enum Phase {
         store: Store,
         node: Node,
         access: Access,
+        slots: Arc<Slots>,
     },
     ShuttingDown,
 }
@@ -42,11 +43,12 @@ impl Readiness {
     }
 
     /// `access` is that of the admin listener.
-    pub(crate) fn serving(&self, store: Store, node: Node, access: Access) {
+    pub(crate) fn serving(&self, store: Store, node: Node, access: Access, slots: Arc<Slots>) {
         self.enter(Phase::Serving {
             store,
             node,
             access,
+            slots,
         });
     }
 
@@ -80,7 +82,9 @@ impl Readiness {
         match &*phase {
             Phase::Starting => vec![reason("starting", "The node reads its log; wait.")],
             Phase::ShuttingDown => vec![reason("shutting_down", "The process was told to stop.")],
-            Phase::Serving { store, node, .. } => {
+            Phase::Serving {
+                store, node, slots, ..
+            } => {
                 let mut reasons = Vec::new();
                 if store.failed() {
                     reasons.push(reason(
@@ -114,6 +118,15 @@ impl Readiness {
                              The log says since when.",
                             stall.lasted.as_secs(),
                             stall.cause
+                        ),
+                    ));
+                }
+                if let Some(most) = slots.full() {
+                    reasons.push(reason(
+                        "full",
+                        format!(
+                            "All {most} connections of server.max_connections are in use: the next waits until one closes. \
+                             The metrics abide_http_connections_open and abide_websockets_open say of what kind they are."
                         ),
                     ));
                 }

@@ -6,7 +6,6 @@
 
 use std::{
     convert::Infallible,
-    net::SocketAddr,
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -16,13 +15,13 @@ use std::{
 
 use axum::{
     Router,
-    extract::{ConnectInfo, FromRequestParts, Request, State},
+    extract::{FromRequestParts, Request, State},
     middleware::{self, Next},
     response::Response,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 
-use crate::limits;
+use crate::{ClientAddr, limits};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -135,12 +134,11 @@ struct Line {
 
 impl Line {
     fn of(request: &Request) -> Self {
-        let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
         Self {
             started: Instant::now(),
             method: request.method().clone(),
             path: request.uri().path().to_owned(),
-            client: peer.map_or_else(|| "local".to_owned(), |peer| peer.0.ip().to_string()),
+            client: ClientAddr::of(request.extensions()).0.to_string(),
             trace: trace(request.headers()).unwrap_or("-").to_owned(),
         }
     }

@@ -29,7 +29,7 @@ use crate::{
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket},
     descriptors,
-    gateway::{Gateway, StopAfter},
+    gateway::{Gateway, Slots, StopAfter},
     guard, json_rpc, limits, metric,
     readiness::Readiness,
     request_log::logged,
@@ -121,7 +121,13 @@ impl RunningHost {
                 let router = admin::checked(router, config.server.site());
                 let router = logged(router, config.log.access);
                 (
-                    Some(Service::start(listener, router, &config.server, None)),
+                    Some(Service::start(
+                        listener,
+                        router,
+                        &config.server,
+                        Slots::new(config.server.max_connections),
+                        None,
+                    )),
                     Some(addr),
                 )
             }
@@ -145,6 +151,8 @@ impl RunningHost {
         let env = core.node.env().clone();
         let router = upgrading(router, sockets.hub().clone());
         let memory = core.store.memory().account();
+        let slots = Slots::new(config.server.max_connections);
+        metric::connection_limit(config.server.max_connections);
         let gateway = Service::start(
             listener,
             logged(
@@ -152,12 +160,14 @@ impl RunningHost {
                 config.log.access,
             ),
             &config.server,
+            Arc::clone(&slots),
             Some(memory),
         );
         readiness.serving(
             core.store.clone(),
             core.node.clone(),
             access.with_open(config.admin.access == AccessPolicy::Open),
+            slots,
         );
         Ok(Self {
             addr,
@@ -371,10 +381,11 @@ impl Service {
         listener: TcpListener,
         router: Router,
         config: &ServerConfig,
+        slots: Arc<Slots>,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
         let (stop, told) = watch::channel(None);
-        let gateway = Gateway::new(listener, router, config, memory);
+        let gateway = Gateway::new(listener, router, config, slots, memory);
         Self {
             task: tokio::spawn(gateway.run(told)),
             stop,

@@ -18,6 +18,8 @@ pub mod code {
     pub const ABNORMAL: u16 = 1006;
     /// Text that is not UTF-8.
     pub const INVALID_DATA: u16 = 1007;
+    /// The peer does what it may not, such as not to finish a message.
+    pub const POLICY_VIOLATION: u16 = 1008;
     /// The message is too big.
     pub const TOO_BIG: u16 = 1009;
     /// The server met a condition that kept it from going on.

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     future::Future,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::IpAddr,
     str::FromStr,
     sync::{
         Arc,
@@ -30,7 +30,7 @@ use http::{
 use super::{
     AccessError, AccessStore, Caller, LocalUser, Operation, Role, throttle::Throttle, token,
 };
-use crate::{ApiError, limits};
+use crate::{ApiError, ClientAddr, limits};
 
 /// Who may call a listener's protected routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -427,8 +427,7 @@ fn credentials(parts: &Parts) -> Option<String> {
 }
 
 fn address(parts: &Parts) -> IpAddr {
-    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-    peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip())
+    ClientAddr::of(&parts.extensions).0
 }
 
 /// The client as the audit log has it.

@@ -43,6 +43,33 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     },
     Setting {
+        key: "server.idle_timeout",
+        set: |c, v| {
+            put(
+                &mut c.server.idle_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "server.body_timeout",
+        set: |c, v| {
+            put(
+                &mut c.server.body_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
+        key: "server.write_timeout",
+        set: |c, v| {
+            put(
+                &mut c.server.write_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
+            )
+        },
+    },
+    Setting {
         key: "server.max_body_bytes",
         set: |c, v| {
             put(
@@ -59,6 +86,32 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
                 value::count(v, 1..=limits::MAX_CONNECTIONS_CEILING),
             )
         },
+    },
+    Setting {
+        key: "server.max_connections_per_client",
+        set: |c, v| {
+            put(
+                &mut c.server.max_connections_per_client,
+                value::connections_per_client(v),
+            )
+        },
+    },
+    Setting {
+        key: "server.requests_per_client",
+        set: |c, v| {
+            put(
+                &mut c.server.requests_per_client,
+                value::count_or_off(v, 1..=limits::REQUESTS_PER_CLIENT_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "server.trusted_proxies",
+        set: |c, v| put(&mut c.server.trusted_proxies, value::proxies(v)),
+    },
+    Setting {
+        key: "server.forwarded_header",
+        set: |c, v| put(&mut c.server.forwarded_header, value::forwarded_header(v)),
     },
     Setting {
         key: "server.hosts",
@@ -211,6 +264,15 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
             put(
                 &mut c.websocket.max_message_bytes,
                 value::bytes(v, 1..=limits::MAX_MESSAGE_BYTES_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "websocket.message_timeout",
+        set: |c, v| {
+            put(
+                &mut c.websocket.message_timeout,
+                value::duration(v, SHORTEST..=LONGEST),
             )
         },
     },

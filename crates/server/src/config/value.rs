@@ -7,9 +7,9 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use abide_runtime::socket::SlowReader;
 
-use super::{ListenAddress, LogFormat};
+use super::{ConnectionsPerClient, ListenAddress, LogFormat};
 use crate::{
-    AllowPrivate,
+    AddressBlock, AllowPrivate, ForwardedHeader, limits,
     site::{Hosts, Origins},
 };
 
@@ -189,6 +189,47 @@ pub(super) fn count_or_auto(
     count(text, allowed)
         .map(Some)
         .map_err(|expected| format!("{expected}, or \"auto\""))
+}
+
+pub(super) fn count_or_off(
+    text: &str,
+    allowed: RangeInclusive<usize>,
+) -> Result<Option<usize>, Expected> {
+    if text == "off" {
+        return Ok(None);
+    }
+    count(text, allowed)
+        .map(Some)
+        .map_err(|expected| format!("{expected}, or \"off\""))
+}
+
+pub(super) fn connections_per_client(text: &str) -> Result<ConnectionsPerClient, Expected> {
+    match text {
+        "auto" => Ok(ConnectionsPerClient::Auto),
+        "off" => Ok(ConnectionsPerClient::Unlimited),
+        number => count(number, 1..=limits::MAX_CONNECTIONS_CEILING)
+            .map(ConnectionsPerClient::AtMost)
+            .map_err(|expected| format!("{expected}, \"auto\" or \"off\"")),
+    }
+}
+
+pub(super) fn proxies(text: &str) -> Result<Vec<AddressBlock>, Expected> {
+    let blocks = words_or_off(text).unwrap_or_default();
+    let read: Result<Vec<_>, _> = blocks.iter().map(|block| block.parse()).collect();
+    read.ok()
+        .filter(|read| !read.is_empty() || text == "off")
+        .ok_or_else(|| {
+            "\"off\", or addresses and blocks of addresses with spaces between, such as \"127.0.0.1 10.0.0.0/8\""
+                .to_owned()
+        })
+}
+
+pub(super) fn forwarded_header(text: &str) -> Result<ForwardedHeader, Expected> {
+    match text.to_ascii_lowercase().as_str() {
+        "x-forwarded-for" => Ok(ForwardedHeader::XForwardedFor),
+        "forwarded" => Ok(ForwardedHeader::Forwarded),
+        _ => Err("\"x-forwarded-for\" or \"forwarded\"".to_owned()),
+    }
 }
 
 pub(super) fn private_addresses(text: &str) -> Result<AllowPrivate, Expected> {

@@ -78,7 +78,7 @@ impl AddressBlock {
         Self { first, bits }
     }
 
-    fn contains(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
                 let different = first.to_bits() ^ address.to_bits();

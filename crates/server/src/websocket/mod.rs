@@ -43,6 +43,7 @@ impl KeepAlive {
             ping_interval: config.ping_interval,
             pong_timeout: config.pong_timeout,
             close_timeout: limits::CLOSE_TIMEOUT,
+            message_timeout: config.message_timeout,
         }
     }
 }
@@ -54,4 +55,6 @@ pub(crate) struct KeepAlive {
     pub(crate) ping_interval: Option<Duration>,
     pub(crate) pong_timeout: Duration,
     pub(crate) close_timeout: Duration,
+    /// For a message that has begun to arrive.
+    pub(crate) message_timeout: Duration,
 }

@@ -55,6 +55,8 @@ pub(super) struct Pump<S> {
     /// Since when the peer takes nothing of what is before a close, or no close that is next.
     closing: Option<Instant>,
     keep_alive: KeepAlive,
+    /// When the message that has not come whole began.
+    begun: Option<Instant>,
     /// When the peer last gave a sign of life.
     heard: Instant,
     /// When it was asked for one.
@@ -118,6 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
             ending: Ending::No,
             closing: None,
             keep_alive,
+            begun: None,
             heard: now,
             asked: None,
             alarm: Box::pin(tokio::time::sleep_until(now + first)),
@@ -215,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
         if !self.unread.is_empty() {
             let bytes = std::mem::take(&mut self.unread);
-            self.parse_input(cx, &bytes);
+            self.take_input(cx, &bytes);
             return Ok(true);
         }
         SCRATCH.with_borrow_mut(|scratch| {
@@ -226,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => Err(ConnectionEnded),
                 Poll::Ready(Ok(())) => {
                     self.alive();
-                    self.parse_input(cx, buffer.filled());
+                    self.take_input(cx, buffer.filled());
                     Ok(true)
                 }
             }
@@ -276,6 +279,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
     }
 
+    /// Takes what has come, and notes when what has not come whole began.
+    fn take_input(&mut self, cx: &mut Context<'_>, bytes: &[u8]) {
+        self.parse_input(cx, bytes);
+        if !self.reader.is_within_message() {
+            self.begun = None;
+        } else if self.begun.is_none() {
+            self.begun = Some(Instant::now());
+        }
+    }
+
     /// Parses bytes and acts on them. What follows a message that must wait is kept.
     fn parse_input(&mut self, cx: &mut Context<'_>, mut bytes: &[u8]) {
         while matches!(self.ending, Ending::No | Ending::Ours { .. }) {
@@ -283,6 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                 Ok(None) => return,
                 Ok(Some(Input::Message(message))) => {
                     self.waiting = Some(message);
+                    self.begun = None;
                     if !self.deliver(cx) {
                         self.unread = Bytes::copy_from_slice(bytes);
                         return;
@@ -319,6 +333,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         }
         // The peer may take its time to close; the memory has been given back.
         self.reader.give_up();
+        self.begun = None;
         self.waiting = None;
         self.unread = Bytes::new();
         if matches!(self.ending, Ending::No) {
@@ -334,7 +349,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
         self.asked = None;
     }
 
-    /// Looks at the time: is the peer still there, does it take too long to close?
+    /// Breaks off a socket whose message does not come to its end.
+    fn give_up_message(&mut self) {
+        metric::gave_up("websocket_message");
+        let reason = "a message was not finished in time";
+        let error = Error::with_kind(
+            ErrorKind::Timeout,
+            "a WebSocket message was not finished within websocket.message_timeout",
+        );
+        self.break_off(Close::of(code::POLICY_VIOLATION, reason), Some(error));
+    }
+
+    /// Looks at the time: is the peer still there, does it finish its message, does it take too long to close?
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<(), ConnectionEnded> {
         loop {
             let now = Instant::now();
@@ -368,6 +394,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Pump<S> {
                     None => self.heard + interval,
                 },
             };
+            let unfinished = self.begun.filter(|_| since.is_none());
+            let unfinished = unfinished.map(|begun| begun + self.keep_alive.message_timeout);
+            if unfinished.is_some_and(|until| now >= until) {
+                self.give_up_message();
+                self.write(cx)?;
+                continue;
+            }
+            let next = unfinished.map_or(next, |until| next.min(until));
             // The alarm may stand earlier than needed, so that not every message moves it.
             if self.alarm.deadline() > next || self.alarm.is_elapsed() {
                 self.alarm.as_mut().reset(next);
@@ -450,6 +484,7 @@ mod tests {
             ping_interval: Some(short),
             pong_timeout: short,
             close_timeout: short,
+            message_timeout: short,
         };
         let (ours, mut theirs) = tokio::io::duplex(64);
         let endpoint = client.claim().unwrap();

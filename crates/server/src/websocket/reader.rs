@@ -95,9 +95,15 @@ impl Reader {
             .map_or(0, |(_, bytes)| bytes.capacity())
     }
 
+    /// True if a message or a frame has begun and not ended.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.message.is_some() || self.frame.is_some() || !self.head.is_empty()
+    }
+
     /// Gives up what has arrived: nothing more is read.
     pub(super) fn give_up(&mut self) {
         self.message = None;
+        self.frame = None;
         self.head = Vec::new();
         self.control = Vec::new();
     }

@@ -16,25 +16,46 @@ use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
 use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
 
 use super::{Hub, Role, handshake, hub::Member, pump::Pump};
-use crate::{ApiError, metric};
+use crate::{ApiError, client::ClientSlot, metric};
 
 /// What a connection of the gateway holds for as long as it is open. A request finds it in its extensions.
 #[derive(Clone)]
-pub(crate) struct ConnectionHold(#[allow(dead_code, reason = "held, not read")] Arc<Held>);
+pub(crate) struct ConnectionHold {
+    _connection: Arc<Held>,
+    /// The request's place among those of its client.
+    _request: Option<Arc<ClientSlot>>,
+}
 
 struct Held {
     _slot: OwnedSemaphorePermit,
+    _client: ClientSlot,
     _open: metric::OpenConnection,
     _memory: Option<MemoryCharge>,
 }
 
 impl ConnectionHold {
-    pub(crate) fn new(slot: OwnedSemaphorePermit, memory: Option<MemoryCharge>) -> Self {
-        Self(Arc::new(Held {
-            _slot: slot,
-            _open: metric::OpenConnection::new(),
-            _memory: memory,
-        }))
+    pub(crate) fn new(
+        slot: OwnedSemaphorePermit,
+        client: ClientSlot,
+        memory: Option<MemoryCharge>,
+    ) -> Self {
+        Self {
+            _connection: Arc::new(Held {
+                _slot: slot,
+                _client: client,
+                _open: metric::OpenConnection::new(),
+                _memory: memory,
+            }),
+            _request: None,
+        }
+    }
+
+    /// The same for one request.
+    pub(crate) fn with_request(&self, slot: Option<ClientSlot>) -> Self {
+        Self {
+            _request: slot.map(Arc::new),
+            ..self.clone()
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use abide::socket::SlowReader;
 use abide_harness::until;
 use futures_util::{SinkExt, StreamExt};
-use tokio_tungstenite::tungstenite::Message as Sent;
+use tokio::io::AsyncWriteExt;
+use tokio_tungstenite::{MaybeTlsStream, tungstenite::Message as Sent};
 
 use crate::{
     support::{ask, connect, read_to_end},
@@ -143,5 +144,31 @@ async fn a_socket_is_not_subject_to_the_request_timeout_and_keeps_its_connection
         plain().await.ends_with("no socket").then_some(())
     })
     .await;
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_come_to_its_end_closes_its_socket_with_1008() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.websocket.message_timeout = SHORT;
+            c.websocket.ping_interval = None;
+        })
+    })
+    .await;
+    let mut client = world.client().await;
+    // The header of a masked text of 5 bytes, and one byte of it.
+    let MaybeTlsStream::Plain(stream) = client.get_mut() else {
+        panic!("there is no TLS here");
+    };
+    stream
+        .write_all(&[0x81, 0x85, 0, 0, 0, 0, b'h'])
+        .await
+        .unwrap();
+    let Sent::Close(Some(close)) = hear(&mut client).await else {
+        panic!("a close is expected");
+    };
+    assert_eq!(u16::from(close.code), 1008);
+    world.notes.wait("error ").await;
     world.host.shutdown().await.unwrap();
 }

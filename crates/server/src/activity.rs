@@ -1,0 +1,243 @@
+//! What moves on a connection, so that one on which nothing moves can be ended.
+//!
+//! Contract: a request is open from its head until its response's body is handed out or dropped; a connection without one is
+//! idle ([`Activity`]). An HTTP/2 response of which the client takes nothing for the time that it was given is reset, and
+//! the connection with its other streams stays ([`StreamExecutor`]); on HTTP/1 the connection is the response's own, and
+//! the system ends it (`TCP_USER_TIMEOUT`).
+
+use std::{
+    cell::Cell,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::rt::Executor;
+use tokio::time::{Instant, Sleep};
+
+use crate::{limits, metric};
+
+/// The open requests of one connection. Clones are the same connection's.
+#[derive(Clone)]
+pub(crate) struct Activity(Arc<Mutex<Requests>>);
+
+struct Requests {
+    open: usize,
+    /// When the last one ended.
+    since: Instant,
+}
+
+impl Activity {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Requests {
+            open: 0,
+            since: Instant::now(),
+        })))
+    }
+
+    /// A request begins; it ends with what is returned.
+    pub(crate) fn begin(&self) -> OpenRequest {
+        self.change(|requests| requests.open += 1);
+        OpenRequest(self.clone())
+    }
+
+    /// Ends when no request has been open for this long.
+    pub(crate) async fn idle_for(&self, limit: Duration) {
+        loop {
+            let until = self.change(|requests| match requests.open {
+                0 => requests.since + limit,
+                _ => Instant::now() + limit,
+            });
+            tokio::time::sleep_until(until).await;
+            let is_idle =
+                self.change(|requests| requests.open == 0 && requests.since.elapsed() >= limit);
+            if is_idle {
+                return;
+            }
+        }
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Requests) -> R) -> R {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A request of which something is still to come or to go.
+pub(crate) struct OpenRequest(Activity);
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.change(|requests| {
+            requests.open -= 1;
+            requests.since = Instant::now();
+        });
+    }
+}
+
+thread_local! {
+    /// Since when the client has taken nothing of the response that the current task sends; `None` while there is nothing to take.
+    static OFFERED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// A response's body on its way to the client, with what is held for it.
+pub(crate) struct Outgoing<H> {
+    body: Body,
+    /// What is left of a frame that is handed out in pieces.
+    rest: Bytes,
+    /// Longest piece.
+    most: usize,
+    _held: H,
+}
+
+impl<H> Outgoing<H> {
+    pub(crate) fn new(body: Body, version: http::Version, held: H) -> Self {
+        // HTTP/2 buffers whatever it is given, and tells of progress only when it wants more.
+        let most = match version {
+            http::Version::HTTP_2 => limits::HTTP2_PIECE,
+            _ => usize::MAX,
+        };
+        Self {
+            body,
+            rest: Bytes::new(),
+            most,
+            _held: held,
+        }
+    }
+}
+
+impl<H: Unpin> HttpBody for Outgoing<H> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            OFFERED.set(None);
+            let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+            match frame.map(|frame| frame.map(Frame::into_data)) {
+                Some(Ok(Ok(bytes))) => self.rest = bytes,
+                Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+        }
+        OFFERED.set(Some(Instant::now()));
+        let piece = self.most.min(self.rest.len());
+        let piece = self.rest.split_to(piece);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        let body = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(body.lower() + rest);
+        if let Some(upper) = body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+/// Runs the streams of HTTP/2 connections, each in a task.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamExecutor {
+    /// How long a client may take nothing of a response.
+    pub(crate) patience: Duration,
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for StreamExecutor {
+    fn execute(&self, stream: F) {
+        tokio::spawn(Stream {
+            future: Box::pin(stream),
+            patience: self.patience,
+            offered: None,
+            alarm: None,
+        });
+    }
+}
+
+struct Stream<F> {
+    future: Pin<Box<F>>,
+    patience: Duration,
+    offered: Option<Instant>,
+    /// Only while the client lets us wait.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F: Future> Future for Stream<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        OFFERED.set(self.offered);
+        if self.future.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.offered = OFFERED.get();
+        let Some(since) = self.offered else {
+            self.alarm = None;
+            return Poll::Pending;
+        };
+        let until = since + self.patience;
+        let alarm = self
+            .alarm
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if alarm.deadline() != until {
+            alarm.as_mut().reset(until);
+        }
+        ready!(alarm.as_mut().poll(cx));
+        metric::gave_up("stalled_reader");
+        tracing::debug!("a client took nothing of a response in time; its stream is reset");
+        Poll::Ready(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_idle_from_the_end_of_its_last_request_on() {
+        let activity = Activity::new();
+        let begun = Instant::now();
+        let request = activity.begin();
+        let ends = async {
+            tokio::time::sleep(LIMIT * 10).await;
+            drop(request);
+        };
+        tokio::join!(activity.idle_for(LIMIT), ends);
+        assert_eq!(begun.elapsed(), LIMIT * 11);
+    }
+
+    #[test]
+    fn a_long_frame_goes_out_in_pieces_over_http_2_and_whole_over_http_1() {
+        for (version, pieces) in [(http::Version::HTTP_2, 4), (http::Version::HTTP_11, 1)] {
+            let content = vec![7; limits::HTTP2_PIECE * 3 + 1];
+            let mut body = Outgoing::new(Body::from(content.clone()), version, ());
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let mut got: Vec<Bytes> = Vec::new();
+            while !body.is_end_stream() {
+                let so_far: usize = got.iter().map(Bytes::len).sum();
+                let left = (content.len() - so_far) as u64;
+                assert_eq!(body.size_hint().exact(), Some(left));
+                let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut cx) else {
+                    panic!("a frame is there");
+                };
+                got.push(frame.into_data().unwrap());
+            }
+            assert_eq!((got.len(), got.concat()), (pieces, content));
+        }
+    }
+}
