@@ -10,7 +10,7 @@ use billing::{
     payment::{self, Refunding},
     resource::View,
     resources::{Invoice, NewCreditNote, NewPaymentRefund, PaymentIntent, Refund, Subscription},
-    states::{self, Credited, RefundTo},
+    states::{self, CreditEffect, CreditNote, Credited, RefundTo},
 };
 use serde_json::json;
 
@@ -244,6 +244,42 @@ fn a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged() {
         );
         let object = world.env().object::<Invoice>().get_by_name(INVOICE);
         object.check().await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_payment_that_was_faster_than_a_credit_note_gives_back_what_that_took_off() {
+    run(async {
+        let mut world = paid(Luck::None, "card_ok").await;
+        // The subscription has taken it before it heard of the payment, and tells the invoice afterwards.
+        for (id, amount) in [("cn_1", 400), ("cn_2", 100)] {
+            let told = CreditNote {
+                id: id.into(),
+                amount: euro(amount),
+                effect: CreditEffect::Reduced,
+                refund: None,
+                reason: None,
+            };
+            for _ in 0..2 {
+                let invoice = world.env().object::<Invoice>().get_by_name(INVOICE);
+                let noted = invoice.take_note(told.clone()).await.unwrap().unwrap();
+                assert_eq!(noted.state, "paid");
+                world = world.killed();
+            }
+            let refund = format!("re_{INTENT}_late_{id}");
+            world.becomes(&refund, "succeeded").await;
+        }
+        assert_eq!(back(&world), [400, 100]);
+        let invoice: states::Invoice =
+            serde_json::from_value(world.show(INVOICE).await.data).unwrap();
+        assert_eq!(invoice.due, Some(euro(500)));
+        // It is no price of the period that has gone back.
+        assert_eq!(subscription(&world).await.given_back, None);
+        // The rest can go back by another one.
+        let noted = credit(&world, note("cn_rest", None, RefundTo::Card)).await;
+        noted.unwrap();
+        world.becomes("re_cn_rest", "succeeded").await;
+        assert_eq!(back(&world), [400, 100, 500]);
     });
 }
 
