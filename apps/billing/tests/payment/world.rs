@@ -189,6 +189,11 @@ impl World {
         passes(&self.node, &self.clock, time, STEP).await;
     }
 
+    /// The same for a long time in which little happens.
+    pub(crate) async fn passes_by_days(&self, time: Duration) {
+        passes(&self.node, &self.clock, time, Duration::from_hours(24)).await;
+    }
+
     /// Lets time pass until a resource is in a state.
     pub(crate) async fn becomes(&self, id: &str, state: &str) {
         let end = self.now() + PATIENCE;
