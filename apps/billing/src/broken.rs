@@ -101,6 +101,8 @@ abide::broken_variants! {
         OrderPutOff,
         /// A payment that nobody heard the beginning of counts as none. Money that was taken is known of.
         BegunUnheard,
+        /// A credit note for what waited for an invoice counts for the period that it was billed in. What was paid for comes back.
+        NoteOfOthersWithheld,
         /// What an invoice is asked for is given up after some days. Each invoice is created, and its payment begun.
         OrderGivenUp,
         /// Retries whose day came after the grace are made when a node comes back. What is written keeps the order of its times.
