@@ -101,6 +101,10 @@ abide::broken_variants! {
         OrderPutOff,
         /// A payment that nobody heard the beginning of counts as none. Money that was taken is known of.
         BegunUnheard,
+        /// A credit note for what waited for an invoice counts for the period that it was billed in. What was paid for comes back.
+        NoteOfOthersWithheld,
+        /// What an invoice is asked for is given up after some days. Each invoice is created, and its payment begun.
+        OrderGivenUp,
         /// Retries whose day came after the grace are made when a node comes back. What is written keeps the order of its times.
         RetriedAfterGrace,
     }
@@ -139,6 +143,8 @@ abide::broken_variants! {
         RefundTwice,
         /// A credit note may be over any amount. It is never over more than the invoice.
         CreditUnbounded,
+        /// A credit note that an invoice hears of behind its payment gives nothing back. Nobody pays for nothing.
+        NoteBehindPayment,
         /// A credit that is told again counts again. A credit counts once.
         CreditTwice,
         /// What a credit note has given back of a period a change of plan gives back again. Nobody gets money for nothing.

@@ -20,7 +20,7 @@ use abide::{Result, State};
 use abide_patterns::{
     alarm::SharedAlarm,
     outcomes::Entry,
-    schedule::{self, Failure, Firing, Options, RetryPolicy, Schedule, ScheduleError, Spec},
+    schedule::{self, Failure, Firing, Options, Phase, RetryPolicy, Schedule, ScheduleError, Spec},
 };
 use serde_json::Value;
 
@@ -39,8 +39,12 @@ pub use timers::Timer;
 /// Timers that one call catches up with: ten years of days. What is left follows with the next.
 const MAX_CATCH_UP: u32 = 3_660;
 
-/// Attempts at what a timer wants, at most: some four days; then a person has to look.
-const MAX_ATTEMPTS: u32 = 100;
+/// Attempts at what a timer wants until a person has to look: some four days.
+const PATIENCE: u32 = 100;
+
+/// Attempts at what an outcome has ordered of an invoice: some forty days. Until it is done somebody may be served who is not
+/// asked to pay, so that goes on while a person looks.
+const ORDER_ATTEMPTS: u32 = 1_000;
 
 /// The kind of the schedule's timers that ask an invoice for something. Those of the others are their names.
 const COLLECT: &str = "collect";
@@ -67,7 +71,7 @@ pub trait Subject {
     /// again until it succeeds.
     fn collect(&self, order: Collection) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Tells that a timer is given up, with the error, to whoever looks for such.
+    /// Tells that a timer does not succeed, with the error, to whoever looks for such.
     fn fails(&self, timer: &str, error: &str) -> impl Future<Output = ()>;
 }
 
@@ -75,11 +79,7 @@ impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
     pub fn open(state: &State, alarm: &SharedAlarm) -> Result<Self> {
         let options = Options {
-            retry: RetryPolicy::Exponential {
-                base: Duration::from_secs(2),
-                max: Duration::from_hours(1),
-                max_attempts: MAX_ATTEMPTS,
-            },
+            retry: attempts(PATIENCE),
             ..Options::default()
         };
         Ok(Self {
@@ -125,7 +125,13 @@ impl Clock {
             } else {
                 entry.ts.min(now)
             };
+            let most = if broken(Variant::OrderGivenUp) {
+                PATIENCE
+            } else {
+                ORDER_ATTEMPTS
+            };
             let spec = Spec::once(COLLECT, at).metadata(&order)?;
+            let spec = spec.retry(attempts(most));
             self.schedule.upsert(&order.name(), &spec)?;
         }
         Ok(())
@@ -149,7 +155,7 @@ impl Clock {
                     go_off(&state, &subject, &firing)
                 };
                 if let Err(failure) = &done
-                    && (failure.is_permanent() || firing.attempt >= MAX_ATTEMPTS)
+                    && (failure.is_permanent() || firing.attempt >= PATIENCE)
                 {
                     subject.fails(&firing.timer, failure.message()).await;
                 }
@@ -157,6 +163,21 @@ impl Clock {
             }
         })
     }
+}
+
+fn attempts(most: u32) -> RetryPolicy {
+    RetryPolicy::Exponential {
+        base: Duration::from_secs(2),
+        max: Duration::from_hours(1),
+        max_attempts: most,
+    }
+}
+
+/// Whether a person has to look at a timer: it was given up, or has been tried in vain for long.
+pub fn is_in_trouble(timer: &schedule::Timer) -> bool {
+    let run = timer.run.as_ref();
+    let is_late = run.is_some_and(|run| run.attempts >= PATIENCE && run.last_error.is_some());
+    timer.phase == Phase::Failed || is_late
 }
 
 /// Writes what is due, in the order of its times: what happens at a moment finds everything that was to happen before. False if

@@ -11,7 +11,10 @@ use super::{
 use crate::{
     broken::{Variant, broken},
     gateway::{self, AnyGateway, Charge, GatewayError, PaymentStatus},
-    states::{CARD_REPLACED, INCOMPLETE_HOURS, NO_PAYMENT_METHOD, PaymentResult, Settled, Verdict},
+    states::{
+        CARD_REPLACED, INCOMPLETE_HOURS, NO_PAYMENT_METHOD, NewRefund, PaymentResult, Settled,
+        Verdict,
+    },
 };
 
 /// How long a customer has to prove who they are: a subscription that waits for its first payment waits longer.
@@ -301,7 +304,10 @@ impl Run {
         if let Some(surplus) = surplus {
             // Nothing, or less, was owed any more when the money came.
             self.step("give back", async |attempt| {
-                intent::give_back(&attempt, &self.order, surplus).await
+                let id = &self.order.id;
+                let refund = NewRefund::late_id(id);
+                let given = intent::give_back(attempt.env(), id, refund, surplus).await;
+                given.map_err(steps::refused)
             })
             .await?;
         }

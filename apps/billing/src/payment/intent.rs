@@ -1,5 +1,6 @@
 //! The calls of objects that a payment makes.
 
+use abide::Env;
 use abide_patterns::workflow::{Attempt, Failure};
 use serde::Serialize;
 
@@ -8,10 +9,10 @@ use super::{
     steps::{PAGE, is_written, refused as failure},
 };
 use crate::{
-    Money,
+    BillingError, Money,
     broken::{Variant, broken},
     resources::{Customer, Invoice, NewPaymentRefund, PaymentIntent, Subscription},
-    states::{self, NewRefund, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
+    states::{self, PaymentResult, RefundTo, SetPaymentMethod, Verdict},
 };
 
 /// Creates the intent, and says what it is to be paid with, if the customer has said so.
@@ -82,20 +83,16 @@ pub(super) async fn report(
     })
 }
 
-/// Has money that nobody owed given back.
-pub(super) async fn give_back(
-    attempt: &Attempt,
-    order: &Order,
+/// Has money that nobody owed given back, or what is left of it. Once more it changes nothing.
+pub(crate) async fn give_back(
+    env: &Env,
+    intent: &str,
+    refund: String,
     amount: Money,
-) -> Result<(), Failure> {
-    let intent = attempt.env().object::<PaymentIntent>();
-    let intent = intent.get_by_name(&order.id);
-    let live = intent.get_state().await?.map_err(failure)?;
-    let live: states::PaymentIntent = live.live().map_err(failure)?;
-    let refund = NewRefund::late_id(&order.id);
-    let left = live
-        .refundable()
-        .map_err(|refusal| failure(refusal.into()))?;
+) -> Result<(), BillingError> {
+    let intent = env.object::<PaymentIntent>().get_by_name(intent);
+    let live: states::PaymentIntent = intent.get_state().await??.live()?;
+    let left = live.refundable()?;
     // Somebody may have given back some of it by hand.
     let amount = if left.minus(amount).is_ok_and(Money::is_negative) {
         left
@@ -112,6 +109,6 @@ pub(super) async fn give_back(
         reason: Some("Nothing was owed any more when the money came".to_owned()),
         credit_note: None,
     };
-    intent.refund(wanted).await?.map_err(failure)?;
+    intent.refund(wanted).await??;
     Ok(())
 }

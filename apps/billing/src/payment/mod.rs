@@ -20,6 +20,7 @@ use crate::{clock::Payments, states::NewIntent};
 pub use flow::Payment;
 pub(crate) use hook::replace_card;
 pub use hook::{hear, hear_of_refund};
+pub(crate) use intent::give_back;
 pub use refund::{RefundTask, Refunding};
 
 /// What a payment is started with.

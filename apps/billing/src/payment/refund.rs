@@ -211,7 +211,7 @@ async fn report(
         let live: states::Invoice = view.live().map_err(steps::refused)?;
         let intent = &task.refund.payment_intent;
         // What nobody owed was no price of a period.
-        let is_late = task.id == NewRefund::late_id(intent);
+        let is_late = NewRefund::is_late(&task.id, intent);
         if live.paid_by.as_ref() != Some(intent) || is_late {
             return Ok(());
         }

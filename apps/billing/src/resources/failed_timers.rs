@@ -1,4 +1,4 @@
-//! The object that knows which timers of subscriptions were given up.
+//! The object that knows which timers of subscriptions were given up, or are tried in vain for long.
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ const ALL: &str = "all";
 /// Timers that are kept, at most; the oldest give way, and stand in the log and among their subscription's timers all the same.
 const MAX_KEPT: i64 = 10_000;
 
-/// A timer that was given up.
+/// A timer that was given up, or is tried in vain for long.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedTimer {
     /// The subscription's id.
@@ -24,7 +24,7 @@ pub struct FailedTimer {
     pub since: Time,
 }
 
-/// The timers of all subscriptions that were given up, in one object. Each is asked for at its subscription before it is shown.
+/// Such timers of all subscriptions, in one object. Each is asked for at its subscription before it is shown.
 #[durable_object]
 pub struct FailedTimers {
     state: State,
@@ -54,8 +54,14 @@ impl FailedTimers {
     pub async fn note(&self, failed: FailedTimer) -> Result<()> {
         let sql = self.state.storage().sql();
         sql.exec(
-            "INSERT OR REPLACE INTO failed_timers (subscription, timer, error, since) VALUES (?1, ?2, ?3, ?4)",
-            (&failed.subscription, &failed.timer, &failed.error, failed.since.0),
+            "INSERT INTO failed_timers (subscription, timer, error, since) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET error = excluded.error",
+            (
+                &failed.subscription,
+                &failed.timer,
+                &failed.error,
+                failed.since.0,
+            ),
         )?;
         let old = "DELETE FROM failed_timers WHERE number <= (SELECT max(number) FROM failed_timers) - ?1";
         sql.exec(old, (MAX_KEPT,)).map(drop)

@@ -15,8 +15,8 @@ use crate::{
     payment,
     resource::{Resource, View},
     states::{
-        self, Attempted, CreditEffect, CreditNote, Credited, Draft, NewIntent, PaymentResult,
-        RefundTo,
+        self, Attempted, CreditEffect, CreditNote, Credited, Draft, NewIntent, NewRefund,
+        PaymentResult, RefundTo,
     },
 };
 
@@ -231,12 +231,12 @@ calls! {
                 };
                 self.subscription()?.reduce(credited).await??;
             }
-            self.noted(&note)
+            self.noted(&note).await
         }
 
         /// Takes a credit note that its subscription or a refund carries out. Once more it changes nothing.
         pub async fn take_note(&self, note: CreditNote) -> Result<View, BillingError> {
-            self.noted(&note)
+            self.noted(&note).await
         }
 
         /// A credit note was not carried out: the money did not go back.
@@ -247,7 +247,23 @@ calls! {
             }
         }
 
-        fn noted(&self, note: &CreditNote) -> Result<View, BillingError> {
+        async fn noted(&self, note: &CreditNote) -> Result<View, BillingError> {
+            let is_reduced = note.effect == CreditEffect::Reduced;
+            let paid_by = self.resource.read(|live| {
+                let is_news = live.state == "paid" && !live.machine.credit_notes.contains_key(&note.id);
+                live.machine.paid_by.clone().filter(|_| is_news && is_reduced)
+            })?;
+            if let Some(intent) = paid_by.filter(|_| !broken(Variant::NoteBehindPayment)) {
+                // A payment was faster, and was of more than was owed by then. That is on its way before the note is written.
+                let refund = NewRefund::late_note_id(&intent, &note.id);
+                match payment::give_back(self.resource.env(), &intent, refund, note.amount).await {
+                    Err(BillingError::Object(error)) => return Err(error.into()),
+                    Err(refused) => {
+                        tracing::error!(intent, note = note.id, %refused, "what a credit note took off does not go back");
+                    }
+                    Ok(()) => {}
+                }
+            }
             let view = self.resource.view()?;
             let (known, due) = self.resource.read(|live| {
                 (live.machine.credit_notes.contains_key(&note.id), live.machine.due)
@@ -255,7 +271,7 @@ calls! {
             if known || view.state == "void" {
                 return Ok(view);
             }
-            let pays = note.effect == CreditEffect::Reduced && due == Some(note.amount);
+            let pays = is_reduced && due == Some(note.amount);
             let outcome = if pays && view.state != "paid" { "settled" } else { "noted" };
             self.resource.transition("credit", outcome, note)
         }

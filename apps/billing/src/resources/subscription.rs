@@ -138,7 +138,7 @@ impl Subject for Resource<states::Subscription> {
             subscription = self.id(),
             timer,
             error,
-            "a timer is given up"
+            "a timer does not succeed: a person has to look"
         );
         let failed = FailedTimer {
             subscription: self.id().to_owned(),
@@ -148,7 +148,7 @@ impl Subject for Resource<states::Subscription> {
         };
         let noted = failed_timers(self.env()).note(failed).await;
         if let Err(error) = noted.flatten() {
-            tracing::error!(subscription = self.id(), %error, "a timer that is given up is not listed");
+            tracing::error!(subscription = self.id(), %error, "a timer that does not succeed is not listed");
         }
     }
 }

@@ -104,6 +104,17 @@ impl NewRefund {
         format!("re_{intent}_late")
     }
 
+    /// The refund of what a credit note took off an invoice that this payment had paid a moment before.
+    pub fn late_note_id(intent: &str, note: &str) -> String {
+        format!("{}_{note}", Self::late_id(intent))
+    }
+
+    /// Whether a refund is of money of this payment that nobody owed.
+    pub fn is_late(refund: &str, intent: &str) -> bool {
+        let rest = refund.strip_prefix(&Self::late_id(intent));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    }
+
     /// What its intent is asked for.
     pub fn order(&self, refund: &str) -> RefundOrder {
         RefundOrder {

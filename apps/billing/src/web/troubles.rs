@@ -21,6 +21,7 @@ use super::{
 use crate::{
     Time,
     broken::{Variant, broken},
+    clock,
     payment::{Payment, Refunding},
     resources::{FailedTimer, Subscription, failed_timers},
 };
@@ -38,7 +39,7 @@ pub(crate) struct Troubles {
     pub(crate) payments: Vec<Failed>,
     /// Refunds of which the same is so.
     pub(crate) refunds: Vec<Failed>,
-    /// Timers of subscriptions that were given up, the newest first.
+    /// Timers of subscriptions that were given up, or are tried in vain for long, the newest first.
     pub(crate) timers: Vec<FailedTimer>,
     /// Whether there are more of them than are listed.
     pub(crate) more: bool,
@@ -131,13 +132,14 @@ async fn of_status<W: Workflow>(
     Ok((found, page.next.is_some()))
 }
 
-/// Whether a timer that was given up still stands so.
+/// Whether a timer is still in trouble.
 async fn has_failed(env: &Env, failed: &FailedTimer) -> Result<bool, ApiError> {
     let subscription = env.object::<Subscription>();
     let subscription = subscription.get_by_name(&failed.subscription);
     let timers = subscription.timers().await?.map_err(told)?;
     let stands = |timer: &schedule::Timer| {
-        timer.name == failed.timer && timer.phase == Phase::Failed && !broken(Variant::TimerUnseen)
+        let is_seen = !broken(Variant::TimerUnseen);
+        timer.name == failed.timer && clock::is_in_trouble(timer) && is_seen
     };
     Ok(timers.iter().any(stands))
 }

@@ -66,6 +66,12 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::BegunUnheard => {
             "money::a_first_payment_that_began_unheard_is_waited_for_when_the_subscription_expires"
         }
+        Variant::NoteOfOthersWithheld => {
+            "money::a_credit_note_for_what_waited_for_its_invoice_lessens_no_later_credit"
+        }
+        Variant::OrderGivenUp => {
+            "a_payment_that_cannot_begin_for_days_begins_when_it_can_and_is_seen_until_then"
+        }
         Variant::RetriedAfterGrace => {
             "money::after_downtime_nobody_is_asked_again_whose_day_came_after_the_grace"
         }

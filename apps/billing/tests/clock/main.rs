@@ -11,7 +11,7 @@ mod support;
 mod terms;
 
 use abide_harness::run;
-use billing::{Time, states::Verdict};
+use billing::{Time, clock::is_in_trouble, states::Verdict};
 
 use crate::support::{DAY, HOUR, World, date, monthly};
 
@@ -176,6 +176,31 @@ fn a_payment_that_cannot_begin_begins_as_soon_as_it_can() {
         world.until(world.now().plus(2 * HOUR)).await;
         assert_eq!(world.state().await, "active");
         assert_eq!(world.bank.begun().len(), 1);
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_payment_that_cannot_begin_for_days_begins_when_it_can_and_is_seen_until_then() {
+    run(async {
+        let world = World::starting("2027-01-01T00:00:00Z").await;
+        world.subscribe(monthly(1_000)).await;
+        world.until(date("2027-01-31T00:00:00Z")).await;
+        world.bank.is_away(true);
+        world.until(date("2027-02-02T00:00:00Z")).await;
+        let in_trouble = async || {
+            let timers = world.timers().await;
+            timers.iter().filter(|timer| is_in_trouble(timer)).count()
+        };
+        assert_eq!(in_trouble().await, 0);
+        world.until(date("2027-02-12T00:00:00Z")).await;
+        assert_eq!(world.bank.begun().len(), 1);
+        assert_eq!(in_trouble().await, 1);
+        world.bank.is_away(false);
+        world.until(world.now().plus(2 * HOUR)).await;
+        assert_eq!(world.bank.begun().len(), 2);
+        assert_eq!(in_trouble().await, 0);
+        assert_eq!(world.state().await, "active");
         world.check().await;
     });
 }

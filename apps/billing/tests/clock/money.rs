@@ -2,7 +2,11 @@
 
 use abide_harness::run;
 use abide_patterns::schedule::Phase;
-use billing::{Money, resources::NewSubscription, states::Verdict};
+use billing::{
+    Money,
+    resources::NewSubscription,
+    states::{Credited, Draft, Verdict},
+};
 
 use crate::support::{DAY, HOUR, World, date, monthly};
 
@@ -330,6 +334,42 @@ fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
         assert_eq!(world.state().await, "active");
         let failed = |timer: &abide_patterns::schedule::Timer| timer.phase == Phase::Failed;
         assert!(!world.timers().await.iter().any(failed));
+        world.check().await;
+    });
+}
+
+#[test]
+fn a_credit_note_for_what_waited_for_its_invoice_lessens_no_later_credit() {
+    run(async {
+        let world = subscribed(1_000).await;
+        world.until(date("2026-01-02T00:00:00Z")).await;
+        let subscription = world.subscription();
+        let changed = subscription.change("price_3000".into(), None).await;
+        changed.unwrap().unwrap();
+        world.until(date("2026-01-30T00:00:00Z")).await;
+        subscription.pause().await.unwrap().unwrap();
+        world.bank.answer(|_| Verdict::Failed);
+        // The invoice at the boundary has what the change has cost, and February is not billed.
+        world.until(date("2026-02-02T00:00:00Z")).await;
+        let due = world.due(1).await;
+        assert!(due > 1_000, "{due}");
+        let credited = Credited {
+            id: "cn_1".into(),
+            invoice: Draft::id_of("sub_1", 1),
+            amount: Money::new(500, "EUR".parse().unwrap()).unwrap(),
+            reason: None,
+        };
+        subscription.reduce(credited).await.unwrap().unwrap();
+        world.until(date("2026-02-10T00:00:00Z")).await;
+        assert_eq!(world.due(1).await, due - 500);
+        world.bank.answer(|_| Verdict::Paid);
+        subscription.resume().await.unwrap().unwrap();
+        world.until(date("2026-02-15T00:00:00Z")).await;
+        assert_eq!(world.state().await, "active");
+        subscription.pause().await.unwrap().unwrap();
+        world.until(date("2026-03-02T00:00:00Z")).await;
+        // Five of February's 28 days were served.
+        assert_eq!(world.due(2).await, 536);
         world.check().await;
     });
 }

@@ -26,6 +26,8 @@ struct Period {
     is_free: bool,
     /// What of it has been counted.
     counted: i64,
+    /// What credit notes and refunds have given back of it, and no end of service has counted yet.
+    given: i64,
     /// Changes of what it costs that wait for an invoice.
     waiting: i64,
     /// Changes of what it costs that are on invoices of others.
@@ -87,6 +89,7 @@ impl Account {
             parts: Vec::new(),
             is_free: false,
             counted: 0,
+            given: 0,
             waiting: 0,
             invoiced: 0,
         };
@@ -116,12 +119,27 @@ impl Account {
         last.is_some_and(|part| part.until.is_none())
     }
 
+    /// What of it costs less is credit, but for what was given back before.
     fn count(&mut self, number: u32) {
         let period = self.periods.get_mut(&number).unwrap();
         let change = period.cost() - period.counted;
         period.counted += change;
-        period.waiting += change;
-        self.balance += change;
+        let withheld = period.given.min((-change).max(0));
+        period.given -= withheld;
+        period.waiting += change + withheld;
+        self.balance += change + withheld;
+    }
+
+    /// Something is given back of what was paid, or is owed, for a period.
+    pub(crate) fn gives_back(&mut self, number: u32, amount: i64) {
+        if let Some(period) = self.periods.get_mut(&number) {
+            period.given += amount;
+        }
+    }
+
+    /// Credit for the next invoice.
+    pub(crate) fn grant(&mut self, amount: i64) {
+        self.balance -= amount;
     }
 
     /// What waits is invoiced.

@@ -17,7 +17,7 @@ use abide_harness::Random;
 use billing::{
     clock::Payments,
     resources::{Customer, Invoice, Subscription},
-    states::{self, NewIntent, PaymentResult, Verdict},
+    states::{self, CARD_REPLACED, NewIntent, PaymentResult, Verdict},
 };
 
 use http_body_util::BodyExt;
@@ -127,10 +127,10 @@ impl Bank {
             amount: intent.amount,
             verdict: match report.fate {
                 Fate::Paid => Verdict::Paid,
-                Fate::Failed => Verdict::Failed,
+                Fate::Failed | Fate::Replaced => Verdict::Failed,
                 Fate::Asked => Verdict::RequiresAction,
             },
-            reason: None,
+            reason: (report.fate == Fate::Replaced).then(|| CARD_REPLACED.to_owned()),
         };
         let invoice = env.object::<Invoice>().get_by_name(&intent.invoice);
         let subscription = env
@@ -150,6 +150,28 @@ impl Bank {
         }
         self.forgets(report);
         Ok(())
+    }
+
+    /// Takes a payment back that waits for its customer, because they pay with another card.
+    pub(crate) fn replaces(&self, id: &str) {
+        let now = self.clock.now();
+        let mut book = self.book();
+        let waits = |report: &Report| report.id == id && report.fate != Fate::Asked;
+        // Who was asked has not been heard of yet.
+        if book
+            .reports
+            .iter()
+            .any(|report| report.id == id && report.fate == Fate::Asked)
+        {
+            return;
+        }
+        if let Some(report) = book
+            .reports
+            .iter_mut()
+            .find(|report| waits(report) && report.at > now)
+        {
+            (report.at, report.fate) = (now, Fate::Replaced);
+        }
     }
 
     /// A report is not told any more.

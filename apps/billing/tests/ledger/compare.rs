@@ -82,6 +82,11 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
         let found = (invoice.due.map(Money::amount), &*view.state);
         let is = (Some(wanted.due), wanted.status.name());
         same(&format!("invoice {number}"), &found, &is)?;
+        same(
+            &format!("what invoice {number} gives back"),
+            &invoice.surplus.map_or(0, Money::amount),
+            &wanted.surplus,
+        )?;
         // One may have been ordered and not begun when another one paid.
         let ordered = if wanted.is_owed() {
             wanted.begun

@@ -108,6 +108,17 @@ pub(crate) enum Call {
     Void(u32),
     GiveUp(u32),
     Pay(u32),
+    /// A credit note over so many hundredths of what is owed of an invoice.
+    Reduce(u32, i64),
+    /// A refund of so many hundredths of what is left of a payment.
+    Refund(u32, i64, Refund),
+}
+
+/// Where the money of a refund goes, and whether a credit note says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refund {
+    pub(crate) to_balance: bool,
+    pub(crate) is_note: bool,
 }
 
 /// How a node ends.
@@ -135,6 +146,8 @@ pub(crate) enum Step {
     /// For so long the bank's calls fail.
     BankIsAway(i64),
     Card(Card),
+    /// The customer gives another card, and pays with it an invoice whose payment waits for them.
+    Replaces(Card, u32),
     Calls(Call),
     /// The node dies in the middle of a call, after so many syncs.
     DiesIn(Call, u64, Death),
@@ -184,6 +197,10 @@ impl fmt::Display for Step {
             }
             Self::BankIsAway(time) => write!(f, "the bank is away for {}", Span(time)),
             Self::Card(card) => write!(f, "a new card: {card:?}"),
+            Self::Replaces(card, back) => write!(
+                f,
+                "{card:?} takes the place of one that waits, {back} before"
+            ),
             Self::Calls(call) => write!(f, "{call:?}"),
             step => write!(f, "{step:?}"),
         }
@@ -226,7 +243,7 @@ impl Life {
                 Card::Ok
             },
             steps: (0..steps)
-                .map(|_| dice.step(group, PRICES[price].length))
+                .flat_map(|_| dice.steps(group, PRICES[price].length))
                 .collect(),
         }
     }
@@ -289,8 +306,61 @@ impl Dice {
         }
     }
 
+    /// A step, or some that come to what is rare otherwise: a debt, or a payment, of which something is taken off.
+    fn steps(&mut self, group: u32, length: Length) -> Vec<Step> {
+        if self.below(8) > 0 {
+            return vec![self.step(group, length)];
+        }
+        let is_debt = self.below(3) > 0;
+        let bad = [
+            Card::Declined,
+            Card::Flaky,
+            Card::Secured,
+            Card::Slow,
+            Card::Late,
+        ];
+        let card = if is_debt {
+            bad[self.below(5) as usize]
+        } else {
+            Card::Ok
+        };
+        let mut steps = vec![
+            Step::Card(card),
+            Step::Calls(Call::Resume),
+            Step::ToBoundary(1_500),
+        ];
+        for _ in 0..2 + self.below(3) {
+            steps.push(match self.below(8) {
+                0 => Step::Passes(self.up_to(4 * DAY)),
+                1 => Step::ToQuarter(1 + i64::from(self.below(3))),
+                2 if is_debt => Step::Replaces(self.card(), 0),
+                2 | 3 => Step::Calls(self.call(group)),
+                4 => Step::DiesIn(self.gives(), u64::from(self.below(6)), self.death()),
+                5 if is_debt => Step::Calls(Call::Pay(0)),
+                _ => Step::Calls(self.gives()),
+            });
+        }
+        steps
+    }
+
+    /// Something is taken off a debt, or given back of a payment.
+    fn gives(&mut self) -> Call {
+        let part = [1, 30, 50, 100, 101][self.below(5) as usize];
+        match self.below(2) {
+            0 => Call::Reduce(self.below(2), part),
+            _ => {
+                let refund = Refund {
+                    to_balance: self.below(2) == 0,
+                    is_note: self.below(2) == 0,
+                };
+                Call::Refund(self.below(2), part.min(100), refund)
+            }
+        }
+    }
+
     fn step(&mut self, group: u32, length: Length) -> Step {
-        match self.below(28) {
+        match self.below(29) {
+            28 => Step::Replaces(self.card(), self.below(2)),
             0..=5 => Step::Passes(self.time(length)),
             6 | 7 => Step::ToQuarter(1 + i64::from(self.below(3))),
             8 => Step::ToBoundary([-1, 0, 1, 1_500, -HOUR][self.below(5) as usize]),
@@ -305,7 +375,13 @@ impl Dice {
     }
 
     fn call(&mut self, group: u32) -> Call {
-        match self.below(24) {
+        match self.below(29) {
+            24 => {
+                // Often of another length.
+                let price = self.below(u32::try_from(PRICES.len()).unwrap()) as usize;
+                Call::Change(price, None)
+            }
+            25..=28 => self.gives(),
             0..=3 => Call::Pause,
             4..=7 => Call::Resume,
             8..=13 => {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::{
     account::{Account, Bill},
     calendar::{DAY, HOUR, start_of},
-    life::{Call, PRICES, Price},
+    life::{Call, PRICES, Price, Refund},
 };
 
 /// Days after the first failure on which a payment is tried again.
@@ -96,6 +96,12 @@ pub(crate) struct Invoice {
     failed_at: i64,
     /// Attempts that had failed when its days began anew.
     before: u32,
+    /// What was paid, and has not gone back.
+    pub(crate) paid: i64,
+    /// Whether its last attempt waits for its customer.
+    is_asked: bool,
+    /// What was paid beyond what was owed.
+    pub(crate) surplus: i64,
 }
 
 impl Invoice {
@@ -129,6 +135,8 @@ pub(crate) enum Fate {
     Paid,
     Failed,
     Asked,
+    /// Taken back, because the customer pays with another card.
+    Replaced,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +160,11 @@ pub(crate) struct Model {
     /// Since when it waits for its first payment.
     waits_since: i64,
     anchor: Option<i64>,
+    /// The number of the period that begins there.
+    first: u32,
     current: Option<u32>,
+    /// When that begins and ends.
+    span: (i64, i64),
     next: u32,
     end: Option<i64>,
     was_served: bool,
@@ -176,7 +188,9 @@ impl Model {
             trial_end: now + i64::from(trial_days) * DAY,
             waits_since: now,
             anchor: (!on_trial).then_some(now),
+            first: 0,
             current: None,
+            span: (0, 0),
             next: 0,
             end: None,
             was_served: false,
@@ -196,7 +210,7 @@ impl Model {
 
     fn start(&self, number: u32) -> Option<i64> {
         let anchor = self.anchor?.div_euclid(1_000) * 1_000;
-        Some(start_of(anchor, self.price.length, number))
+        Some(start_of(anchor, self.price.length, number - self.first))
     }
 
     /// When the next period begins, if one does.
@@ -208,8 +222,8 @@ impl Model {
 
     /// When so many quarters of the present period have passed.
     pub(crate) fn quarter(&self, quarters: i64) -> Option<i64> {
-        let current = self.current?;
-        let (start, end) = (self.start(current)?, self.start(current + 1)?);
+        self.current?;
+        let (start, end) = self.span;
         Some(start + (end - start) * quarters / 4)
     }
 
@@ -309,6 +323,7 @@ impl Model {
             self.invoices_changes();
         }
         self.current = Some(number);
+        self.span = (start, end);
         self.next = number + 1;
         if self.phase == Phase::Waiting && !self.is_debtor() {
             self.becomes_active();
@@ -337,6 +352,9 @@ impl Model {
             since: None,
             failed_at: 0,
             before: 0,
+            paid: 0,
+            is_asked: false,
+            surplus: 0,
         };
         self.invoices.insert(number, invoice);
     }
@@ -396,8 +414,8 @@ impl Model {
         !invoice.is_owed() && invoice.failed >= attempt
     }
 
-    /// The bank tells what has come of an attempt.
-    pub(crate) fn hears(&mut self, number: u32, attempt: u32, fate: Fate, now: i64) {
+    /// The bank tells what has come of an attempt to pay so much.
+    pub(crate) fn hears(&mut self, number: u32, attempt: u32, amount: i64, fate: Fate, now: i64) {
         self.looked_at(now);
         let invoice = self.invoices.get_mut(&number).unwrap();
         if !invoice.is_owed() {
@@ -406,14 +424,23 @@ impl Model {
         match fate {
             Fate::Paid => {
                 invoice.status = Status::Paid;
+                invoice.paid = amount;
+                invoice.surplus = amount - invoice.due;
                 self.writes(now);
                 self.owes_less(now);
             }
-            Fate::Failed if attempt > invoice.failed => {
+            Fate::Failed | Fate::Replaced if attempt > invoice.failed => {
                 let at = self.written.max(now);
                 invoice.failed = attempt;
+                invoice.is_asked = false;
                 invoice.since.get_or_insert(at);
                 invoice.failed_at = at;
+                if fate == Fate::Replaced {
+                    invoice.before += 1;
+                    if self.phase != Phase::Expired {
+                        invoice.attempts += 1;
+                    }
+                }
                 self.writes(now);
                 if self.phase == Phase::Active {
                     self.phase = Phase::PastDue;
@@ -422,8 +449,11 @@ impl Model {
                     self.is_void(number, now);
                 }
             }
-            Fate::Asked => drop(self.writes(now)),
-            Fate::Failed => {}
+            Fate::Asked => {
+                invoice.is_asked = attempt > invoice.failed;
+                self.writes(now);
+            }
+            Fate::Failed | Fate::Replaced => {}
         }
     }
 
@@ -474,7 +504,7 @@ impl Model {
             Call::Change(price, quantity) => self.changes(&PRICES[price], quantity, now),
             Call::CancelNow => self.cancels(),
             Call::CancelAtEnd => {
-                let current = self.current.and_then(|current| self.start(current + 1));
+                let current = self.current.map(|_| self.span.1);
                 let is_taken = self.phase.goes_on();
                 if is_taken {
                     self.end = Some(current.unwrap_or(self.trial_end));
@@ -485,6 +515,10 @@ impl Model {
             Call::Void(back) => return self.voids(self.number(back), now),
             Call::GiveUp(back) => return self.gives_up(self.number(back), now),
             Call::Pay(back) => return self.pays(self.number(back), now),
+            Call::Reduce(back, part) => return self.reduces(self.number(back), part, now),
+            Call::Refund(back, part, refund) => {
+                return self.refunds(self.number(back), part, refund, now);
+            }
         };
         if taken {
             self.writes(now);
@@ -517,13 +551,19 @@ impl Model {
     }
 
     fn changes(&mut self, price: &'static Price, quantity: Option<u32>, now: i64) -> bool {
-        if !self.phase.is_served() {
+        let is_other_length = price.length != self.price.length && self.anchor.is_some();
+        if !self.phase.is_served() || is_other_length && self.end.is_some() {
             return false;
         }
         self.price = price;
         self.quantity = quantity.unwrap_or(self.quantity);
         if self.phase != Phase::Trial {
             self.account.stop(self.current.unwrap(), now);
+        }
+        if is_other_length {
+            // The next period begins now.
+            (self.anchor, self.first) = (Some(now), self.next);
+        } else if self.phase != Phase::Trial {
             self.serves(now);
         }
         true
@@ -582,6 +622,82 @@ impl Model {
             self.writes(now);
         }
         true
+    }
+
+    /// What a credit note over so many hundredths of what is owed takes off; none if nothing is owed.
+    pub(crate) fn reduction(&self, number: Option<u32>, part: i64) -> Option<i64> {
+        let invoice = &self.invoices[&number?];
+        invoice.is_owed().then(|| (invoice.due * part / 100).max(1))
+    }
+
+    fn reduces(&mut self, number: Option<u32>, part: i64, now: i64) -> bool {
+        let Some(amount) = self.reduction(number, part) else {
+            return false;
+        };
+        let number = number.unwrap();
+        let invoice = self.invoices.get_mut(&number).unwrap();
+        if amount > invoice.due || invoice.is_on_its_way() || self.phase == Phase::Expired {
+            return false;
+        }
+        invoice.due -= amount;
+        let (is_settled, is_of_period) = (invoice.due == 0, invoice.is_of_period);
+        if is_settled {
+            invoice.status = Status::Paid;
+        }
+        self.writes(now);
+        self.gives_back(number, is_of_period, amount);
+        if is_settled {
+            self.owes_less(now);
+        }
+        true
+    }
+
+    /// What of a period that goes on was given back is not given back again.
+    fn gives_back(&mut self, number: u32, is_of_period: bool, amount: i64) {
+        if is_of_period && self.current == Some(number) {
+            self.account.gives_back(number, amount);
+        }
+    }
+
+    /// So many hundredths of what is left of a payment; none if nothing is.
+    pub(crate) fn refundable(&self, number: Option<u32>, part: i64) -> Option<i64> {
+        let invoice = &self.invoices[&number?];
+        // What was too much goes back by itself.
+        let left = invoice.paid - invoice.surplus;
+        (left > 0).then(|| (left * part / 100).max(1))
+    }
+
+    fn refunds(&mut self, number: Option<u32>, part: i64, refund: Refund, now: i64) -> bool {
+        let Some(amount) = self.refundable(number, part) else {
+            return false;
+        };
+        let number = number.unwrap();
+        let goes_on = matches!(
+            self.phase,
+            Phase::Active | Phase::PastDue | Phase::Unpaid | Phase::Paused
+        );
+        if refund.to_balance && (!goes_on || self.end.is_some()) {
+            return false;
+        }
+        let invoice = self.invoices.get_mut(&number).unwrap();
+        invoice.paid -= amount;
+        let is_of_period = invoice.is_of_period;
+        if refund.to_balance {
+            self.account.grant(amount);
+        }
+        if goes_on {
+            self.writes(now);
+            self.gives_back(number, is_of_period, amount);
+        }
+        true
+    }
+
+    /// The last attempt at an invoice, if that waits for its customer.
+    pub(crate) fn waits_for_customer(&self, back: u32) -> Option<(u32, u32)> {
+        let number = self.number(back)?;
+        let invoice = &self.invoices[&number];
+        let waits = invoice.is_owed() && invoice.is_asked && invoice.is_on_its_way();
+        waits.then_some((number, invoice.attempts))
     }
 
     /// Whether what is said of service fits what is invoiced.

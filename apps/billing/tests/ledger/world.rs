@@ -15,11 +15,13 @@ use abide::{
 };
 use abide_patterns::schedule::{Phase, Timer};
 use billing::{
-    BillingError, Time,
+    BillingError, Money, Time,
     clock::AnyPayments,
     resource::View,
-    resources::{Customer, Invoice, NewSubscription, Price, Product, Subscription, register},
-    states::Draft,
+    resources::{
+        Customer, Invoice, NewCreditNote, NewSubscription, Price, Product, Subscription, register,
+    },
+    states::{self, CreditEffect, CreditNote, Credited, Draft, RefundTo},
 };
 use serde_json::json;
 
@@ -27,7 +29,7 @@ use crate::{
     bank::{Bank, Line},
     calendar::{DAY, Length},
     compare,
-    life::{Call, Card, Death, Life, PRICES, Step},
+    life::{Call, Card, Death, Life, PRICES, Refund, Step},
     model::Model,
 };
 
@@ -53,6 +55,8 @@ pub(crate) struct World {
     node: Node,
     is_alive: Arc<AtomicBool>,
     bank: Bank,
+    /// Credit notes and refunds that were asked for.
+    asked: u32,
     pub(crate) model: Model,
 }
 
@@ -78,6 +82,17 @@ pub(crate) async fn lives(life: &Life) -> Result<(), String> {
         .map_err(|error| format!("in the end: {error}"))
 }
 
+fn euro(amount: i64) -> Money {
+    Money::new(amount, "EUR".parse().unwrap()).unwrap()
+}
+
+/// Nobody asks for what makes no sense.
+fn refused() -> BillingError {
+    BillingError::Refused(states::Refusal::Invalid(
+        "there is nothing of it".to_owned(),
+    ))
+}
+
 fn created<T>(made: Reply<Result<T, BillingError>>) {
     made.unwrap().unwrap();
 }
@@ -97,6 +112,7 @@ impl World {
             disk,
             clock,
             bank,
+            asked: 0,
         };
         let env = world.node.env();
         let (create, outcome) = ("create".to_owned(), "created".to_owned());
@@ -188,19 +204,38 @@ impl World {
                         tokio::task::yield_now().await;
                     }
                 }
+                let midst = self.now();
                 self.dies(death);
                 self.advance(away);
                 self.is_asked().await?;
+                // The end of a trial may have been written before the death.
+                if is_midst && self.live().await?.waits_since == Some(Time(midst)) {
+                    self.model.looked_at(midst);
+                }
                 self.rests().await?;
             }
             Step::BankIsAway(time) => self.bank.is_away(time),
             Step::Card(card) => self.set_card(card).await,
+            Step::Replaces(card, back) => {
+                let was = self.card().await?;
+                self.set_card(card).await;
+                if let Some((number, attempt)) = self.model.waits_for_customer(back)
+                    && was != card.id()
+                {
+                    let invoice = Draft::id_of(SUBSCRIPTION, number);
+                    self.bank
+                        .replaces(&states::Invoice::intent(&invoice, attempt));
+                }
+                self.rests().await?;
+            }
             Step::Calls(call) => {
+                self.asked += 1;
                 let taken = self.calls(call).await?;
                 self.has_called(call, taken)?;
                 self.rests().await?;
             }
             Step::DiesIn(call, syncs, death) => {
+                self.asked += 1;
                 self.dies_in(call, syncs, death).await?;
                 self.rests().await?;
             }
@@ -216,6 +251,84 @@ impl World {
             json!({"payment_method": card.id()}),
         );
         created(customer.transition(set.0, set.1, card).await);
+    }
+
+    /// What the engine knows of the subscription.
+    async fn live(&self) -> Result<states::Subscription, String> {
+        let view = self.subscription().get_state().await;
+        let view = view.map_err(|error| error.to_string())?;
+        let view = view.map_err(|error| error.to_string())?;
+        serde_json::from_value(view.data).map_err(|error| error.to_string())
+    }
+
+    async fn card(&self) -> Result<String, String> {
+        let customer = self.node.env().object::<Customer>().get_by_name(CUSTOMER);
+        let view = customer
+            .get_state()
+            .await
+            .map_err(|error| error.to_string())?;
+        let view = view.map_err(|error| error.to_string())?;
+        let live: states::Customer =
+            serde_json::from_value(view.data).map_err(|error| error.to_string())?;
+        Ok(live.payment_method.unwrap_or_default())
+    }
+
+    /// Has so much of what is owed taken off an invoice.
+    async fn reduces(&self, back: u32, part: i64) -> Reply<Result<View, BillingError>> {
+        let number = self.model.number(back);
+        let amount = self.model.reduction(number, part);
+        let (Some(number), Some(amount)) = (number, amount) else {
+            return Ok(Err(refused()));
+        };
+        let note = NewCreditNote {
+            id: format!("cn_{}", self.asked),
+            amount: Some(euro(amount)),
+            to: RefundTo::Card,
+            reason: None,
+        };
+        self.invoice(number).credit(note).await
+    }
+
+    /// Does what a refund does: its money is at the bank, or is credit, and everybody hears of it.
+    async fn refunds(
+        &self,
+        back: u32,
+        part: i64,
+        refund: Refund,
+    ) -> Reply<Result<View, BillingError>> {
+        let number = self.model.number(back);
+        let amount = self.model.refundable(number, part);
+        let (Some(number), Some(amount)) = (number, amount) else {
+            return Ok(Err(refused()));
+        };
+        let credited = Credited {
+            id: format!("re_{}", self.asked),
+            invoice: Draft::id_of(SUBSCRIPTION, number),
+            amount: euro(amount),
+            reason: None,
+        };
+        let note = CreditNote {
+            id: format!("cn_{}", self.asked),
+            amount: euro(amount),
+            effect: CreditEffect::Refunded,
+            refund: Some(credited.id.clone()),
+            reason: None,
+        };
+        let invoice = self.invoice(number);
+        if refund.is_note {
+            match invoice.take_note(note.clone()).await? {
+                Ok(_) => {}
+                refused => return Ok(refused),
+            }
+        }
+        if !refund.to_balance {
+            return self.subscription().returned(credited).await;
+        }
+        let granted = self.subscription().grant(credited).await?;
+        if granted.is_err() && refund.is_note {
+            created(invoice.withdraw_note(note.id).await);
+        }
+        Ok(granted)
     }
 
     /// Asks for something. Whether it was taken; none if it could not be asked.
@@ -245,6 +358,8 @@ impl World {
                 Some(invoice) => invoice.pay().await,
                 None => return Ok(Some(false)),
             },
+            Call::Reduce(back, part) => self.reduces(back, part).await,
+            Call::Refund(back, part, refund) => self.refunds(back, part, refund).await,
         };
         match asked {
             Ok(Ok(_)) => Ok(Some(true)),
@@ -284,7 +399,14 @@ impl World {
         self.is_asked().await?;
         let taken = match (answer, call) {
             (Some(taken), _) => taken,
-            (None, Call::Void(_) | Call::GiveUp(_) | Call::Pay(_)) => self.calls(call).await?,
+            (
+                None,
+                Call::Void(_)
+                | Call::GiveUp(_)
+                | Call::Pay(_)
+                | Call::Reduce(..)
+                | Call::Refund(..),
+            ) => self.calls(call).await?,
             (None, _) => {
                 let wanted = match call {
                     Call::Pause => ("pause", "paused"),
@@ -430,7 +552,9 @@ impl World {
                 continue;
             }
             self.bank.tell(self.node.env(), &report, &intent).await?;
-            self.model.hears(number, intent.attempt, report.fate, now);
+            let amount = intent.amount.amount();
+            self.model
+                .hears(number, intent.attempt, amount, report.fate, now);
         }
         Err("something happens for ever".to_owned())
     }

@@ -39,6 +39,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::CreditUnbounded | Variant::CreditTwice => {
             "refunds::a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged"
         }
+        Variant::NoteBehindPayment => {
+            "refunds::a_payment_that_was_faster_than_a_credit_note_gives_back_what_that_took_off"
+        }
         Variant::CardKept | Variant::BothCards => {
             "cards::who_gives_a_better_card_is_not_asked_to_prove_who_they_are"
         }

@@ -22,6 +22,8 @@ pub(crate) enum Luck {
     CustomerComesLast,
     /// A payment is on its way until the clock shows this.
     TakesItsTime(Duration),
+    /// A payment that ends between these is on its way until the second of them.
+    IsSlowBetween(Duration, Duration),
     /// Until the clock shows this the gateway does not know how a payment stands.
     Forgets(Duration),
     /// Until the clock shows this it answers questions with another payment, which has succeeded.
@@ -62,10 +64,12 @@ impl Adapter {
                 let text = "the connection broke".to_owned();
                 return Err(GatewayError::Unknown { text });
             }
-            if let Luck::TakesItsTime(time) = luck
-                && payment.status.is_final()
-                && clock.now() < time
-            {
+            let slow = match luck {
+                Luck::TakesItsTime(until) => Duration::ZERO..until,
+                Luck::IsSlowBetween(from, until) => from..until,
+                _ => Duration::ZERO..Duration::ZERO,
+            };
+            if payment.status.is_final() && slow.contains(&clock.now()) {
                 payment.status = PaymentStatus::Processing;
             }
             Ok(payment)

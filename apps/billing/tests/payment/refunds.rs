@@ -10,7 +10,7 @@ use billing::{
     payment::{self, Refunding},
     resource::View,
     resources::{Invoice, NewCreditNote, NewPaymentRefund, PaymentIntent, Refund, Subscription},
-    states::{self, Credited, RefundTo},
+    states::{self, CreditEffect, CreditNote, Credited, RefundTo},
 };
 use serde_json::json;
 
@@ -248,6 +248,42 @@ fn a_credit_note_lessens_what_is_owed_and_only_the_rest_is_charged() {
 }
 
 #[test]
+fn a_payment_that_was_faster_than_a_credit_note_gives_back_what_that_took_off() {
+    run(async {
+        let mut world = paid(Luck::None, "card_ok").await;
+        // The subscription has taken it before it heard of the payment, and tells the invoice afterwards.
+        for (id, amount) in [("cn_1", 400), ("cn_2", 100)] {
+            let told = CreditNote {
+                id: id.into(),
+                amount: euro(amount),
+                effect: CreditEffect::Reduced,
+                refund: None,
+                reason: None,
+            };
+            for _ in 0..2 {
+                let invoice = world.env().object::<Invoice>().get_by_name(INVOICE);
+                let noted = invoice.take_note(told.clone()).await.unwrap().unwrap();
+                assert_eq!(noted.state, "paid");
+                world = world.killed();
+            }
+            let refund = format!("re_{INTENT}_late_{id}");
+            world.becomes(&refund, "succeeded").await;
+        }
+        assert_eq!(back(&world), [400, 100]);
+        let invoice: states::Invoice =
+            serde_json::from_value(world.show(INVOICE).await.data).unwrap();
+        assert_eq!(invoice.due, Some(euro(500)));
+        // It is no price of the period that has gone back.
+        assert_eq!(subscription(&world).await.given_back, None);
+        // The rest can go back by another one.
+        let noted = credit(&world, note("cn_rest", None, RefundTo::Card)).await;
+        noted.unwrap();
+        world.becomes("re_cn_rest", "succeeded").await;
+        assert_eq!(back(&world), [400, 100, 500]);
+    });
+}
+
+#[test]
 fn a_credit_note_over_all_that_is_owed_settles_the_invoice() {
     run(async {
         let world = owing().await;
@@ -351,5 +387,120 @@ fn a_webhook_of_a_refund_is_heard_soon_and_its_copies_are_not() {
             refund: pending,
         };
         payment::hear_of_refund(world.env(), &late).await.unwrap();
+    });
+}
+
+/// The second attempt at an invoice is on its way when the gateway says of the first one that it has paid, or has not.
+async fn told_otherwise(world: &World, invoice: &str, attempt: u32, verdict: states::Verdict) {
+    let result = states::PaymentResult {
+        invoice: invoice.into(),
+        intent: states::Invoice::intent(invoice, attempt),
+        attempt,
+        amount: euro(1_000),
+        verdict,
+        reason: None,
+    };
+    let object = world.env().object::<Invoice>().get_by_name(invoice);
+    let told = object.report_payment_result(result.clone()).await;
+    told.unwrap().unwrap();
+    let object = world.env().object::<Subscription>();
+    let told = object
+        .get_by_name(SUBSCRIPTION)
+        .report_payment_result(result);
+    told.await.unwrap().unwrap();
+}
+
+/// Lets the node die again and again until a refund has succeeded, and some times after it.
+async fn dies_until_refunded(mut world: World, refund: &str, seed: u64) -> World {
+    for round in 0..80 {
+        world = if round % 2 == 0 {
+            world.killed()
+        } else {
+            world.without_power(seed + round)
+        };
+        let hours = [0, 1, 3, 9][usize::try_from((round + seed) % 4).unwrap()];
+        world.passes(Duration::from_hours(hours)).await;
+    }
+    world.becomes(refund, "succeeded").await;
+    world.killed()
+}
+
+#[test]
+fn a_second_payment_of_an_invoice_goes_back_once_however_often_the_node_dies() {
+    run(async {
+        for seed in 0..2 {
+            let days = Duration::from_hours(5 * 24);
+            let world = World::new(Luck::IsSlowBetween(Duration::from_hours(1), days)).await;
+            world.subscribe("card_declined").await;
+            world.becomes(INTENT, "canceled").await;
+            world.ends().await;
+            world.passes(Duration::from_hours(2)).await;
+            world.pays_with("card_ok").await;
+            let second = states::Invoice::intent(INVOICE, 2);
+            world.becomes(&second, "processing").await;
+            told_otherwise(&world, INVOICE, 1, states::Verdict::Paid).await;
+            assert_eq!(world.state(SUBSCRIPTION).await, "active");
+            let world = dies_until_refunded(world, &format!("re_{second}_late"), seed).await;
+            world.passes(Duration::from_hours(48)).await;
+            assert_eq!(back(&world), [1_000]);
+            assert_eq!(world.state(&second).await, "succeeded");
+            let invoice: states::Invoice =
+                serde_json::from_value(world.show(INVOICE).await.data).unwrap();
+            assert_eq!(invoice.paid_by.as_deref(), Some(INTENT));
+            assert!(invoice.late.contains(&second));
+            // It was no price of a period.
+            assert_eq!(subscription(&world).await.given_back, None);
+        }
+    });
+}
+
+#[test]
+fn money_for_an_invoice_that_was_voided_goes_back_once_however_often_the_node_dies() {
+    run(async {
+        for seed in 0..2 {
+            let year = Duration::from_hours(365 * 24);
+            let slow = year + Duration::from_hours(5)..year + Duration::from_hours(10 * 24);
+            let world = World::new(Luck::IsSlowBetween(slow.start, slow.end)).await;
+            world.subscribe("card_ok").await;
+            world.becomes(SUBSCRIPTION, "active").await;
+            world.has_card("card_declined").await;
+            world.passes_by_days(year).await;
+            let invoice = states::Draft::id_of(SUBSCRIPTION, 1);
+            world.becomes(SUBSCRIPTION, "past_due").await;
+            while world.now() < slow.start {
+                world.passes(Duration::from_hours(1)).await;
+            }
+            world.has_card("card_ok").await;
+            let object = world.env().object::<Invoice>().get_by_name(&invoice);
+            object.pay().await.unwrap().unwrap();
+            let intent = states::Invoice::intent(&invoice, 2);
+            world.becomes(&intent, "processing").await;
+            // Nobody voids what is being paid; but the gateway says that it is not.
+            assert!(object.void().await.unwrap().is_err());
+            told_otherwise(&world, &invoice, 2, states::Verdict::Failed).await;
+            object.void().await.unwrap().unwrap();
+            let world = dies_until_refunded(world, &format!("re_{intent}_late"), seed).await;
+            world.passes(Duration::from_hours(48)).await;
+            assert_eq!(back(&world), [1_000]);
+            assert_eq!(world.state(&invoice).await, "void");
+            assert_eq!(world.state(SUBSCRIPTION).await, "active");
+        }
+    });
+}
+
+#[test]
+fn money_for_what_nobody_was_served_goes_back_once_however_often_the_node_dies() {
+    run(async {
+        for seed in 0..2 {
+            let world = World::new(Luck::TakesItsTime(Duration::from_hours(5 * 24))).await;
+            world.subscribe("card_ok").await;
+            world.becomes(INTENT, "processing").await;
+            let ended = world.env().object::<Subscription>();
+            let ended = ended.get_by_name(SUBSCRIPTION).cancel(false).await;
+            assert_eq!(ended.unwrap().unwrap().state, "canceled");
+            let world = dies_until_refunded(world, &format!("re_{INTENT}_late"), seed).await;
+            world.passes(Duration::from_hours(48)).await;
+            assert_eq!(back(&world), [1_000]);
+        }
     });
 }

@@ -46,6 +46,8 @@ const MOMENT: Duration = Duration::from_millis(300);
 
 pub(crate) struct World {
     pub(crate) gateway: LocalGateway,
+    adapter: AnyGateway,
+    disk: SimDisk,
     clock: TestClock,
     node: Node,
 }
@@ -56,12 +58,34 @@ impl World {
         let clock = TestClock::new();
         let gateway = LocalGateway::new(KEY, Mischief::none(1), Arc::new(clock.clone()));
         let adapter = AnyGateway::new(Adapter::new(&gateway, KEY, &clock, luck));
-        let node = engine(&SimDisk::new(), &clock, adapter, gateway.clone());
+        Self::at(SimDisk::new(), clock, gateway, adapter)
+    }
+
+    fn at(disk: SimDisk, clock: TestClock, gateway: LocalGateway, adapter: AnyGateway) -> Self {
+        let node = engine(&disk, &clock, adapter.clone(), gateway.clone());
         Self {
             gateway,
+            adapter,
+            disk,
             clock,
             node: node.start().unwrap(),
         }
+    }
+
+    /// Another node, on what a kill of this one leaves. The gateway lives on.
+    pub(crate) fn killed(self) -> Self {
+        let disk = self.disk.after_kill();
+        let (clock, gateway, adapter) = (self.clock, self.gateway, self.adapter);
+        drop(self.node);
+        Self::at(disk, clock, gateway, adapter)
+    }
+
+    /// Another node, on what a power failure leaves.
+    pub(crate) fn without_power(self, seed: u64) -> Self {
+        let disk = self.disk.crash(seed);
+        let (clock, gateway, adapter) = (self.clock, self.gateway, self.adapter);
+        drop(self.node);
+        Self::at(disk, clock, gateway, adapter)
     }
 
     pub(crate) fn env(&self) -> &Env {
@@ -163,6 +187,11 @@ impl World {
     /// Lets so much time pass, with what it makes due.
     pub(crate) async fn passes(&self, time: Duration) {
         passes(&self.node, &self.clock, time, STEP).await;
+    }
+
+    /// The same for a long time in which little happens.
+    pub(crate) async fn passes_by_days(&self, time: Duration) {
+        passes(&self.node, &self.clock, time, Duration::from_hours(24)).await;
     }
 
     /// Lets time pass until a resource is in a state.

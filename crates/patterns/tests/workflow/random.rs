@@ -1,8 +1,8 @@
 //! Random workflows, which must all end with the result that their history tells, whatever is done to them and their node.
 //!
-//! A seed makes programs of steps that fail and answer late, sleeps, events, children and versions, in sequence, side by side and
-//! against each other. Each history is replayed aside after each result. Meanwhile the process is killed, the power is cut,
-//! instances are paused, resumed, canceled and restarted. An independent model then reads the history of each and says what the
+//! A seed makes programs of steps that fail and answer late, sleeps, events, children, versions and new beginnings, in sequence,
+//! side by side and against each other. Each history is replayed aside after each result. Meanwhile the process is killed, the
+//! power is cut, the clock is set back, instances are paused, resumed, canceled and restarted. An independent model then reads the history of each and says what the
 //! result is. `ABIDE_WORKFLOW_RANDOM` says how many programs, `ABIDE_WORKFLOW_FIRST_SEED` the first seed.
 
 mod model;
@@ -16,7 +16,7 @@ use abide_patterns::workflow::{Ended, Status, WorkflowError, Workflows};
 
 use crate::support::run;
 use model::result_of;
-use program::Program;
+use program::{Input, Program};
 use wild::Wild;
 
 /// Programs that run on a node at a time.
@@ -36,15 +36,25 @@ async fn live(seed: u64, programs: u64) {
     let mut wild = Wild::new();
     let mut subjects = Vec::new();
     for number in 0..programs {
-        let subject = Subject {
+        let mut subject = Subject {
             id: format!("{number}"),
             program: Program::random(random, 3),
             sent: [0; 2],
             canceled: false,
         };
-        let Subject { id, program, .. } = &subject;
-        let started = wild.ask(async |workflows| workflows.start(id, program).await);
-        started.await.unwrap();
+        let id = &subject.id;
+        let input = &Input::new(subject.program.clone());
+        let started = if random.below(3) == 0 {
+            let event = random.below(2) as usize;
+            subject.sent[event] = 1;
+            let name = program::EVENTS[event];
+            wild.ask(async |workflows| workflows.start_with_event(id, input, name, &1).await)
+                .await
+        } else {
+            wild.ask(async |workflows| workflows.start(id, input).await)
+                .await
+        };
+        assert!(!started.unwrap().duplicate);
         subjects.push(subject);
     }
     for _ in 0..60 + random.below(60) {
@@ -54,9 +64,12 @@ async fn live(seed: u64, programs: u64) {
             let chosen = random.below(u32::try_from(subjects.len()).unwrap());
             meddle(&wild, &mut subjects[chosen as usize], random).await;
         }
-        match random.below(60) {
-            0 => wild = wild.killed(),
-            1 => wild = wild.without_power(seed),
+        let back = 6_000 + i64::from(random.below(14_000));
+        match random.below(120) {
+            0 => wild = wild.killed(0),
+            1 => wild = wild.killed(back),
+            2 | 3 => wild = wild.without_power(seed),
+            4 => wild.set_back(back),
             _ => {}
         }
     }
@@ -93,8 +106,14 @@ async fn meddle(wild: &Wild, subject: &mut Subject, random: &mut Random) {
         _ => {
             let name = random.below(2) as usize;
             let payload = subject.sent[name] + 1;
+            let is_start = random.below(4) == 0;
+            let input = &Input::new(subject.program.clone());
             let event = async |workflows: Workflows<_>| {
                 let name = program::EVENTS[name];
+                if is_start {
+                    let started = workflows.start_with_event(id, input, name, &payload).await;
+                    return started.map(|started| assert!(started.duplicate));
+                }
                 workflows.send_event(id, name, &payload).await
             };
             let sent = wild.ask(event).await;
@@ -145,24 +164,28 @@ async fn check(wild: &Wild, seed: u64, subject: &Subject) {
         assert_ne!(ended, Ended::No);
         return;
     }
-    let history = wild.history(&subject.id).await;
-    let expected = match result_of(&subject.program, &history) {
-        Some(Ok(value)) => Ended::Completed(value),
-        Some(Err(kind)) => match ended {
-            Ended::Failed(ref failure) if failure.kind() == kind => ended.clone(),
-            _ => panic!("seed {seed}: {ended:?} instead of a failure: {kind:?}"),
-        },
-        None => Ended::No,
-    };
-    assert_eq!(
-        ended, expected,
-        "seed {seed}: {:?} with {history:#?}",
+    let history = wild.history(id).await;
+    let input = wild.input(id);
+    let program = &input.program;
+    let is_first = *program == subject.program && input.taken == [0; 2];
+    assert!(
+        is_first || record.run > 1 && subject.program.successors().contains(&program),
+        "seed {seed}: {:?} has become {program:?}",
         subject.program
     );
-    for name in program::EVENTS {
+    let is_told = |version| match (result_of(program, &history, version), &ended) {
+        (Some(Ok(expected)), Ended::Completed(value)) => *value == expected,
+        (Some(Err(kind)), Ended::Failed(failure)) => failure.kind() == kind,
+        _ => false,
+    };
+    assert!(
+        wild.versions().any(is_told),
+        "seed {seed}: {ended:?} of {program:?} with {history:#?}"
+    );
+    for (name, before) in program::EVENTS.iter().zip(input.taken) {
         let taken: Vec<i64> = history.events(name);
-        let first: Vec<i64> = (1..).take(taken.len()).collect();
-        assert_eq!(taken, first, "seed {seed}: events `{name}`");
+        let next: Vec<i64> = (before + 1..).take(taken.len()).collect();
+        assert_eq!(taken, next, "seed {seed}: events `{name}`");
     }
 }
 

@@ -128,8 +128,10 @@ impl Subscription {
         let Some(number) = number_of(invoice) else {
             return;
         };
-        // An invoice may be credited before its period is entered, or long after.
-        if self.period.is_some_and(|period| period.number > number) {
+        // An invoice may be credited before its period is entered, or long after. One that has only what waited for it is of
+        // no period.
+        let is_past = self.period.is_some_and(|period| period.number > number);
+        if is_past || self.changes_only == Some(number) {
             return;
         }
         let before = self.given_back.filter(|before| before.number == number);

@@ -90,6 +90,9 @@ pub struct Subscription {
     /// What was given back of the newest period that was billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_back: Option<GivenBack>,
+    /// The number of the newest invoice that bills no period, but only what waited for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes_only: Option<u32>,
     /// What somebody else wants to know of it.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
@@ -292,8 +295,12 @@ impl Subscription {
         self.carried = Some(totals.left.plus(deferred)?)
             .filter(|left| !left.is_zero())
             .filter(|_| !broken(Variant::CreditLost));
+        let lines = draft.lines.all();
+        let changes_only = !lines.iter().any(|line| line.kind == LineKind::Period);
+        if changes_only && !broken(Variant::NoteOfOthersWithheld) {
+            self.changes_only = Some(draft.period.number);
+        }
         if !totals.due.is_zero() {
-            let lines = draft.lines.all();
             let owed = Owed {
                 amount: totals.due,
                 reduced: None,
@@ -303,7 +310,7 @@ impl Subscription {
                 since: None,
                 failed_at: None,
                 before: 0,
-                changes_only: !lines.iter().any(|line| line.kind == LineKind::Period),
+                changes_only,
                 given_up: false,
                 used: draft.used()?,
                 changed: None,

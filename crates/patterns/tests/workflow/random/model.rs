@@ -13,7 +13,6 @@ type Outcome = Result<i64, FailureKind>;
 pub(super) struct History {
     /// In the order in which it was given them.
     pub(super) results: BTreeMap<i64, (StepName, StepKind, Outcome)>,
-    pub(super) version: i64,
 }
 
 impl History {
@@ -34,6 +33,8 @@ enum Part<'a> {
     Race(Vec<Self>),
     Try(Box<Self>),
     Patched(Box<Self>),
+    /// The history ends here.
+    Anew,
 }
 
 #[derive(Default)]
@@ -42,10 +43,10 @@ struct Model {
     version: i64,
 }
 
-/// The result of a program with this history; `None` if it has none yet.
-pub(super) fn result_of(program: &Program, history: &History) -> Option<Outcome> {
+/// The result of a program with this history that goes by this version of the change; `None` if it has none yet.
+pub(super) fn result_of(program: &Program, history: &History, version: i64) -> Option<Outcome> {
     let mut model = Model {
-        version: history.version,
+        version,
         ..Model::default()
     };
     let mut whole = model.begin(program);
@@ -63,6 +64,7 @@ impl Model {
         let part = match program {
             Program::Step { name, .. }
             | Program::Sleep { name, .. }
+            | Program::Until { name, .. }
             | Program::Event { name, .. }
             | Program::Child { name, .. } => {
                 let uses = self.uses.entry(name.clone()).or_default();
@@ -74,6 +76,7 @@ impl Model {
             Program::Race(parts) => Part::Race(self.begin_all(parts)),
             Program::Try(part) => Part::Try(Box::new(self.begin(part))),
             Program::Patched(part) => Part::Patched(Box::new(self.begin(part))),
+            Program::Anew(_) => Part::Anew,
         };
         self.settle(part)
     }
@@ -87,7 +90,7 @@ impl Model {
         let mut give = |part| self.give(part, step, outcome);
         let part = match part {
             Part::Leaf(leaf) if leaf == *step => Part::Done(outcome),
-            Part::Done(_) | Part::Leaf(_) => part,
+            Part::Done(_) | Part::Leaf(_) | Part::Anew => part,
             Part::Chain(rest, sum, part) => Part::Chain(rest, sum, Box::new(give(*part))),
             Part::Join(parts) => Part::Join(parts.into_iter().map(give).collect()),
             Part::Race(parts) => Part::Race(parts.into_iter().map(give).collect()),

@@ -1,6 +1,11 @@
 //! A program that a seed makes, and how a workflow runs it.
 
-use std::time::Duration;
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use abide_harness::Random;
 use abide_patterns::workflow::{Attempt, Context, Failure, FailureKind, RetryPolicy, Workflow};
@@ -32,6 +37,11 @@ pub(super) enum Program {
         name: String,
         millis: u64,
     },
+    /// A sleep until a time, so many milliseconds after that of the newest result.
+    Until {
+        name: String,
+        millis: i64,
+    },
     Event {
         name: String,
         millis: u64,
@@ -50,6 +60,25 @@ pub(super) enum Program {
     Try(Box<Self>),
     /// A version, and then the program.
     Patched(Box<Self>),
+    /// The instance continues as new, with this program.
+    Anew(Box<Self>),
+}
+
+/// What an instance is started with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Input {
+    pub(super) program: Program,
+    /// Events of each name that were taken before this history.
+    pub(super) taken: [i64; 2],
+}
+
+impl Input {
+    pub(super) fn new(program: Program) -> Self {
+        Self {
+            program,
+            taken: [0; 2],
+        }
+    }
 }
 
 /// How futures are joined.
@@ -71,7 +100,7 @@ impl Program {
         // Few lengths, so that many end together.
         let millis = |random: &mut Random| [0, 10, 100, 100, 1_000][random.below(5) as usize];
         if depth == 0 {
-            return match random.below(8) {
+            return match random.below(9) {
                 0..=3 => Self::Step {
                     name: name(random),
                     fails: random.below(8).saturating_sub(5),
@@ -86,18 +115,29 @@ impl Program {
                     name: EVENTS[random.below(2) as usize].to_owned(),
                     millis: 2 * millis(random),
                 },
-                _ => Self::Child {
+                7 => Self::Until {
                     name: name(random),
-                    program: Box::new(Self::Step {
+                    millis: [-1_000, 0, 10, 100, 300][random.below(5) as usize],
+                },
+                _ => {
+                    let step = Self::Step {
                         name: "child".to_owned(),
                         fails: 0,
                         millis: 10,
                         refused: random.below(4) == 0,
-                    }),
-                },
+                    };
+                    let program = match random.below(4) {
+                        0 => Self::Chain(vec![step.clone(), Self::Anew(Box::new(step))]),
+                        _ => step,
+                    };
+                    Self::Child {
+                        name: name(random),
+                        program: Box::new(program),
+                    }
+                }
             };
         }
-        match random.below(12) {
+        match random.below(13) {
             0..=2 => Self::Chain(some(random, 2, depth - 1)),
             3..=6 => {
                 // One within another asks in an order of its own, which the model does not know.
@@ -113,6 +153,7 @@ impl Program {
             7 | 8 => Self::Race(some(random, 2, depth - 1)),
             9 => Self::Try(Box::new(Self::random(random, depth - 1))),
             10 => Self::Patched(Box::new(Self::random(random, depth - 1))),
+            11 => Self::Anew(Box::new(Self::random(random, depth - 1))),
             _ => {
                 // A loop.
                 let body = Self::random(random, depth - 1);
@@ -121,7 +162,27 @@ impl Program {
         }
     }
 
-    fn run<'a>(&'a self, ctx: &'a Context) -> LocalBoxFuture<'a, Result<i64, Failure>> {
+    /// The programs with which an instance may continue that began with this one.
+    pub(super) fn successors(&self) -> Vec<&Self> {
+        match self {
+            Self::Step { .. }
+            | Self::Sleep { .. }
+            | Self::Until { .. }
+            | Self::Event { .. }
+            | Self::Child { .. } => Vec::new(),
+            Self::Chain(parts) | Self::Join(_, parts) | Self::Race(parts) => {
+                parts.iter().flat_map(Self::successors).collect()
+            }
+            Self::Try(part) | Self::Patched(part) => part.successors(),
+            Self::Anew(part) => {
+                let mut all = part.successors();
+                all.push(part);
+                all
+            }
+        }
+    }
+
+    fn run<'a>(&'a self, ctx: &'a Turn) -> LocalBoxFuture<'a, Result<i64, Failure>> {
         async move {
             match self {
                 Self::Step {
@@ -151,12 +212,24 @@ impl Program {
                     let time = Duration::from_millis(*millis);
                     ctx.sleep(name, time).await.map(|()| 1)
                 }
+                Self::Until { name, millis } => {
+                    let time = ctx.now() + millis;
+                    ctx.sleep_until(name, time).await?;
+                    assert!(ctx.now() >= time, "it woke before the time that it named");
+                    Ok(1)
+                }
                 Self::Event { name, millis } => {
                     let time = Duration::from_millis(*millis);
-                    ctx.wait_for_event(name, time).await
+                    let event = ctx.wait_for_event(name, time).await?;
+                    let taken = EVENTS.iter().zip(&ctx.taken);
+                    for (_, taken) in taken.filter(|(event, _)| *event == name) {
+                        taken.set(taken.get() + 1);
+                    }
+                    Ok(event)
                 }
                 Self::Child { name, program } => {
-                    ctx.child::<Wildly>(name, (**program).clone()).await
+                    let input = Input::new((**program).clone());
+                    ctx.child::<Wildly>(name, input).await
                 }
                 Self::Chain(parts) => {
                     let mut sum = 0;
@@ -181,9 +254,16 @@ impl Program {
                     result => Ok(code(&result.map_err(|failure| failure.kind()))),
                 },
                 Self::Patched(part) => {
-                    let version = ctx.version("change", 0..=3).await?;
+                    let version = ctx.version("change", 0..=ctx.newest).await?;
                     let result = part.run(ctx).await?;
                     Ok(mix(version.into(), result))
+                }
+                Self::Anew(program) => {
+                    let input = Input {
+                        program: (**program).clone(),
+                        taken: ctx.taken.each_ref().map(Cell::get),
+                    };
+                    ctx.continue_as_new::<Wildly>(&input).await
                 }
             }
         }
@@ -191,7 +271,7 @@ impl Program {
     }
 }
 
-async fn join(joined: Joined, ctx: &Context, parts: &[Program]) -> Vec<Result<i64, FailureKind>> {
+async fn join(joined: Joined, ctx: &Turn, parts: &[Program]) -> Vec<Result<i64, FailureKind>> {
     let results = match joined {
         Joined::Parallel => ctx.parallel(parts.iter().map(|part| part.run(ctx))).await,
         Joined::Unordered => {
@@ -236,15 +316,47 @@ fn value(key: &str) -> i64 {
     i64::from(u32::from_le_bytes([hash[0], hash[1], hash[2], hash[3]]))
 }
 
+/// A history of an instance that runs a program.
+struct Turn {
+    ctx: Context,
+    taken: [Cell<i64>; 2],
+    /// The newest version of the change that the program knows.
+    newest: u32,
+}
+
+impl std::ops::Deref for Turn {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.ctx
+    }
+}
+
 /// A workflow that runs a program.
-pub(super) struct Wildly;
+#[derive(Clone, Default)]
+pub(super) struct Wildly {
+    /// With what each instance was last run.
+    pub(super) inputs: Arc<Mutex<HashMap<String, Input>>>,
+    /// How often the process has ended: each brings another version of the program.
+    pub(super) deaths: u32,
+}
+
+/// The version of the first program.
+pub(super) const FIRST_VERSION: u32 = 3;
 
 impl Workflow for Wildly {
     const NAME: &'static str = "wild";
-    type Input = Program;
+    type Input = Input;
     type Output = i64;
 
-    async fn run(&self, ctx: Context, program: Program) -> Result<i64, Failure> {
-        program.run(&ctx).await
+    async fn run(&self, ctx: Context, input: Input) -> Result<i64, Failure> {
+        let id = ctx.id().to_owned();
+        self.inputs.lock().unwrap().insert(id, input.clone());
+        let turn = Turn {
+            ctx,
+            taken: input.taken.map(Cell::new),
+            newest: FIRST_VERSION + self.deaths,
+        };
+        input.program.run(&turn).await
     }
 }

@@ -8,25 +8,29 @@ use abide_patterns::workflow::{
     WorkflowInstance, Workflows,
 };
 
-use super::{model::History, program::Wildly};
+use super::{
+    model::History,
+    program::{FIRST_VERSION, Input, Wildly},
+};
 use crate::world::store;
 
 pub(super) struct Wild {
     disk: SimDisk,
     clock: TestClock,
+    workflow: Wildly,
     node: Node,
 }
 
 impl Wild {
     pub(super) fn new() -> Self {
-        Self::at(TestClock::new(), SimDisk::new())
+        Self::at(TestClock::new(), SimDisk::new(), Wildly::default())
     }
 
-    fn at(clock: TestClock, disk: SimDisk) -> Self {
+    fn at(clock: TestClock, disk: SimDisk, workflow: Wildly) -> Self {
         let node = Node::builder(store(&disk, &clock))
             .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
             .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
-            .with(Registry::new().with(Wildly))
+            .with(Registry::new().with(workflow.clone()))
             .with(Options {
                 recovery: Duration::from_millis(500),
                 rehearse: true,
@@ -36,23 +40,48 @@ impl Wild {
             .workers(1)
             .start()
             .unwrap();
-        Self { disk, clock, node }
+        Self {
+            disk,
+            clock,
+            workflow,
+            node,
+        }
     }
 
-    /// Another node, on what a kill of this one leaves.
-    pub(super) fn killed(self) -> Self {
+    /// Another node, on what a kill of this one leaves. The clock may be set back meanwhile.
+    pub(super) fn killed(self, set_back: i64) -> Self {
         let disk = self.disk.after_kill();
-        let clock = self.clock.clone();
-        drop(self);
-        Self::at(clock, disk)
+        self.followed(disk, set_back)
     }
 
     /// Another node, on what a power cut leaves.
     pub(super) fn without_power(self, seed: u64) -> Self {
         let disk = self.disk.crash(seed);
-        let clock = self.clock.clone();
+        self.followed(disk, 0)
+    }
+
+    /// Another node, with a newer program.
+    fn followed(self, disk: SimDisk, set_back: i64) -> Self {
+        let (clock, mut workflow) = (self.clock.clone(), self.workflow.clone());
         drop(self);
-        Self::at(clock, disk)
+        workflow.deaths += 1;
+        clock.set_wall(-set_back);
+        Self::at(clock, disk, workflow)
+    }
+
+    /// Somebody sets the clock back, by milliseconds.
+    pub(super) fn set_back(&self, by: i64) {
+        self.clock.set_wall(-by);
+    }
+
+    /// With what an instance was last run.
+    pub(super) fn input(&self, id: &str) -> Input {
+        self.workflow.inputs.lock().unwrap()[id].clone()
+    }
+
+    /// The versions of the change that an instance may go by.
+    pub(super) fn versions(&self) -> impl Iterator<Item = i64> {
+        (FIRST_VERSION..=FIRST_VERSION + self.workflow.deaths).map(i64::from)
     }
 
     pub(super) fn workflows(&self) -> Workflows<Wildly> {
@@ -82,10 +111,7 @@ impl Wild {
 
     /// What an instance was given.
     pub(super) async fn history(&self, id: &str) -> History {
-        let mut history = History {
-            version: 3,
-            ..History::default()
-        };
+        let mut history = History::default();
         let steps = self
             .ask(async |workflows| workflows.history(id, 0).await)
             .await;
