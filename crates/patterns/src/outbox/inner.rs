@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use super::{
     FanOutStatus, Message, Options, OutboxError, Priority, Registry,
     claims::Claim,
-    destination,
     flights::Flights,
     limits,
     metrics::Holding,
@@ -94,14 +93,14 @@ impl Inner {
         }
         let accepted = self.check(message, now)?;
         let max = self.rows.options.max_queued;
-        if self.rows.count_new()? > max {
+        let (queued, id) = self.rows.count_new()?;
+        if queued > max {
             return Err(OutboxError::Full { max });
         }
         let schedule = match &message.schedule {
             Some(waits) => Some(serde_json::to_string(waits).map_err(abide::Error::from_std)?),
             None => None,
         };
-        let id = self.rows.next_id()?;
         let new = New {
             id,
             idempotency_key: &self.key(id, 0, &message.payload, now),
@@ -270,9 +269,12 @@ impl Inner {
             sending: counts.sending,
             failing: counts.failing,
             dead: counts.failed,
-            oldest: self.rows.oldest(now)?,
+            oldest: match counts.queued + counts.sending {
+                0 => None,
+                _ => self.rows.oldest(now)?,
+            },
             in_flight,
-            open: destination::open(&self.rows.sql)?,
+            open: self.rows.open_circuits()?,
         };
         let board = &self.registry.board;
         board.show(self.state.class(), self.state.id(), holding);

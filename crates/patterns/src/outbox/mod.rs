@@ -105,6 +105,7 @@ mod order;
 mod overload;
 mod passes;
 mod pump;
+mod ready;
 mod registry;
 mod rows;
 mod schema;
