@@ -204,6 +204,14 @@ impl Rows {
         Ok(claims)
     }
 
+    /// How many messages wait for an attempt at a destination and are not behind others with their ordering key, up to
+    /// [`limits::MAX_COUNTED`].
+    pub(super) fn count_waiting(&self, destination: &str) -> Result<i64> {
+        const COUNT: &str = concat!("SELECT count(*) FROM (", lines!(), " LIMIT ?2)");
+        let most = rows(limits::MAX_COUNTED);
+        self.sql.exec(COUNT, (destination, most))?.one()
+    }
+
     /// The first that is due and to be tried, or asked about, alone.
     pub(super) fn first_alone(&self, now: i64) -> Result<Option<Alone>> {
         self.sql

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     rc::Rc,
     sync::Arc,
@@ -264,7 +264,22 @@ impl Inner {
         for (destination, count) in flights.to_destination.each().chain(polls) {
             *in_flight.entry(destination.to_owned()).or_default() += i64::from(count);
         }
+        let mut waiting = Vec::new();
+        if counts.queued > 0 {
+            let most = limits::MAX_SHOWN_DESTINATIONS;
+            let full = flights.to_destination.each().map(|(to, _)| to.to_owned());
+            let due = self.rows.due_destinations(i64::MAX, most)?;
+            let due = due.into_iter().map(|row| row.destination);
+            let all: BTreeSet<String> = due.chain(full.take(most)).collect();
+            for destination in all {
+                let count = self.rows.count_waiting(&destination)?;
+                if count > 0 {
+                    waiting.push((destination, count));
+                }
+            }
+        }
         let holding = Holding {
+            waiting,
             queued: counts.queued,
             sending: counts.sending,
             failing: counts.failing,

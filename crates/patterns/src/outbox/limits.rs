@@ -152,6 +152,10 @@ pub const MAX_BATCH: usize = 1_000;
 /// scrapes memory for as long as the node lives.
 pub const MAX_SHOWN_DESTINATIONS: usize = 50;
 
+/// Messages of an outbox that are counted for the metric of those that wait at a destination: so a backlog is seen, and counting
+/// costs the same however long it is.
+pub const MAX_COUNTED: usize = 1_000;
+
 /// Outboxes of a node that its metrics sum up, some hundred bytes each; further ones are not shown until others are empty.
 pub const MAX_SHOWN_OUTBOXES: usize = 100_000;
 

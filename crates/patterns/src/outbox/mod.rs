@@ -305,6 +305,14 @@ impl Outbox {
         destination::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
     }
 
+    /// Where messages go to that fail: destinations that have failed since they last answered, or that rest.
+    pub fn failing_destinations(&self, limit: usize) -> Result<Vec<Destination>> {
+        let now = self.0.now();
+        let mut found = destination::with_trouble(&self.0.rows.sql, limit.min(limits::MAX_PAGE))?;
+        found.retain(|to| to.failures > 0 || to.paused_until.is_some_and(|until| until > now));
+        Ok(found)
+    }
+
     /// Has the task go on soon if something is due soon, and the alarm whatever happens to the task.
     fn carry_on(&self, at: i64, now: i64) -> Result<()> {
         let soon = at <= now.saturating_add(crate::numbers::millis(limits::SHORT_WAIT));
