@@ -22,6 +22,8 @@ use crate::{
         postgres::{Form, Queue, Server},
         wire::Wire,
     },
+    probe::DiskLatency,
+    process::cpu_seconds,
     receiver::{Received, Receiver},
     report::{Measurement, Unit},
 };
@@ -91,6 +93,26 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// When the messages of a slice were due.
+struct Begun {
+    at: Instant,
+    cpu_seconds: f64,
+}
+
+impl Begun {
+    fn now() -> Result<Self> {
+        Ok(Self {
+            at: Instant::now(),
+            cpu_seconds: cpu_seconds(std::process::id())?,
+        })
+    }
+}
+
+/// What a message costs this process, in which the peer's server is not.
+fn self_cpu(context: &Context, name: &str, disk: DiskLatency, cpu: Option<f64>) {
+    context.print(&Measurement::new(format!("{name}/cpu"), Unit::CpuMicroseconds, disk).ours(cpu));
+}
+
 struct Bench<'a> {
     context: &'a Context,
     options: &'a Options,
@@ -127,11 +149,11 @@ impl Bench<'_> {
         let sides = context.alternate(
             Some(|| {
                 let mut bench = bench.borrow_mut();
-                let begun = Instant::now();
+                let begun = Begun::now()?;
                 wire.send(&bench.url, bench.next, count)?;
-                Ok([bench.rate(begun)?])
+                bench.cost(&begun)
             }),
-            None::<fn() -> Result<[f64; 1]>>,
+            None::<fn() -> Result<[f64; 2]>>,
         )?;
         let note = "no queue: the HTTP client and the receiver alone";
         context.print(
@@ -139,6 +161,7 @@ impl Bench<'_> {
                 .ours(sides.figure(0).0)
                 .note(note.to_owned()),
         );
+        self_cpu(context, "outbox/wire", disk, sides.figure(1).0);
         Ok(())
     }
 
@@ -208,20 +231,21 @@ impl Bench<'_> {
         let context = self.context;
         let bench = RefCell::new(self);
         let sides = context.alternate(
-            ours.map(|senders| || Ok([bench.borrow_mut().drain_ours(senders)?])),
+            ours.map(|senders| || bench.borrow_mut().drain_ours(senders)),
             queue
                 .as_ref()
-                .map(|queue| || Ok([bench.borrow_mut().drain_queue(queue)?])),
+                .map(|queue| || bench.borrow_mut().drain_queue(queue)),
         )?;
         let (ours, peer) = sides.figure(0);
         let name = format!("outbox/deliver/outboxes={outboxes}");
         let note = peer.map(|_| format!("the peer has {workers} workers, its best number"));
         context.print(
-            &Measurement::new(name, Unit::MessagesPerSecond, disk)
+            &Measurement::new(&name, Unit::MessagesPerSecond, disk)
                 .ours(ours)
                 .peer(form.name(), peer)
                 .note(note),
         );
+        self_cpu(context, &name, disk, sides.figure(1).0);
         Ok(())
     }
 
@@ -235,7 +259,7 @@ impl Bench<'_> {
         let mut best = (0.0, 1);
         for &workers in &self.options.workers {
             let queue = self.queue(server, form, workers)?;
-            let rate = self.drain_queue(&queue)?;
+            let [rate, _] = self.drain_queue(&queue)?;
             if rate > best.0 {
                 best = (rate, workers);
             }
@@ -243,7 +267,7 @@ impl Bench<'_> {
         Ok(best.1)
     }
 
-    fn drain_ours(&mut self, senders: &Senders) -> Result<f64> {
+    fn drain_ours(&mut self, senders: &Senders) -> Result<[f64; 2]> {
         let due = self.due();
         let order = Order {
             url: self.url.clone(),
@@ -254,10 +278,10 @@ impl Bench<'_> {
         let begun = Self::fill(due, || senders.fill(&order))?;
         self.received(self.options.messages)?;
         senders.settled()?;
-        self.rate(begun)
+        self.cost(&begun)
     }
 
-    fn drain_queue(&mut self, queue: &Queue) -> Result<f64> {
+    fn drain_queue(&mut self, queue: &Queue) -> Result<[f64; 2]> {
         let (first, count, due) = (self.next, self.options.messages, self.due());
         let before = queue.marked()?;
         let begun = Self::fill(due, || queue.fill(&self.url, first, count, due))?;
@@ -266,17 +290,21 @@ impl Bench<'_> {
         while queue.marked()? < before + count as usize {
             sleep(POLL);
         }
-        self.rate(begun)
+        self.cost(&begun)
     }
 
     /// When messages are due that are enqueued now: after the last of them is.
     fn due(&self) -> i64 {
-        const EACH: i64 = 5_000;
-        now() + 500 + self.options.messages.cast_signed() * 1_000 / EACH
+        // Messages that are enqueued in a second; fewer if each is in an outbox of its own.
+        let least = match self.options.outboxes.iter().max() {
+            Some(outboxes) if *outboxes >= 1_000 => 1_000,
+            _ => 5_000,
+        };
+        now() + 500 + self.options.messages.cast_signed() * 1_000 / least
     }
 
     /// Enqueues, and returns at the moment when all are due.
-    fn fill(due: i64, fill: impl FnOnce() -> Result<()>) -> Result<Instant> {
+    fn fill(due: i64, fill: impl FnOnce() -> Result<()>) -> Result<Begun> {
         fill()?;
         let left = due - now();
         ensure!(
@@ -284,13 +312,15 @@ impl Bench<'_> {
             "messages were due before all were enqueued: take fewer with --messages"
         );
         sleep(Duration::from_millis(left.unsigned_abs()));
-        Ok(Instant::now())
+        Begun::now()
     }
 
-    fn rate(&mut self, begun: Instant) -> Result<f64> {
-        let seconds = begun.elapsed().as_secs_f64();
-        let received = self.take(self.options.messages)?;
-        Ok(received.messages as f64 / seconds)
+    /// Messages per second since then, and the microseconds of this process's CPU time that each took.
+    fn cost(&mut self, begun: &Begun) -> Result<[f64; 2]> {
+        let seconds = begun.at.elapsed().as_secs_f64();
+        let cpu = cpu_seconds(std::process::id())? - begun.cpu_seconds;
+        let messages = self.take(self.options.messages)?.messages as f64;
+        Ok([messages / seconds, cpu * 1e6 / messages])
     }
 
     /// Waits until so many messages have arrived.

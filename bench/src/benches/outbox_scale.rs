@@ -1,6 +1,6 @@
 //! (l) What single acts of an outbox cost beside very many rows. They should cost what they cost without.
 
-use std::{thread::sleep, time::Instant};
+use std::{path::Path, thread::sleep, time::Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     figures,
     ours::backlog::{Act, Backlogs, Fate, Pile},
-    report::{Measurement, Unit},
+    report::{Measurement, Unit, micros},
 };
 
 #[derive(Args)]
@@ -28,12 +28,14 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     if !context.wants_ours() {
         return Ok(());
     }
-    let scale = Scale {
+    let dir = context.fresh_dir("ours")?;
+    let mut scale = Scale {
         context,
         rows: options.rows,
-        backlogs: Backlogs::start(&context.fresh_dir("ours")?)?,
+        backlogs: Backlogs::start(&dir)?,
     };
     scale.later()?;
+    scale = scale.open(&dir)?;
     scale.paused()?;
     scale.dead()?;
     scale.ordered()?;
@@ -101,6 +103,25 @@ impl Scale<'_> {
         };
         self.backlogs.grow("later", &pile)?;
         self.acts("later", self.rows)
+    }
+
+    /// The first call of an outbox that holds nothing, and of one with all rows, after a restart.
+    fn open(mut self, dir: &Path) -> Result<Self> {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..TIMES {
+            self.backlogs.shutdown()?;
+            self.backlogs = Backlogs::start(dir)?;
+            for (name, times) in ["empty", "later"].into_iter().zip(&mut times) {
+                let begun = Instant::now();
+                self.backlogs.time(name, Act::Counts)?;
+                times.push([micros(begun.elapsed())]);
+            }
+        }
+        for (rows, times) in [0, self.rows].into_iter().zip(&times) {
+            let median = figures::medians(times).map_or(0.0, |[median]| median);
+            self.print("open", rows, median)?;
+        }
+        Ok(self)
     }
 
     /// Rows to one destination that is paused, and an attempt at another.

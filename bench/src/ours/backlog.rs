@@ -91,6 +91,7 @@ impl DurableObject for Backlog {
     fn new(state: State, env: Env) -> Result<Self> {
         let options = Options {
             pace: Pace::unlimited(256),
+            max_queued: 100_000_000,
             ..Options::default()
         };
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;

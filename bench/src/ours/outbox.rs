@@ -10,6 +10,7 @@ use abide_patterns::outbox::{
     self, Counts, Deliver, Delivery, Failure, Message, Options, Outbox, Pace, Registry, Submitted,
 };
 use anyhow::{Context as _, ensure};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 
@@ -106,6 +107,9 @@ impl Sender {
     }
 }
 
+/// Outboxes that are asked at a time whether they are done.
+const ASKED_AT_A_TIME: usize = 8;
+
 /// The outboxes whose messages are delivered.
 pub(crate) const SENDERS: &str = "sender";
 
@@ -198,20 +202,22 @@ impl Senders {
 
     /// Returns when every message of the [`SENDERS`] is recorded as sent.
     pub(crate) fn settled(&self) -> anyhow::Result<()> {
-        self.runtime.block_on(async {
-            for outbox in 0..self.outboxes as u64 {
-                loop {
-                    let counts = self.sender(SENDERS, outbox).counts().await?;
-                    let counts = counts.map_err(anyhow::Error::msg)?;
-                    ensure!(counts.failed == 0, "messages have failed: {counts:?}");
-                    if counts.sending + counts.queued == 0 {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+        let settled = |outbox| async move {
+            loop {
+                let counts = self.sender(SENDERS, outbox).counts().await?;
+                let counts = counts.map_err(anyhow::Error::msg)?;
+                ensure!(counts.failed == 0, "messages have failed: {counts:?}");
+                if counts.sending + counts.queued == 0 {
+                    return Ok(());
                 }
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            Ok(())
-        })
+        };
+        self.runtime.block_on(
+            futures_util::stream::iter((0..self.outboxes as u64).map(settled))
+                .buffer_unordered(ASKED_AT_A_TIME)
+                .try_collect(),
+        )
     }
 
     pub(crate) fn shutdown(self) -> anyhow::Result<()> {
@@ -220,7 +226,14 @@ impl Senders {
     }
 }
 
+/// Enqueues; again and again while the node says that it has too much to do.
 async fn enqueue(sender: &Stub<Sender>, order: Order) -> anyhow::Result<()> {
-    let enqueued = sender.enqueue(order).await?;
-    enqueued.map_err(anyhow::Error::msg)
+    loop {
+        match sender.enqueue(order.clone()).await {
+            Err(error) if error.kind() == ErrorKind::Overloaded => {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            enqueued => return enqueued?.map_err(anyhow::Error::msg),
+        }
+    }
 }

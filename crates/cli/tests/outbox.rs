@@ -244,6 +244,10 @@ async fn the_command_ends_the_rest_of_a_destination() {
         status.contains("paused until 2").then_some(())
     })
     .await;
+    let failing = abide(&server, &["failing", "orders"]).await.unwrap();
+    let (destinations, messages) = failing.split_once("ID\tSTATUS").unwrap();
+    assert!(destinations.contains("paused until 2"), "{failing}");
+    assert_eq!(messages.lines().count(), 1, "no message fails: {failing}");
     // The first waits an hour by itself; this one waits for its destination.
     client.post(MESSAGES, &order).await;
     let waits = client.get(&format!("{MESSAGES}/2")).await.body;
@@ -284,7 +288,14 @@ async fn looking_for_an_outbox_makes_none() {
         let outbox = format!("/outbox/nobody-{name}");
         let answer = server.client().get(&format!("{outbox}/messages/1")).await;
         assert_eq!(answer.code(), "no_such_message");
-        for read in ["", "/messages", "/dead-letters", "/page", "/live"] {
+        for read in [
+            "",
+            "/messages",
+            "/dead-letters",
+            "/failing",
+            "/page",
+            "/live",
+        ] {
             server.client().get(&format!("{outbox}{read}")).await;
         }
     }

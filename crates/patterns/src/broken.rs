@@ -53,8 +53,32 @@ abide::broken_variants! {
         BucketBehind,
         /// What an undone transaction wrote of a destination counts as written. An outbox loses no message.
         UndoneTrusted,
+        /// A message that enters a line is not added to what is known of it. An outbox loses no message.
+        EntryUnnoticed,
+        /// What memory tells of who waits is not compared with the rows. What was taken back is not sent.
+        ReadyTrusted,
+        /// Destinations for which there was no room at a crash wait as if they were to be tried again. Nobody waits longer than for its turn.
+        ParkedLeft,
+        /// Operations are asked about although their destination's circuit is open. A destination that rests is left alone.
+        PollsPastCircuit,
+        /// What a receiver remembers as failed under a key is sent under that key again. A call that may be repeated has its effect.
+        RememberedRepeated,
+        /// An edit that says the same gives the message a new key. An outbox repeats an effect only when an answer was lost.
+        SameEditRenews,
+        /// A message that nobody is to give up is given up. What is never given up stays queued.
+        NeverGivenUp,
+        /// Destinations that have not answered may have the outbox's whole room. Nobody waits for those who are silent.
+        SilentTakeAll,
         /// Who is next begins anew when the object comes to life. Nobody waits longer than for its turn.
         TurnsRepeated,
+    }
+    units {
+        /// A receiver that throttles now and then is sent less and less. Random throttling slows nobody down.
+        RandomSlows,
+        /// An error of `PostgreSQL` that says something of the read model counts as the row's. Rows wait for a read model that is not ready.
+        ModelsErrorIsRows,
+        /// An error of a row counts as the read model's. A row that is refused stops no other.
+        RowsErrorIsModels,
     }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.
@@ -241,5 +265,28 @@ abide::broken_variants! {
         HistoryKept,
         /// Waits end at their time, whatever the clock shows. No wait gets longer by a clock that is set back.
         WaitsFollowClock,
+    }
+}
+
+/// The tests are tested: unit tests must catch the variants of what other tests cannot see.
+#[cfg(all(test, feature = "broken"))]
+mod tests {
+    use super::{VARIABLE, Variant};
+
+    fn caught_by(variant: Variant) -> &'static str {
+        match variant {
+            Variant::RandomSlows => {
+                "outbox::throttle::tests::a_destination_that_throttles_at_random_is_not_slowed_down"
+            }
+            Variant::ModelsErrorIsRows | Variant::RowsErrorIsModels => {
+                "projection::postgres::tests::an_error_is_of_the_row_only_if_another_row_need_not_meet_it"
+            }
+            _ => panic!("{variant:?} is of another part"),
+        }
+    }
+
+    #[test]
+    fn every_broken_variant_is_caught() {
+        abide_harness::hunt(VARIABLE, &[], Variant::of("units"), caught_by);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// List messages, newest first: id, status, attempts, when the next is, kind, destination, summary, last error
     List(ListArgs),
+    /// Tell what is failing: destinations, and messages that are tried again and again because nobody gives them up
+    Failing(FailingArgs),
     /// Show all of a message: its payload and its history, too
     Show(OneArgs),
     /// End the rest of a destination that has trouble: what is due is sent to it
@@ -71,6 +73,16 @@ pub(crate) struct ListArgs {
     status: Option<String>,
 
     /// At most so many
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
+
+    #[command(flatten)]
+    outbox: OutboxArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct FailingArgs {
+    /// At most so many messages
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -143,6 +155,13 @@ struct Page {
 }
 
 #[derive(Deserialize)]
+struct Failing {
+    destinations: Vec<Destination>,
+    #[serde(flatten)]
+    page: Page,
+}
+
+#[derive(Deserialize)]
 struct Whole {
     payload: Box<RawValue>,
     history: Vec<Change>,
@@ -177,6 +196,7 @@ pub(crate) fn run(command: &Command, out: &mut impl Write) -> Result<()> {
     match command {
         Command::Status(args) => status(&args.outbox.open()?, out),
         Command::List(args) => list(args, out),
+        Command::Failing(args) => failing(args, out),
         Command::Show(args) => show(args, out),
         Command::Resume(args) => {
             let outbox = args.outbox.open()?;
@@ -246,15 +266,20 @@ fn status(outbox: &Outbox, out: &mut impl Write) -> Result<()> {
         .iter()
         .filter(|to| to.failures > 0 || to.paused_until.is_some())
     {
-        writeln!(
-            out,
-            "{}\tfailures in a row: {}\tpaused until {}\t{}",
-            plain(&to.destination),
-            to.failures,
-            time(to.paused_until),
-            plain(to.last_error.as_deref().unwrap_or("-"))
-        )?;
+        trouble(to, out)?;
     }
+    Ok(())
+}
+
+fn trouble(to: &Destination, out: &mut impl Write) -> Result<()> {
+    writeln!(
+        out,
+        "{}\tfailures in a row: {}\tpaused until {}\t{}",
+        plain(&to.destination),
+        to.failures,
+        time(to.paused_until),
+        plain(to.last_error.as_deref().unwrap_or("-"))
+    )?;
     Ok(())
 }
 
@@ -264,16 +289,46 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
         .status
         .as_ref()
         .map_or_else(String::new, |status| format!("&status={}", segment(status)));
-    let mut left = args.limit.unwrap_or(usize::MAX);
-    let mut before = String::new();
+    head(out)?;
+    lines(args.limit, out, |limit, before| {
+        let path = format!("{}/messages?limit={limit}{status}{before}", outbox.path);
+        outbox.node.get(&path)
+    })
+}
+
+fn failing(args: &FailingArgs, out: &mut impl Write) -> Result<()> {
+    let outbox = args.outbox.open()?;
+    let ask = |limit: usize, before: &str| -> Result<Failing> {
+        let path = format!("{}/failing?limit={limit}{before}", outbox.path);
+        outbox.node.get(&path)
+    };
+    for to in ask(1, "")?.destinations {
+        trouble(&to, out)?;
+    }
+    head(out)?;
+    lines(args.limit, out, |limit, before| {
+        ask(limit, before).map(|failing| failing.page)
+    })
+}
+
+fn head(out: &mut impl Write) -> Result<()> {
     writeln!(
         out,
         "ID\tSTATUS\tATTEMPTS\tNEXT\tKIND\tDESTINATION\tSUMMARY\tERROR"
     )?;
+    Ok(())
+}
+
+/// A line for each message, page by page. A page is asked for by its size and the end of its query.
+fn lines(
+    limit: Option<usize>,
+    out: &mut impl Write,
+    ask: impl Fn(usize, &str) -> Result<Page>,
+) -> Result<()> {
+    let mut left = limit.unwrap_or(usize::MAX);
+    let mut before = String::new();
     while left > 0 {
-        let limit = left.min(PAGE);
-        let path = format!("{}/messages?limit={limit}{status}{before}", outbox.path);
-        let page: Page = outbox.node.get(&path)?;
+        let page = ask(left.min(PAGE), &before)?;
         left -= page.messages.len();
         for record in &page.messages {
             line(record, out)?;

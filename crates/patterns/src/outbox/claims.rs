@@ -1,12 +1,16 @@
 //! Claims: what is due is taken by a pass, and nobody else changes its row until it has ended.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
+use crate::broken::{Variant, broken};
 use abide::Result;
 use serde::Deserialize;
 
 use super::{
     Status,
+    destinations::Known,
+    limits,
+    ready::Lines,
     rows::{Rows, ids},
     turns,
 };
@@ -27,37 +31,51 @@ macro_rules! payload {
     };
 }
 
-/// Something of each line of a destination's messages that wait for an attempt, with the line's number.
-macro_rules! of_lines {
-    ($select:literal, $and:literal) => {
+/// The first messages of each line of a destination, with the line's number.
+macro_rules! lines {
+    () => {
         concat!(
-            of_lines!($select, $and, "0", "outbox_first", "attempts = 0", "0"),
+            lines!("0", "outbox_first", "attempts = 0", "0"),
             " UNION ALL ",
-            of_lines!($select, $and, "1", "outbox_again", "attempts > 0", "0"),
+            lines!("1", "outbox_again", "attempts > 0", "0"),
             " UNION ALL ",
-            of_lines!($select, $and, "2", "outbox_first", "attempts = 0", "1"),
+            lines!("2", "outbox_first", "attempts = 0", "1"),
             " UNION ALL ",
-            of_lines!($select, $and, "3", "outbox_again", "attempts > 0", "1"),
+            lines!("3", "outbox_again", "attempts > 0", "1"),
             " UNION ALL ",
-            of_lines!($select, $and, "4", "outbox_first", "attempts = 0", "2"),
+            lines!("4", "outbox_first", "attempts = 0", "2"),
             " UNION ALL ",
-            of_lines!($select, $and, "5", "outbox_again", "attempts > 0", "2")
+            lines!("5", "outbox_again", "attempts > 0", "2")
         )
     };
-    ($select:literal, $and:literal, $line:literal, $index:literal, $attempts:literal, $priority:literal) => {
+    ($line:literal, $index:literal, $attempts:literal, $priority:literal) => {
         concat!(
             "SELECT ",
             $line,
-            " AS line, found FROM (SELECT ",
-            $select,
-            " AS found FROM outbox_messages INDEXED BY ",
+            " AS line, next_at, id FROM (SELECT next_at, id FROM outbox_messages INDEXED BY ",
             $index,
             " WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND ",
             $attempts,
             " AND destination = ?1 AND priority = ",
             $priority,
-            $and,
-            ")"
+            " ORDER BY next_at, id LIMIT ?2)"
+        )
+    };
+}
+
+/// The statement that takes messages, one or some of them, if they still wait where memory says that they do.
+macro_rules! take {
+    ($which:literal) => {
+        concat!(
+            "UPDATE outbox_messages
+             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + (changes > 0),
+                 first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
+             WHERE id ",
+            $which,
+            " AND +status = 'queued' AND +blocked = 0 AND +next_at <= ?2 AND +destination = ?3 RETURNING ",
+            claim!(),
+            ", ",
+            payload!()
         )
     };
 }
@@ -116,40 +134,82 @@ impl Rows {
         limit: u32,
         served: i64,
     ) -> Result<Vec<Claim>> {
-        const DUE: &str = of_lines!("id", " AND next_at <= ?2 ORDER BY next_at, id LIMIT ?3");
         if limit == 0 {
             return Ok(Vec::new());
         }
-        let due: Vec<(usize, i64)> = self.sql.exec(DUE, (destination, now, limit))?.to_array()?;
-        let mut lines: [VecDeque<i64>; turns::LINES] = Default::default();
-        for (line, id) in due {
-            lines[line].push_back(id);
-        }
-        let taken = turns::take(&mut lines, served, limit as usize);
+        let taken = {
+            let most = limit as usize;
+            let mut due = self.known_lines(destination, |lines| lines.due(now, most));
+            if due.is_none() {
+                self.read_lines(destination, most)?;
+                due = self.known_lines(destination, |lines| lines.due(now, most));
+            }
+            turns::take(&mut due.unwrap_or_default(), served, most)
+        };
         if taken.is_empty() {
             return Ok(Vec::new());
         }
-        let place: HashMap<i64, usize> = taken.iter().copied().zip(0..).collect();
-        let mut claims = self.claim(taken.into_iter(), now)?;
-        claims.sort_by_key(|claim| place.get(&claim.id).copied());
+        let mut claims = self.claim(destination, &taken, now)?;
+        if claims.len() == taken.len() {
+            if let Some(lines) = self.ready.borrow_mut().lines(destination) {
+                lines.remove(&taken);
+            }
+        } else {
+            self.ready.borrow_mut().forget(destination);
+        }
+        if claims.len() > 1 {
+            let place: HashMap<i64, usize> = taken.iter().copied().zip(0..).collect();
+            claims.sort_by_key(|claim| place.get(&claim.id).copied());
+        }
         Ok(claims)
     }
 
-    /// Takes messages: they are `sending`, with one attempt more.
-    pub(super) fn claim(&self, taken: impl Iterator<Item = i64>, now: i64) -> Result<Vec<Claim>> {
-        const TAKE: &str = concat!(
-            "UPDATE outbox_messages
-             SET status = 'sending', next_at = NULL, attempts = attempts + 1, changes = changes + (changes > 0),
-                 first_attempt_at = coalesce(first_attempt_at, ?2), updated_at = ?2
-             WHERE id IN (SELECT value FROM json_each(?1)) RETURNING ",
-            claim!(),
-            ", ",
-            payload!()
-        );
-        let claims: Vec<Claim> = self.sql.exec(TAKE, (ids(taken), now))?.to_array()?;
+    fn known_lines<T>(&self, destination: &str, f: impl FnOnce(&Lines) -> Option<T>) -> Option<T> {
+        let mut ready = self.ready.borrow_mut();
+        ready.lines(destination).and_then(|lines| f(lines))
+    }
+
+    /// Reads the lines of a destination, as far as so many of each can be taken, and further if few destinations are known.
+    fn read_lines(&self, destination: &str, most: usize) -> Result<()> {
+        let ahead = match &*self.destinations.borrow() {
+            Known::All(_) => limits::READ_AHEAD,
+            Known::Nothing | Known::TooMany => 1,
+        };
+        let most = most + ahead;
+        let found = self.sql.exec(lines!(), (destination, rows(most)))?;
+        let lines = Lines::read(found.to_array()?, most);
+        self.ready.borrow_mut().learn(destination, lines);
+        Ok(())
+    }
+
+    /// Takes messages of a destination, those that still wait: they are `sending`, with one attempt more.
+    pub(super) fn claim(&self, destination: &str, taken: &[i64], now: i64) -> Result<Vec<Claim>> {
+        if broken(Variant::ReadyTrusted) {
+            let waiting =
+                "UPDATE outbox_messages SET status = 'queued', next_at = ?2, destination = ?3
+                 WHERE id IN (SELECT value FROM json_each(?1))";
+            let list = ids(taken.iter().copied());
+            self.sql.exec(waiting, (list, now, destination))?;
+        }
+        let claims: Vec<Claim> = match taken {
+            [id] => self.sql.exec(take!("= ?1"), (id, now, destination))?,
+            some => self.sql.exec(
+                take!("IN (SELECT value FROM json_each(?1))"),
+                (ids(some.iter().copied()), now, destination),
+            )?,
+        }
+        .to_array()?;
         self.note_all(&claims.iter().collect::<Vec<_>>(), now, "sending")?;
         self.count(Status::Queued, Some(Status::Sending), rows(claims.len()))?;
         Ok(claims)
+    }
+
+    /// How many messages wait for an attempt at a destination and are not behind others with their ordering key, up to
+    /// [`limits::MAX_COUNTED`].
+    pub(super) fn count_waiting(&self, destination: &str) -> Result<i64> {
+        const COUNT: &str = concat!("SELECT count(*) FROM (", lines!(), " LIMIT ?2)");
+        let most = rows(limits::MAX_COUNTED);
+        self.sql.exec(COUNT, (destination, most))?.one()
     }
 
     /// The first that is due and to be tried, or asked about, alone.
@@ -216,11 +276,11 @@ impl Rows {
 
     /// When the first message of a destination is due that may be sent.
     pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
-        const FIRST: &str = concat!(
-            "SELECT min(found) FROM (",
-            of_lines!("min(next_at)", ""),
-            ")"
-        );
-        self.sql.exec(FIRST, (destination,))?.one()
+        if let Some(first) = self.known_lines(destination, Lines::first_due) {
+            return Ok(first);
+        }
+        self.read_lines(destination, 1)?;
+        let first = self.known_lines(destination, Lines::first_due);
+        Ok(first.flatten())
     }
 }

@@ -302,19 +302,24 @@ pub(super) fn open(sql: &Sql) -> Result<Vec<String>> {
     .to_array()
 }
 
+const COLUMNS: &str = "destination, failures, opened, last_error,
+     max(coalesce(paused_until, open_until), coalesce(open_until, paused_until)) AS paused_until";
+
+/// Destinations with trouble.
+pub(super) fn with_trouble(sql: &Sql, limit: usize) -> Result<Vec<Destination>> {
+    sql.exec(
+        &format!(
+            "SELECT {COLUMNS} FROM outbox_destinations INDEXED BY outbox_destination_trouble
+             WHERE destination > '' AND (failures > 0 OR paused_until IS NOT NULL) ORDER BY destination LIMIT ?1"
+        ),
+        (rows(limit),),
+    )?
+    .to_array()
+}
+
 /// Destinations, those with trouble first.
 pub(super) fn list(sql: &Sql, limit: usize) -> Result<Vec<Destination>> {
-    const COLUMNS: &str = "destination, failures, opened, last_error,
-         max(coalesce(paused_until, open_until), coalesce(open_until, paused_until)) AS paused_until";
-    let mut found: Vec<Destination> = sql
-        .exec(
-            &format!(
-                "SELECT {COLUMNS} FROM outbox_destinations INDEXED BY outbox_destination_trouble
-                 WHERE destination > '' AND (failures > 0 OR paused_until IS NOT NULL) ORDER BY destination LIMIT ?1"
-            ),
-            (rows(limit),),
-        )?
-        .to_array()?;
+    let mut found = with_trouble(sql, limit)?;
     let others: Vec<Destination> = sql
         .exec(
             &format!(

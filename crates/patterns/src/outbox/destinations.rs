@@ -21,12 +21,12 @@ use abide::{Result, params};
 
 use super::{
     Pace,
-    destination::{Row, row},
+    destination::{self, Row, row},
     limits,
     rows::Rows,
 };
 use crate::broken::{Variant, broken};
-use crate::numbers::{micros, rows};
+use crate::numbers::{micros, millis, rows};
 
 /// What is known of destinations.
 #[derive(Debug, Default)]
@@ -108,6 +108,7 @@ impl Rows {
     /// Nothing of what is in memory is known any more: the table holds something else.
     pub(super) fn forget_destinations(&self) {
         *self.destinations.borrow_mut() = Known::Nothing;
+        *self.open.borrow_mut() = None;
     }
 
     /// What is known of a destination.
@@ -218,7 +219,19 @@ impl Rows {
     }
 
     fn write(&self, row: &Row) -> Result<()> {
+        *self.open.borrow_mut() = None;
         row.save(&self.sql)
+    }
+
+    /// Destinations whose circuit is open, at most as many as a list may have. To be called by the task, whose reading is of what
+    /// will not be undone.
+    pub(super) fn open_circuits(&self) -> Result<Vec<String>> {
+        if let Some(known) = &*self.open.borrow() {
+            return Ok(known.clone());
+        }
+        let open = destination::open(&self.sql)?;
+        *self.open.borrow_mut() = Some(open.clone());
+        Ok(open)
     }
 
     /// Those that a pass is to look at, longest waiting first.
@@ -290,6 +303,22 @@ impl Rows {
              ON CONFLICT (destination) DO UPDATE SET due_at = min(coalesce(due_at, ?2), ?2)
              WHERE due_at IS NULL OR due_at > ?2",
             params![name, at, origin],
+        )?;
+        Ok(())
+    }
+
+    /// Has destinations looked at that were parked when a task or process ended, and so are parked no more. Which ones were is not
+    /// known: all are looked at that would be soon.
+    pub(super) fn unpark_all(&self, now: i64) -> Result<()> {
+        if broken(Variant::ParkedLeft) {
+            return Ok(());
+        }
+        self.write_destinations()?;
+        self.forget_destinations();
+        let soon = now.saturating_add(millis(limits::PARKED));
+        self.sql.exec(
+            "UPDATE outbox_destinations SET due_at = ?1 WHERE due_at IS NOT NULL AND due_at > ?1 AND due_at <= ?2",
+            (now, soon),
         )?;
         Ok(())
     }

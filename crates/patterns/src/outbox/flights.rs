@@ -8,6 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::{claims::Claim, limits, passes::Turns};
+use crate::broken::{Variant, broken};
 
 /// Attempts, or polls, that are on their way, by origin or by destination.
 #[derive(Debug, Default)]
@@ -95,7 +96,7 @@ impl Flights {
             return Err(Full::Origin);
         }
         let mut room = room.min(at_origin);
-        if !self.windows.contains_key(origin) {
+        if !self.windows.contains_key(origin) && !broken(Variant::SilentTakeAll) {
             let silent: u32 = self
                 .sends
                 .0

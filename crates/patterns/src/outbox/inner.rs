@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt,
     rc::Rc,
     sync::Arc,
@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use super::{
     FanOutStatus, Message, Options, OutboxError, Priority, Registry,
     claims::Claim,
-    destination,
     flights::Flights,
     limits,
     metrics::Holding,
@@ -94,14 +93,14 @@ impl Inner {
         }
         let accepted = self.check(message, now)?;
         let max = self.rows.options.max_queued;
-        if self.rows.count_new()? > max {
+        let (queued, id) = self.rows.count_new()?;
+        if queued > max {
             return Err(OutboxError::Full { max });
         }
         let schedule = match &message.schedule {
             Some(waits) => Some(serde_json::to_string(waits).map_err(abide::Error::from_std)?),
             None => None,
         };
-        let id = self.rows.next_id()?;
         let new = New {
             id,
             idempotency_key: &self.key(id, 0, &message.payload, now),
@@ -265,14 +264,32 @@ impl Inner {
         for (destination, count) in flights.to_destination.each().chain(polls) {
             *in_flight.entry(destination.to_owned()).or_default() += i64::from(count);
         }
+        let mut waiting = Vec::new();
+        if counts.queued > 0 {
+            let most = limits::MAX_SHOWN_DESTINATIONS;
+            let full = flights.to_destination.each().map(|(to, _)| to.to_owned());
+            let due = self.rows.due_destinations(i64::MAX, most)?;
+            let due = due.into_iter().map(|row| row.destination);
+            let all: BTreeSet<String> = due.chain(full.take(most)).collect();
+            for destination in all {
+                let count = self.rows.count_waiting(&destination)?;
+                if count > 0 {
+                    waiting.push((destination, count));
+                }
+            }
+        }
         let holding = Holding {
+            waiting,
             queued: counts.queued,
             sending: counts.sending,
             failing: counts.failing,
             dead: counts.failed,
-            oldest: self.rows.oldest(now)?,
+            oldest: match counts.queued + counts.sending {
+                0 => None,
+                _ => self.rows.oldest(now)?,
+            },
             in_flight,
-            open: destination::open(&self.rows.sql)?,
+            open: self.rows.open_circuits()?,
         };
         let board = &self.registry.board;
         board.show(self.state.class(), self.state.id(), holding);

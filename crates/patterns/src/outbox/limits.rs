@@ -123,6 +123,12 @@ pub const DESTINATIONS_AT_ONCE: usize = 32;
 /// Destinations that an outbox keeps in memory, some hundred bytes each; with more it leaves them to their table.
 pub const KNOWN_DESTINATIONS: usize = 256;
 
+/// Messages of each line of a destination that are read beyond those that can be taken: one reading is for as many attempts.
+pub const READ_AHEAD: usize = 64;
+
+/// Messages of each line of a destination that are in memory, 16 bytes each; further ones are read when it is their turn.
+pub const MAX_READY: usize = 512;
+
 /// For how long a destination's tokens are paid for in advance, so that its row is written about once in that time. One with fewer than
 /// ten tokens in it pays for each.
 pub const BUCKET_AHEAD: Duration = Duration::from_secs(1);
@@ -145,6 +151,10 @@ pub const MAX_BATCH: usize = 1_000;
 /// Destinations of a node that have labels of their own in its metrics; all others have one together. A label costs whoever
 /// scrapes memory for as long as the node lives.
 pub const MAX_SHOWN_DESTINATIONS: usize = 50;
+
+/// Messages of an outbox that are counted for the metric of those that wait at a destination: so a backlog is seen, and counting
+/// costs the same however long it is.
+pub const MAX_COUNTED: usize = 1_000;
 
 /// Outboxes of a node that its metrics sum up, some hundred bytes each; further ones are not shown until others are empty.
 pub const MAX_SHOWN_OUTBOXES: usize = 100_000;
@@ -184,4 +194,5 @@ const _: () = {
     assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(SHORT_WAIT.as_secs() < PUMP_LIFE.as_secs());
     assert!(MAX_PAYLOAD_BYTES <= 1 << 20);
+    assert!(MAX_CLAIMS as usize + READ_AHEAD <= MAX_READY);
 };

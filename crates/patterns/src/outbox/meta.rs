@@ -178,18 +178,19 @@ impl Rows {
             .one()
     }
 
-    /// Counts a new message. Returns how many are queued.
-    pub(super) fn count_new(&self) -> Result<i64> {
+    /// Counts a new message. Returns how many are queued, and the new one's id.
+    pub(super) fn count_new(&self) -> Result<(i64, i64)> {
         self.notes.holding_changes();
-        let queued: i64 = self
+        let (queued, last): (i64, Option<i64>) = self
             .sql
             .exec(
-                "UPDATE outbox_meta SET queued = queued + 1 RETURNING queued",
+                "UPDATE outbox_meta SET queued = queued + 1
+                 RETURNING queued, (SELECT seq FROM sqlite_sequence WHERE name = 'outbox_messages')",
                 (),
             )?
             .one()?;
         let [more, ..] = self.ledger.get().more;
-        Ok(queued + more)
+        Ok((queued + more, last.unwrap_or(0) + 1))
     }
 
     /// Counts a message that is failing now, or was before.

@@ -16,6 +16,7 @@ use super::limits;
 const MESSAGES: &str = "abide_outbox_messages_total";
 const CIRCUITS: &str = "abide_outbox_circuits_opened_total";
 const QUEUED: &str = "abide_outbox_queued";
+const WAITING: &str = "abide_outbox_waiting";
 const SENDING: &str = "abide_outbox_sending";
 const FAILING: &str = "abide_outbox_failing";
 const DEAD: &str = "abide_outbox_dead_letters";
@@ -64,6 +65,8 @@ pub(super) struct Holding {
     pub(super) dead: i64,
     /// Since when the oldest message could be tried, in milliseconds since 1970.
     pub(super) oldest: Option<i64>,
+    /// Messages that wait for an attempt, by destination, within bounds.
+    pub(super) waiting: Vec<(String, i64)>,
     /// Attempts and polls in flight, by destination.
     pub(super) in_flight: HashMap<String, i64>,
     /// Destinations whose circuit is open.
@@ -97,6 +100,7 @@ struct Class {
     dead: Sum,
     oldest: Gauge,
     times: BTreeSet<(i64, ObjectId)>,
+    waiting: HashMap<String, Sum>,
     in_flight: HashMap<String, Sum>,
     open: HashMap<String, Sum>,
 }
@@ -131,6 +135,7 @@ impl Class {
             dead: Sum::new(of(DEAD)),
             oldest: of(OLDEST),
             times: BTreeSet::new(),
+            waiting: HashMap::new(),
             in_flight: HashMap::new(),
             open: HashMap::new(),
         }
@@ -229,6 +234,13 @@ impl Class {
                 self.times.remove(&time);
             }
         }
+        for (destination, count) in &holding.waiting {
+            let label = label(destinations, destination);
+            self.waiting
+                .entry(label)
+                .or_insert_with_key(|label| of_destination(WAITING, &self.name, label))
+                .add(sign * count);
+        }
         for (destination, count) in &holding.in_flight {
             let label = label(destinations, destination);
             self.in_flight
@@ -247,7 +259,8 @@ impl Class {
 
     fn show(&self) {
         let sums = [&self.queued, &self.sending, &self.failing, &self.dead];
-        let by_destination = self.in_flight.values().chain(self.open.values());
+        let by_destination = [&self.waiting, &self.in_flight, &self.open];
+        let by_destination = by_destination.into_iter().flat_map(HashMap::values);
         sums.into_iter().chain(by_destination).for_each(Sum::show);
         let oldest = self.times.first().map(|(at, _)| *at as f64 / 1e3);
         self.oldest.set(oldest.unwrap_or(f64::NAN));
@@ -283,6 +296,11 @@ fn describe() {
             "Circuit breakers of destinations that have opened."
         );
         describe_gauge!(QUEUED, "Messages of outboxes that wait for an attempt.");
+        describe_gauge!(
+            WAITING,
+            "Messages of outboxes that wait for an attempt at a destination, at most 1,000 of each outbox, without those behind \
+             others with their ordering key."
+        );
         describe_gauge!(
             SENDING,
             "Messages of outboxes with an attempt in flight, or that a receiver has accepted and works on."

@@ -105,6 +105,7 @@ mod order;
 mod overload;
 mod passes;
 mod pump;
+mod ready;
 mod registry;
 mod rows;
 mod schema;
@@ -302,6 +303,14 @@ impl Outbox {
     /// Where messages go to, those with trouble first.
     pub fn destinations(&self, limit: usize) -> Result<Vec<Destination>> {
         destination::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
+    }
+
+    /// Where messages go to that fail: destinations that have failed since they last answered, or that rest.
+    pub fn failing_destinations(&self, limit: usize) -> Result<Vec<Destination>> {
+        let now = self.0.now();
+        let mut found = destination::with_trouble(&self.0.rows.sql, limit.min(limits::MAX_PAGE))?;
+        found.retain(|to| to.failures > 0 || to.paused_until.is_some_and(|until| until > now));
+        Ok(found)
     }
 
     /// Has the task go on soon if something is due soon, and the alarm whatever happens to the task.

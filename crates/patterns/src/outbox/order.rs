@@ -3,7 +3,7 @@
 use crate::broken::{Variant, broken};
 use abide::Result;
 
-use super::{BehindDeadLetter, rows::Rows};
+use super::{BehindDeadLetter, rows::Rows, turns};
 
 impl Rows {
     /// If messages are to go on behind dead letters and were not before, lets those go that wait.
@@ -85,16 +85,20 @@ impl Rows {
         if another_goes || self.first_dead(key)?.is_some_and(|dead| dead < id) {
             return Ok(());
         }
-        let (to, origin, at, alone): (String, Option<String>, i64, bool) = self
+        type Freed = (String, Option<String>, i64, bool, usize, bool);
+        let (to, origin, at, alone, priority, again): Freed = self
             .sql
             .exec(
-                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1 RETURNING destination, origin, next_at, alone",
+                "UPDATE outbox_messages SET blocked = 0 WHERE id = ?1
+                 RETURNING destination, origin, next_at, alone, priority, attempts > 0",
                 (id,),
             )?
             .one()?;
         self.changes.add(id);
         if alone {
             self.agenda_changes();
+        } else {
+            self.enters(&to, turns::line(priority, again), (at, id));
         }
         self.look_at(&to, origin.as_deref(), at)
     }

@@ -227,6 +227,7 @@ impl Inner {
                 Some(pause) => *pause,
                 None => self.rows.destination(&destination)?.rests_until(now),
             };
+            let pause = pause.filter(|_| !broken(Variant::PollsPastCircuit));
             pauses.insert(destination, pause);
             let mut flights = self.flights.borrow_mut();
             if let Some(until) = pause {
@@ -293,7 +294,7 @@ impl Inner {
             to.set_bucket(bucket.take(1));
             self.rows.save_destination(to)?;
             budget.bucket = budget.bucket.take(1);
-            let claims = self.rows.claim(std::iter::once(alone.id), now)?;
+            let claims = self.rows.claim(&alone.destination, &[alone.id], now)?;
             for claim in &claims {
                 self.flights.borrow_mut().begin(claim);
             }
@@ -370,7 +371,7 @@ impl Inner {
                 to.due_at = match full {
                     // Whoever ends first looks again.
                     Full::Destination => None,
-                    // So does who is parked; if nobody does, because the process has ended, it is looked at in a while.
+                    // So does who is parked; also if nobody does, it is looked at in a while.
                     Full::Origin | Full::Silent => Some(now.saturating_add(millis(limits::PARKED))),
                 };
                 return Ok(Vec::new());
@@ -595,6 +596,7 @@ impl Inner {
             (by, now),
         )?;
         self.rows.forget_destinations();
+        self.rows.ready.borrow_mut().forget_all();
         Ok(())
     }
 }

@@ -205,6 +205,9 @@ impl Inner {
         self.unwritten.borrow_mut().clear();
         self.suspects.set(Suspects::default());
         let claims = self.rows.on_their_way()?;
+        if !claims.is_empty() {
+            self.rows.unpark_all(now)?;
+        }
         let cut_off = claims
             .into_iter()
             .filter(|_| !broken(Variant::ClaimForgotten));

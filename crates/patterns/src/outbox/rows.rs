@@ -25,9 +25,11 @@ use super::{
     meta::Ledger,
     metrics::Event,
     notes::{Note, Notes},
+    ready::{Place, Ready},
     registry::Accepted,
     schema::COLUMNS,
     sql::Sql,
+    turns,
 };
 use crate::numbers::rows;
 use crate::texts::cut;
@@ -47,6 +49,18 @@ macro_rules! told_by_row {
     };
 }
 
+/// The statement that ends messages which were delivered, one or some.
+macro_rules! sent {
+    ($which:literal) => {
+        concat!(
+            "UPDATE outbox_messages
+             SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
+                 changes = changes + (changes > 0), failing_since = NULL WHERE id ",
+            $which
+        )
+    };
+}
+
 /// The hash of what a message said when it was enqueued, whatever it was changed to.
 pub(super) type Blob = serde_bytes::ByteBuf;
 
@@ -62,7 +76,7 @@ pub(super) struct New<'a> {
     pub(super) dedup_key: Option<&'a str>,
     pub(super) dedup_hash: Option<Vec<u8>>,
     pub(super) ordering_key: Option<&'a str>,
-    pub(super) priority: i64,
+    pub(super) priority: usize,
     pub(super) schedule: Option<String>,
     pub(super) not_before: Option<i64>,
     pub(super) deadline: Option<i64>,
@@ -80,6 +94,9 @@ pub(super) struct Rows {
     pub(super) ledger: Rc<Cell<Ledger>>,
     pub(super) agenda: Rc<Cell<Option<Agenda>>>,
     pub(super) destinations: Rc<RefCell<Known>>,
+    pub(super) ready: Rc<RefCell<Ready>>,
+    /// Destinations whose circuit is open, if that is known.
+    pub(super) open: Rc<RefCell<Option<Vec<String>>>>,
 }
 
 impl Rows {
@@ -93,6 +110,8 @@ impl Rows {
             ledger: Rc::default(),
             agenda: Rc::default(),
             destinations: Rc::default(),
+            ready: Rc::default(),
+            open: Rc::default(),
         }
     }
 
@@ -120,6 +139,7 @@ impl Rows {
             self.ledger.set(ledger);
             self.agenda_changes();
             self.forget_destinations();
+            self.ready.borrow_mut().forget_all();
         }
         result
     }
@@ -265,18 +285,6 @@ impl Rows {
             .optional()
     }
 
-    /// The id of the next message.
-    pub(super) fn next_id(&self) -> Result<i64> {
-        let last: Option<i64> = self
-            .sql
-            .exec(
-                "SELECT seq FROM sqlite_sequence WHERE name = 'outbox_messages'",
-                (),
-            )?
-            .optional()?;
-        Ok(last.unwrap_or(0) + 1)
-    }
-
     /// Adds a message that waits for its first attempt.
     pub(super) fn insert(&self, new: &New<'_>, now: i64) -> Result<()> {
         let next_at = new.not_before.map_or(now, |at| at.max(now));
@@ -296,7 +304,7 @@ impl Rows {
                 new.idempotency_key,
                 new.dedup_key,
                 new.ordering_key,
-                new.priority,
+                rows(new.priority),
                 &new.schedule,
                 new.not_before,
                 new.deadline,
@@ -318,7 +326,16 @@ impl Rows {
         if blocked {
             return Ok(());
         }
+        let line = turns::line(new.priority, false);
+        self.enters(new.destination, line, (next_at, new.id));
         self.look_at(new.destination, new.origin, next_at)
+    }
+
+    /// A message waits in a line of its destination from now on.
+    pub(super) fn enters(&self, destination: &str, line: usize, place: Place) {
+        if !broken(Variant::EntryUnnoticed) {
+            self.ready.borrow_mut().add(destination, line, place);
+        }
     }
 
     /// Back among those that wait.
@@ -344,6 +361,7 @@ impl Rows {
                 failing_since,
             ),
         )?;
+        self.ready.borrow_mut().forget(&claim.destination);
         let event = if unknown { "unknown" } else { "queued" };
         self.note(claim.id, changes, now, event, Some(error))?;
         self.count_failing(claim.failing_since, failing_since)?;
@@ -413,12 +431,13 @@ impl Rows {
             self.notes.add(Note::new(Event::Sent, &claim.destination));
         }
         self.agenda_has_finished(now);
-        self.sql.exec(
-            "UPDATE outbox_messages
-             SET status = 'sent', next_at = NULL, unknown = 0, last_error = NULL, updated_at = ?2, finished_at = ?2,
-                 changes = changes + (changes > 0), failing_since = NULL WHERE id IN (SELECT value FROM json_each(?1))",
-            (ids_of(claims), now),
-        )?;
+        match claims {
+            [claim] => self.sql.exec(sent!("= ?1"), (claim.id, now))?,
+            some => self.sql.exec(
+                sent!("IN (SELECT value FROM json_each(?1))"),
+                (ids(some.iter().map(|claim| claim.id)), now),
+            )?,
+        };
         self.note_all(claims, now, "sent")?;
         self.count(Status::Sending, Some(Status::Sent), rows(claims.len()))?;
         for claim in claims {
@@ -490,6 +509,7 @@ impl Rows {
         let id = record.id;
         self.relocate(id, "outbox_dead_letters", "outbox_messages")?;
         self.agenda_changes();
+        self.ready.borrow_mut().forget(&record.destination);
         let blocked = record.ordering_key.is_some();
         let changes: i64 = self
             .sql
@@ -624,10 +644,6 @@ impl Rows {
 pub(super) fn ids(ids: impl Iterator<Item = i64>) -> String {
     let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
     format!("[{}]", ids.join(","))
-}
-
-fn ids_of(claims: &[&Claim]) -> String {
-    ids(claims.iter().map(|claim| claim.id))
 }
 
 /// A message that has failed.

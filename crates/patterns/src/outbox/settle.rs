@@ -217,7 +217,8 @@ impl Settlement<'_> {
         if broken(Variant::RefusedMeansSent) {
             return rows.sent(&[claim], now);
         }
-        if failure.remembered || broken(Variant::NewKeyOnRetry) {
+        let is_remembered = failure.remembered && !broken(Variant::RememberedRepeated);
+        if is_remembered || broken(Variant::NewKeyOnRetry) {
             self.inner.renew_key(claim.id, now)?;
         }
         let wait = self.wait(claim.attempts).map(|wait| {
@@ -304,7 +305,7 @@ impl Settlement<'_> {
 
     /// A message will not be delivered as it is: it becomes a dead letter, or is failing.
     fn give_up(&self, error: &str, unknown: bool) -> Result<()> {
-        if self.rows.options.give_up == GiveUp::DeadLetter {
+        if self.rows.options.give_up == GiveUp::DeadLetter || broken(Variant::NeverGivenUp) {
             return self.bury(error, unknown);
         }
         self.count(Event::Retried);

@@ -138,6 +138,18 @@ impl Outbox {
         self.read(|outbox| outbox.dead_letters(&filter))
     }
 
+    /// What is failing: the destinations, and a page of the messages.
+    pub async fn failing(
+        &self,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<(Vec<Destination>, Page)> {
+        self.read(|outbox| {
+            let destinations = outbox.failing_destinations(limits::MAX_PAGE)?;
+            Ok((destinations, outbox.failing(before, limit)?))
+        })
+    }
+
     /// Messages counted, and the destinations, those with trouble first.
     pub async fn overview(&self) -> Result<(Counts, Vec<Destination>)> {
         self.read(|outbox| Ok((outbox.counts()?, outbox.destinations(limits::MAX_PAGE)?)))

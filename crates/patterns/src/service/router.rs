@@ -59,6 +59,7 @@ fn routes() -> Vec<(&'static str, MethodRouter<Env>)> {
         ("/outbox/{name}/messages/{id}/payload", put(edit)),
         ("/outbox/{name}/messages/{id}/redrive", post(redrive)),
         ("/outbox/{name}/dead-letters", get(dead_letters)),
+        ("/outbox/{name}/failing", get(failing)),
         ("/outbox/{name}/redrive", post(redrive_all)),
         ("/outbox/{name}/discard", post(discard_all)),
         ("/outbox/{name}/destinations/resume", post(resume)),
@@ -128,6 +129,14 @@ struct WantedDead {
     limit: Option<usize>,
 }
 
+/// Which messages that are failing a page holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedFailing {
+    before: Option<i64>,
+    limit: Option<usize>,
+}
+
 /// Which dead letters to redrive or discard: all, or those of a kind or to a destination.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,6 +160,13 @@ struct Several {
 
 #[derive(Serialize)]
 struct Listed {
+    messages: Vec<Record>,
+    next: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Failing {
+    destinations: Vec<Destination>,
     messages: Vec<Record>,
     next: Option<i64>,
 }
@@ -263,6 +279,21 @@ async fn dead_letters(
     };
     let Page { records, next } = object(&env, &name)?.dead_letters(filter).await??;
     Ok(Json(Listed {
+        messages: records,
+        next,
+    }))
+}
+
+async fn failing(
+    Shared(env): Shared<Env>,
+    UrlPath(name): UrlPath<String>,
+    UrlQuery(wanted): UrlQuery<WantedFailing>,
+) -> Result<Json<Failing>, ApiError> {
+    let limit = page_size(wanted.limit)?;
+    let found = object(&env, &name)?.failing(wanted.before, limit).await??;
+    let (destinations, Page { records, next }) = found;
+    Ok(Json(Failing {
+        destinations,
         messages: records,
         next,
     }))

@@ -25,6 +25,26 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::TurnsRepeated => {
             "fairness::what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process"
         }
+        Variant::EntryUnnoticed => "ready::a_message_is_sent_although_nothing_waited_before",
+        Variant::ReadyTrusted => {
+            "ready::a_message_of_an_undone_transaction_is_not_mistaken_for_the_next_with_its_id"
+        }
+        Variant::ParkedLeft => "crash::any_number_of_destinations_go_on_after_a_kill",
+        Variant::PollsPastCircuit => {
+            "operations::nothing_is_asked_of_a_destination_whose_circuit_is_open"
+        }
+        Variant::RememberedRepeated => {
+            "retries::what_a_receiver_remembers_as_failed_is_sent_under_another_key"
+        }
+        Variant::SameEditRenews => {
+            "dead_letters::an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect"
+        }
+        Variant::NeverGivenUp => {
+            "giving_up::what_will_never_be_taken_is_failing_and_can_be_canceled"
+        }
+        Variant::SilentTakeAll => {
+            "silent::destinations_that_have_answered_are_not_held_up_by_any_number_of_silent_ones"
+        }
         Variant::HistoryCut => "history::what_happened_before_the_first_failure_is_kept",
         _ => panic!("{variant:?} is of another part"),
     }

@@ -20,6 +20,7 @@ mod operations;
 mod order;
 mod overload;
 mod pace;
+mod ready;
 mod retries;
 mod silent;
 mod simulation;

@@ -212,6 +212,8 @@ fn a_node_shows_what_its_outboxes_hold_and_do() {
         let in_flight = "abide_outbox_in_flight";
         shown.until(in_flight, ",destination=\"c\"", 1.0).await;
         shown.until("abide_outbox_queued", "", 2.0).await;
+        let waiting = "abide_outbox_waiting";
+        shown.until(waiting, ",destination=\"d\"", 2.0).await;
         shown.until("abide_outbox_sending", "", 1.0).await;
         shown.until("abide_outbox_dead_letters", "", 1.0).await;
         shown.until("abide_outbox_failing", "", 0.0).await;
@@ -222,6 +224,30 @@ fn a_node_shows_what_its_outboxes_hold_and_do() {
             (oldest - hangs.created_at as f64 / 1e3).abs() < 0.002,
             "{oldest}"
         );
+        shown.host.shutdown().await.unwrap();
+    });
+}
+
+#[test]
+fn a_backlog_is_shown_by_destination_up_to_a_bound() {
+    run(async {
+        let shown = Shown::new("BACKLOG", plain()).await;
+        let ada = shown.sender("ada");
+        let throttled = Failure::throttled("429", Some(Duration::from_hours(1)));
+        let acts = vec![Act::Submit(Err(throttled)); 40];
+        shown.script.say("many", acts);
+        let many = vec![note("a", "many"); 1_200];
+        ada.enqueue_all(many).await.unwrap().unwrap();
+        let later = note("b", "later").not_before(i64::MAX / 1_000_000);
+        let behind = note("b", "behind").ordering_key("one");
+        let first = behind.clone().not_before(i64::MAX / 1_000_000);
+        ada.enqueue_all(vec![later, first, behind])
+            .await
+            .unwrap()
+            .unwrap();
+        let waiting = "abide_outbox_waiting";
+        shown.until(waiting, ",destination=\"a\"", 1_000.0).await;
+        shown.until(waiting, ",destination=\"b\"", 2.0).await;
         shown.host.shutdown().await.unwrap();
     });
 }

@@ -254,3 +254,19 @@ fn the_schedule_of_webhooks_is_the_fields() {
     let seconds: Vec<u64> = waits.iter().map(Duration::as_secs).collect();
     assert_eq!(seconds, [5, 300, 1_800, 7_200, 18_000, 36_000, 36_000]);
 }
+
+#[test]
+fn what_a_receiver_remembers_as_failed_is_sent_under_another_key() {
+    run(async {
+        let world = World::new(plain());
+        let remembered = Failure::refused("not now").remembered();
+        world.script.say("hello", [submit(remembered), refused()]);
+        let id = world.enqueue(note("bob", "hello")).await;
+        world.pass(Duration::from_secs(10)).await;
+        assert_eq!(world.status(id).await, Status::Sent);
+        let keys = world.script.calls().into_iter().map(|call| call.key);
+        let keys: Vec<String> = keys.collect();
+        assert_ne!(keys[0], keys[1]);
+        assert_eq!(keys[1], keys[2], "what is not remembered has the same");
+    });
+}

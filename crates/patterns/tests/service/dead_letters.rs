@@ -1,6 +1,6 @@
 //! Dead letters: edited, redriven, discarded.
 
-use abide_patterns::outbox::Options;
+use abide_patterns::outbox::{GiveUp, Options};
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
@@ -84,5 +84,38 @@ async fn a_dead_letter_is_edited_and_redriven_or_discarded() {
         (&counts["failed"], &counts["discarded"]),
         (&json!(0), &json!(2))
     );
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_failing_is_listed_with_its_destinations() {
+    let api = Api::start(Options {
+        give_up: GiveUp::Never,
+        ..Options::default()
+    })
+    .await;
+    let none = api.get("/outbox/box/failing").await.body;
+    let nothing = json!({ "destinations": [], "messages": [], "next": null });
+    assert_eq!(none, nothing, "an outbox that is not there");
+    for _ in 0..2 {
+        api.post("/outbox/box/messages", &note(false)).await;
+    }
+    let failing = abide_harness::until("both to fail", async || {
+        let failing = api.get("/outbox/box/failing").await.body;
+        (failing["messages"].as_array()?.len() == 2).then_some(failing)
+    })
+    .await;
+    assert_eq!(failing["messages"][0]["id"], 2);
+    assert_eq!(failing["messages"][0]["status"], "queued");
+    assert_eq!(failing["messages"][0]["last_error"], "nobody wants it");
+    let first = api.get("/outbox/box/failing?limit=1").await.body;
+    assert_eq!(first["next"], 2);
+    let next = api.get("/outbox/box/failing?limit=1&before=2").await.body;
+    assert_eq!(
+        (&next["messages"][0]["id"], &next["next"]),
+        (&json!(1), &json!(null))
+    );
+    let refused = api.get("/outbox/box/failing?limit=0").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     api.stop().await;
 }
