@@ -18,8 +18,9 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath, UrlQuery},
+    server::{ApiError, UrlPath, UrlQuery},
 };
+use abide_patterns::json::JsonOnly;
 use abide_patterns::outbox::{OutboxError, Record, Status};
 use axum::{
     Json, Router,
@@ -182,7 +183,7 @@ async fn publish(
     _: Owner,
     State(env): State<Env>,
     UrlPath(path): UrlPath<PostPath>,
-    JsonBody(post): JsonBody<NewPost>,
+    JsonOnly(post): JsonOnly<NewPost>,
 ) -> Result<(StatusCode, Json<Post>), ApiError> {
     let slug = slug(&path.post).map_err(BlogError::from)?;
     let post = post.checked().map_err(BlogError::from)?;
@@ -194,7 +195,7 @@ async fn comment(
     State(env): State<Env>,
     UrlPath(path): UrlPath<PostPath>,
     headers: HeaderMap,
-    JsonBody(mut comment): JsonBody<NewComment>,
+    JsonOnly(mut comment): JsonOnly<NewComment>,
 ) -> Result<(StatusCode, Json<Posted>), ApiError> {
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| BlogError::from(Invalid::Mark))?;
@@ -315,9 +316,9 @@ fn refused(error: OutboxError) -> ApiError {
         }
         OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
         OutboxError::Conflict { .. } => ApiError::conflict("mail_conflict", text),
-        OutboxError::Invalid(_) | OutboxError::KeyReused { .. } => {
-            ApiError::bad_request("invalid", text)
-        }
+        OutboxError::Invalid(_)
+        | OutboxError::KeyReused { .. }
+        | OutboxError::ClosedKind { .. } => ApiError::bad_request("invalid", text),
         OutboxError::Object(error) => error.into(),
     }
 }

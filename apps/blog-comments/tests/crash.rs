@@ -76,6 +76,7 @@ async fn a_comment_that_was_cut_off_on_its_way_causes_no_mail_until_it_is_sent_a
     let body = ada.to_string();
     let head = format!(
         "POST /api/posts/hello/comments HTTP/1.1\r\nhost: blog\r\nidempotency-key: k\r\n\
+         content-type: application/json\r\n\
          expect: 100-continue\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );

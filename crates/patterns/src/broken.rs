@@ -56,6 +56,14 @@ abide::broken_variants! {
         /// Who is next begins anew when the object comes to life. Nobody waits longer than for its turn.
         TurnsRepeated,
     }
+    service {
+        /// A client may enqueue messages of any kind. What the program alone may say no client says.
+        ClosedKindTaken,
+        /// A client may edit dead letters of any kind. What the program alone may say no client says.
+        ClosedKindEdited,
+        /// A call by JSON may enqueue messages of any kind. What the program alone may say no client says.
+        ClosedKindCalled,
+    }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.
         SchemaIgnored,

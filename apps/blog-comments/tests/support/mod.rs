@@ -29,6 +29,7 @@ pub(crate) async fn try_say(client: &Client, comment: &Value, key: &str) -> Resu
         .method(Method::POST)
         .uri(client.url("/api/posts/hello/comments"))
         .header("idempotency-key", key)
+        .header("content-type", "application/json")
         .body(comment.to_string().into())?;
     client.send(request).await
 }
@@ -62,6 +63,7 @@ pub(crate) async fn owner(client: &Client, method: Method, path: &str, body: &st
         .method(method)
         .uri(client.url(path))
         .header("authorization", format!("Bearer {TOKEN}"))
+        .header("content-type", "application/json")
         .body(body.to_owned().into())
         .expect("a request");
     client.send(request).await.expect("the server answers")
