@@ -7,8 +7,9 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath},
+    server::{ApiError, UrlPath},
 };
+use abide_patterns::json::JsonOnly;
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,7 +31,7 @@ struct BatchPath {
 async fn take(
     State(env): State<Env>,
     UrlPath(path): UrlPath<BatchPath>,
-    JsonBody(body): JsonBody<Box<RawValue>>,
+    JsonOnly(body): JsonOnly<Box<RawValue>>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let body = body.get();
     if body.len() > MAX_POST {

@@ -199,6 +199,8 @@ abide::broken_variants! {
         WantsIgnored,
         /// What waits for a deleted endpoint is tried for ever. It becomes a dead letter.
         GoneRetried,
+        /// A notice is signed whatever its URL. It goes to the URL that its endpoint is registered with.
+        AnyUrlSigned,
         /// Notices are signed with any secret. Each has the signature of its endpoint.
         SignedByAnother,
         /// The state before an outcome is not remembered. What is told is what has changed.

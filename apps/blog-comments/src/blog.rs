@@ -1,22 +1,25 @@
 //! The object: posts, members, comments, who follows what, and the outbox.
 //!
-//! Contract: a comment is there if and only if its author follows the post and the mails about it are in the outbox: they
-//! are one transaction. A comment that comes again with the same mark is the same comment, and causes no other mail.
+//! Contract: a comment is there if and only if its author's subscription waits to be confirmed, or is, and the mails about it are in
+//! the outbox: they are one transaction. A comment that comes again with the same mark is the same comment, and causes no other
+//! mail. Who has not confirmed a subscription gets one mail a day at most, whatever strangers type. Whoever writes a post follows it.
 
 use abide::prelude::*;
 use abide_patterns::outbox::{
-    Change, Counts, Deliver, Destination, FanOut, Filter, Options, Outbox, OutboxError, Record,
-    Status,
+    Change, Counts, DeadLetterFilter, Deliver, Destination, FanOut, Filter, Options, Outbox,
+    OutboxError, Record, Status, Swept,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use thiserror::Error;
 
 use crate::{
-    AT_ONCE, Answer, Answers, Comment, Invalid, Letters, NewComment, NewPost, Post, Site, Thanks,
-    Thread, Wanted,
-    mails::{comment_url, unsubscribe_url},
-    token::Subscription,
+    AT_ONCE, Answer, Answers, Author, Comment, Confirm, Invalid, Letter, Letters, Limits, Mail,
+    NewComment, NewPost, Notice, Post, Says, Site, Thread, Wanted,
+    budget::{self, Budget, millis},
+    limits,
+    mails::{comment_url, confirm_url, excerpt, unsubscribe_url},
+    token::{Confirmation, Subscription},
 };
 
 /// Comments on one page.
@@ -59,14 +62,25 @@ const SCHEMA: &[&str] = &[
          UNIQUE (member, mark)
      )",
     "CREATE INDEX IF NOT EXISTS comments_of_post ON comments (post, id)",
-    // `since` is the member's first comment on the post.
-    "CREATE TABLE IF NOT EXISTS subscriptions (
-         post   INTEGER NOT NULL REFERENCES posts,
-         member INTEGER NOT NULL REFERENCES members,
-         since  INTEGER NOT NULL REFERENCES comments,
+    // `since` is the member's first comment on the post; 0 if they have written the post. Who has not confirmed is told nothing.
+    "CREATE TABLE IF NOT EXISTS follows (
+         post         INTEGER NOT NULL REFERENCES posts,
+         member       INTEGER NOT NULL REFERENCES members,
+         since        INTEGER NOT NULL,
+         asked_at     INTEGER NOT NULL,
+         confirmed_at INTEGER,
          PRIMARY KEY (post, member)
      ) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS follows_unconfirmed ON follows (member) WHERE confirmed_at IS NULL",
+    "CREATE INDEX IF NOT EXISTS follows_waiting ON follows (asked_at) WHERE confirmed_at IS NULL",
+    budget::SCHEMA,
 ];
+
+/// Subscriptions of blogs that did not ask whose address it is: their mails had the link that ends them.
+const SUBSCRIPTIONS: &str = "
+    INSERT INTO follows (post, member, since, asked_at, confirmed_at) SELECT post, member, since, 0, 0 FROM subscriptions;
+    DROP TABLE subscriptions;
+";
 
 /// One blog.
 #[durable_object]
@@ -74,6 +88,7 @@ pub struct Blog {
     state: State,
     env: Env,
     site: Arc<Site>,
+    limits: Limits,
     outbox: Outbox,
 }
 
@@ -97,6 +112,15 @@ pub struct Mailbox {
     pub mails: Vec<Record>,
     /// Where the next page begins, if there is one.
     pub next: Option<i64>,
+}
+
+/// A mail that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// What is known of it.
+    pub mail: Record,
+    /// To whom it is, and about what, as things are now; nothing if there is nobody left to tell.
+    pub about: Option<(String, String)>,
 }
 
 /// One mail.
@@ -126,6 +150,19 @@ pub enum BlogError {
     /// The link was not made by this blog.
     #[error("This link is not one from our mails. Please copy it whole.")]
     BadLink,
+    /// The link was made too long ago.
+    #[error("This link has expired. Comment again to get another.")]
+    OldLink,
+    /// It was done too often.
+    #[error("There were too many {what} {from}. Try again in {} minutes.", .seconds.div_ceil(60))]
+    TooMany {
+        /// What.
+        what: String,
+        /// From where.
+        from: String,
+        /// When there may be more.
+        seconds: u64,
+    },
     /// The outbox refused.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
@@ -145,10 +182,15 @@ impl DurableObject for Blog {
             getrandom::fill(&mut secret).map_err(Error::from_std)?;
             storage.put(SECRET, &secret.to_vec())?;
         }
+        let old = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'subscriptions'";
+        if !storage.sql().exec(old, ())?.is_empty() {
+            storage.transaction_sync(|| storage.sql().exec(SUBSCRIPTIONS, ()).map(drop))?;
+        }
         let options = Options::clone(&*env.require()?);
         let outbox = Outbox::open(&state, env.require()?, options)?;
         let blog = Self {
             site: env.require()?,
+            limits: env.get().map_or_else(Limits::default, |limits| *limits),
             state,
             env,
             outbox,
@@ -164,17 +206,30 @@ impl DurableObject for Blog {
 
 #[rpc]
 impl Blog {
-    /// Writes a post.
+    /// Writes a post. Its author, whom the owner vouches for, follows it.
     pub async fn publish(&self, slug: String, post: NewPost) -> Result<Post, BlogError> {
-        let sql = self.state.storage().sql();
-        let new = sql.exec(
-            "INSERT INTO posts (slug, title, text, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
-            (slug.as_str(), post.title, post.text, self.now()),
-        )?;
-        if new.is_empty() {
-            return Err(BlogError::PostTaken(slug));
-        }
-        self.post(&slug)
+        let storage = self.state.storage();
+        storage.transaction_sync(|| {
+            let sql = storage.sql();
+            let now = self.now();
+            let new: Option<i64> = sql
+                .exec(
+                    "INSERT INTO posts (slug, title, text, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+                    (slug.as_str(), post.title.as_str(), post.text.as_str(), now),
+                )?
+                .optional()?;
+            let Some(id) = new else {
+                return Err(BlogError::PostTaken(slug.clone()));
+            };
+            if let Some(Author { name, email }) = &post.author {
+                let member = self.member(email, name)?;
+                sql.exec(
+                    "INSERT INTO follows (post, member, since, asked_at, confirmed_at) VALUES (?, ?, 0, ?, ?)",
+                    (id, member, now, now),
+                )?;
+            }
+            self.post(&slug)
+        })
     }
 
     /// The newest posts, newest first.
@@ -223,16 +278,47 @@ impl Blog {
         })
     }
 
-    /// Takes a comment, subscribes its author, and enqueues the mails about it: all or nothing.
-    pub async fn comment(&self, slug: String, comment: NewComment) -> Result<Posted, BlogError> {
+    /// Takes a comment of a client, asks its author whether to subscribe, and enqueues the mails about it: all or nothing.
+    pub async fn comment(
+        &self,
+        slug: String,
+        comment: NewComment,
+        client: String,
+    ) -> Result<Posted, BlogError> {
         let post = self.post(&slug)?;
         let storage = self.state.storage();
-        storage.transaction_sync(|| self.take(&post, &comment))
+        storage.transaction_sync(|| self.take(&post, &comment, &client))
+    }
+
+    /// The posts whose subscriptions a link from a mail confirms.
+    pub async fn waiting(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
+        let Confirmation { member, .. } = self.confirmation(&token, &client)?;
+        Ok(self.unconfirmed(member)?)
+    }
+
+    /// Confirms the subscriptions that a link from a mail is about; the posts. They may have been confirmed before.
+    pub async fn confirm(&self, token: String, client: String) -> Result<Vec<Post>, BlogError> {
+        let Confirmation { member, .. } = self.confirmation(&token, &client)?;
+        let posts = self.unconfirmed(member)?;
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "UPDATE follows SET confirmed_at = ? WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?",
+            (self.now(), member, self.forgotten()),
+        )?;
+        Ok(posts)
+    }
+
+    /// What a mail says now; nothing if there is nobody left to tell.
+    pub async fn letter(&self, mail: Mail) -> Result<Option<Letter>> {
+        match mail {
+            Mail::Notice(notice) => self.notice(notice),
+            Mail::Confirm(confirm) => self.question(confirm),
+        }
     }
 
     /// The title of the post that a link from a mail is about.
-    pub async fn followed(&self, token: String) -> Result<Post, BlogError> {
-        let Subscription { post, .. } = self.subscription(&token)?;
+    pub async fn followed(&self, token: String, client: String) -> Result<Post, BlogError> {
+        let Subscription { post, .. } = self.subscription(&token, &client)?;
         let sql = self.state.storage().sql();
         let post = sql
             .exec(&format!("{POST} WHERE id = ?"), (post,))?
@@ -241,13 +327,42 @@ impl Blog {
     }
 
     /// Ends the subscription that a link from a mail is about. It may have ended before.
-    pub async fn unsubscribe(&self, token: String) -> Result<(), BlogError> {
-        let Subscription { post, member } = self.subscription(&token)?;
+    pub async fn unsubscribe(&self, token: String, client: String) -> Result<(), BlogError> {
+        let Subscription { post, member } = self.subscription(&token, &client)?;
         self.state.storage().sql().exec(
-            "DELETE FROM subscriptions WHERE post = ? AND member = ?",
+            "DELETE FROM follows WHERE post = ? AND member = ?",
             (post, member),
         )?;
         Ok(())
+    }
+
+    /// Counts what a client shows as the owner's token, and refuses to look at any after too many wrong ones.
+    pub async fn shown_token(&self, right: bool, client: String) -> Result<(), BlogError> {
+        self.guess(&client, right.then_some(())).map(drop)
+    }
+
+    /// Mails that were given up, newest first, and what is known of all.
+    pub async fn given_up(
+        &self,
+        before: Option<i64>,
+    ) -> Result<(Counts, Vec<GivenUp>, Option<i64>), BlogError> {
+        let page = self.outbox.dead_letters(&DeadLetterFilter {
+            before,
+            limit: MAILS,
+            ..DeadLetterFilter::default()
+        })?;
+        let mails = page.records.into_iter().map(|mail| {
+            let payload = self.outbox.payload(mail.id)?.unwrap_or_default();
+            let letter = match Mail::of(&mail.kind, &payload) {
+                Some(Mail::Notice(notice)) => self.notice(notice)?,
+                Some(Mail::Confirm(confirm)) => self.question(confirm)?,
+                None => None,
+            };
+            let about = letter.map(|letter| (letter.to.clone(), letter.line()));
+            Ok(GivenUp { mail, about })
+        });
+        let mails = mails.collect::<Result<Vec<_>, BlogError>>()?;
+        Ok((self.outbox.counts()?, mails, page.next))
     }
 
     /// The mails, newest first.
@@ -285,22 +400,23 @@ impl Blog {
     pub async fn discard(&self, id: i64) -> Result<Record, BlogError> {
         Ok(self.outbox.discard(id)?)
     }
+
+    /// Sends mails again that were given up, the oldest thousand.
+    pub async fn redrive_all(&self) -> Result<Swept, BlogError> {
+        Ok(self.outbox.redrive_all(&DeadLetterFilter::default())?)
+    }
+
+    /// Gives mails up for good, the oldest thousand of those that were given up.
+    pub async fn discard_all(&self) -> Result<Swept, BlogError> {
+        Ok(self.outbox.discard_all(&DeadLetterFilter::default())?)
+    }
 }
 
 impl Blog {
-    fn take(&self, post: &Post, new: &NewComment) -> Result<Posted, BlogError> {
+    fn take(&self, post: &Post, new: &NewComment, client: &str) -> Result<Posted, BlogError> {
         let sql = self.state.storage().sql();
         let now = self.now();
-        sql.exec(
-            "INSERT INTO members (email, name, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (new.email.as_str(), new.name.as_str(), now),
-        )?;
-        let member: i64 = sql
-            .exec(
-                "SELECT id FROM members WHERE email = ?",
-                (new.email.as_str(),),
-            )?
-            .one()?;
+        let member = self.member(&new.email, &new.name)?;
         let before: Option<(i64, i64, String)> = sql
             .exec(
                 "SELECT id, post, text FROM comments WHERE member = ? AND mark = ?",
@@ -313,9 +429,31 @@ impl Blog {
             }
             return Ok(Posted { id, repeated: true });
         }
-        let first = sql
-            .exec("SELECT 1 FROM comments WHERE member = ? LIMIT 1", (member,))?
-            .is_empty();
+        let mailbox = mailbox(&new.email);
+        for (from, budget) in [
+            (
+                "from here",
+                Budget::new(
+                    "comments of client",
+                    client,
+                    self.limits.comments_per_client,
+                    limits::WINDOW,
+                ),
+            ),
+            (
+                "with this address",
+                Budget::new(
+                    "comments of address",
+                    &mailbox,
+                    self.limits.comments_per_address,
+                    limits::WINDOW,
+                ),
+            ),
+        ] {
+            if let Some(until) = budget.spend(&sql, now)? {
+                return Err(too_many("comments", from, until, now));
+            }
+        }
         let id: i64 = sql
             .exec(
                 "INSERT INTO comments (post, member, name, text, at, mark) VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
@@ -333,18 +471,20 @@ impl Blog {
             "UPDATE posts SET comments = comments + 1 WHERE id = ?",
             (post.id,),
         )?;
-        sql.exec(
-            "INSERT INTO subscriptions (post, member, since) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (post.id, member, id),
+        self.forget_unconfirmed()?;
+        let unconfirmed = sql.exec(
+            "INSERT INTO follows (post, member, since, asked_at) VALUES (?, ?, ?, ?)
+             ON CONFLICT DO UPDATE SET asked_at = excluded.asked_at WHERE confirmed_at IS NULL RETURNING 1",
+            (post.id, member, id, now),
         )?;
+        if !unconfirmed.is_empty() {
+            self.ask_to_confirm(member, &mailbox)?;
+        }
         self.tell_followers(Answer {
             post: post.id,
             comment: id,
             author: member,
         })?;
-        if first {
-            self.thank(post, id, member, new)?;
-        }
         Ok(Posted {
             id,
             repeated: false,
@@ -353,8 +493,7 @@ impl Blog {
 
     /// A mail for each follower; if there are many, one command that becomes them.
     fn tell_followers(&self, answer: Answer) -> Result<(), BlogError> {
-        let answers = Answers::new(Site::clone(&self.site));
-        let few = answers.batch(self.state.storage(), &answer, None, AT_ONCE)?;
+        let few = Answers.batch(self.state.storage(), &answer, None, AT_ONCE)?;
         if few.next.is_some() {
             self.outbox.fan_out::<Answers>(&answer)?;
             return Ok(());
@@ -365,26 +504,118 @@ impl Blog {
         Ok(())
     }
 
-    fn thank(
-        &self,
-        post: &Post,
-        comment: i64,
-        member: i64,
-        new: &NewComment,
-    ) -> Result<(), BlogError> {
-        let subscription = Subscription {
-            post: post.id,
+    /// A mail that asks whether to subscribe, unless there was one to this address, or too many to all, within a day.
+    fn ask_to_confirm(&self, member: i64, mailbox: &str) -> Result<(), BlogError> {
+        let sql = self.state.storage().sql();
+        let now = self.now();
+        let budget = |what, who, most| Budget::new(what, who, most, limits::CONFIRMATION_WINDOW);
+        let address = budget("confirmation to", mailbox, 1);
+        if address.exhausted(&sql, now)?.is_some()
+            || budget("confirmations", "", limits::CONFIRMATIONS)
+                .spend(&sql, now)?
+                .is_some()
+        {
+            return Ok(());
+        }
+        address.spend(&sql, now)?;
+        let confirm = Confirm {
             member,
+            until: now.saturating_add(millis(limits::CONFIRM_WITHIN)),
         };
-        let thanks = Thanks {
-            to: new.email.clone(),
-            name: new.name.clone(),
-            title: post.title.clone(),
-            url: comment_url(&self.site, &post.slug, comment),
-            unsubscribe: unsubscribe_url(&self.site, subscription, &secret(self.state.storage())?),
-        };
-        Letters::<Thanks>::enqueue(&self.outbox, &thanks)?;
+        Letters::<Confirm>::enqueue(&self.outbox, &confirm)?;
         Ok(())
+    }
+
+    /// A notice as it is now, if the member follows the post.
+    fn notice(&self, notice: Notice) -> Result<Option<Letter>> {
+        let Notice {
+            post,
+            comment,
+            member,
+        } = notice;
+        let found: Option<(String, String, String, String, String)> = self
+            .state
+            .storage()
+            .sql()
+            .exec(
+                "SELECT members.email, slug, title, comments.name, comments.text FROM follows
+                 JOIN members ON members.id = follows.member
+                 JOIN posts ON posts.id = follows.post
+                 JOIN comments ON comments.id = ? AND comments.post = follows.post
+                 WHERE follows.post = ? AND follows.member = ? AND confirmed_at IS NOT NULL",
+                (comment, post, member),
+            )?
+            .optional()?;
+        let Some((to, slug, title, author, text)) = found else {
+            return Ok(None);
+        };
+        let secret = secret(self.state.storage())?;
+        let subscription = Subscription { post, member };
+        Ok(Some(Letter {
+            to,
+            says: Says::Commented {
+                title,
+                author,
+                excerpt: excerpt(&text),
+                url: comment_url(&self.site, &slug, comment),
+                unsubscribe: unsubscribe_url(&self.site, subscription, &secret),
+            },
+        }))
+    }
+
+    /// The question whether to subscribe as it is now, if a subscription still waits for its answer.
+    fn question(&self, confirm: Confirm) -> Result<Option<Letter>> {
+        let Confirm { member, until } = confirm;
+        let posts = self.unconfirmed(member)?;
+        if posts.is_empty() || until <= self.now() {
+            return Ok(None);
+        }
+        let storage = self.state.storage();
+        let email = "SELECT email FROM members WHERE id = ?";
+        let to: String = storage.sql().exec(email, (member,))?.one()?;
+        let confirmation = Confirmation { member, until };
+        Ok(Some(Letter {
+            to,
+            says: Says::Confirm {
+                titles: posts.into_iter().map(|post| post.title).collect(),
+                url: confirm_url(&self.site, confirmation, &secret(storage)?),
+            },
+        }))
+    }
+
+    /// The posts whose subscriptions a member has not confirmed.
+    fn unconfirmed(&self, member: i64) -> Result<Vec<Post>> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            &format!(
+                "{POST} WHERE id IN (SELECT post FROM follows WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?)
+                 ORDER BY id DESC LIMIT ?"
+            ),
+            (member, self.forgotten(), limits::NAMED_POSTS),
+        )?
+        .to_array()
+    }
+
+    /// Subscriptions that were asked about before are forgotten.
+    fn forgotten(&self) -> i64 {
+        self.now().saturating_sub(millis(limits::CONFIRM_WITHIN))
+    }
+
+    fn forget_unconfirmed(&self) -> Result<()> {
+        let forget = "DELETE FROM follows WHERE confirmed_at IS NULL AND asked_at <= ?";
+        let sql = self.state.storage().sql();
+        sql.exec(forget, (self.forgotten(),)).map(drop)
+    }
+
+    /// The member who has an address.
+    fn member(&self, email: &str, name: &str) -> Result<i64> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "INSERT INTO members (email, name, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (email, name, self.now()),
+        )?;
+        sql.exec("SELECT id FROM members WHERE email = ?", (email,))?
+            .one()
     }
 
     /// An empty blog begins with a post, so that there is something to comment on.
@@ -405,13 +636,65 @@ impl Blog {
         post.ok_or_else(|| BlogError::NoPost(slug.to_owned()))
     }
 
-    fn subscription(&self, token: &str) -> Result<Subscription, BlogError> {
+    fn subscription(&self, token: &str, client: &str) -> Result<Subscription, BlogError> {
         let secret = secret(self.state.storage())?;
-        Subscription::of(token, &secret).ok_or(BlogError::BadLink)
+        let subscription = self.guess(client, Subscription::of(token, &secret))?;
+        subscription.ok_or(BlogError::BadLink)
+    }
+
+    fn confirmation(&self, token: &str, client: &str) -> Result<Confirmation, BlogError> {
+        let secret = secret(self.state.storage())?;
+        let confirmation = self.guess(client, Confirmation::of(token, &secret))?;
+        let confirmation = confirmation.ok_or(BlogError::BadLink)?;
+        if confirmation.until <= self.now() {
+            return Err(BlogError::OldLink);
+        }
+        Ok(confirmation)
+    }
+
+    /// What a client's token is for, if it is right. After too many wrong ones nobody says of any whether it is right.
+    fn guess<T>(&self, client: &str, token: Option<T>) -> Result<Option<T>, BlogError> {
+        let sql = self.state.storage().sql();
+        let now = self.now();
+        let budget = Budget::new(
+            "wrong tokens of",
+            client,
+            limits::WRONG_TOKENS,
+            limits::WINDOW,
+        );
+        let exhausted = match token {
+            Some(_) => budget.exhausted(&sql, now)?,
+            None => budget.spend(&sql, now)?,
+        };
+        match exhausted {
+            Some(until) => Err(too_many("wrong tokens", "from here", until, now)),
+            None => Ok(token),
+        }
     }
 
     fn now(&self) -> i64 {
         i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+fn too_many(what: &str, from: &str, until: i64, now: i64) -> BlogError {
+    let seconds = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
+    BlogError::TooMany {
+        what: what.to_owned(),
+        from: from.to_owned(),
+        seconds: seconds.div_ceil(1_000).max(1),
+    }
+}
+
+/// What is counted as one address: most mail servers deliver `ada+1@…` and `ADA@…` to ada.
+fn mailbox(email: &str) -> String {
+    let email = email.to_lowercase();
+    match email.rsplit_once('@') {
+        Some((local, domain)) => {
+            let local = local.split('+').next().unwrap_or(local);
+            format!("{local}@{domain}")
+        }
+        None => email,
     }
 }
 

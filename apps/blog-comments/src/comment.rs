@@ -45,6 +45,19 @@ pub struct NewPost {
     pub title: String,
     /// Paragraphs, with an empty line between them.
     pub text: String,
+    /// Who has written it, and is told about comments; nobody if nothing is said.
+    #[serde(default)]
+    pub author: Option<Author>,
+}
+
+/// Who has written a post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Author {
+    /// Their name.
+    pub name: String,
+    /// Their address. It is shown to nobody.
+    pub email: String,
 }
 
 /// A post.
@@ -129,10 +142,7 @@ impl NewComment {
     /// Trims and checks it.
     pub fn checked(self) -> Result<Self, Invalid> {
         let name = one_line(&self.name, MAX_NAME).ok_or(Invalid::Name)?;
-        let email = self.email.trim().to_owned();
-        if !is_address(&email) {
-            return Err(Invalid::Email);
-        }
+        let email = address(&self.email)?;
         if !(1..=MAX_MARK).contains(&self.mark.len()) {
             return Err(Invalid::Mark);
         }
@@ -151,6 +161,16 @@ impl NewPost {
         Ok(Self {
             title: one_line(&self.title, MAX_TITLE).ok_or(Invalid::Title)?,
             text: paragraphs(&self.text)?,
+            author: self.author.map(Author::checked).transpose()?,
+        })
+    }
+}
+
+impl Author {
+    fn checked(self) -> Result<Self, Invalid> {
+        Ok(Self {
+            name: one_line(&self.name, MAX_NAME).ok_or(Invalid::Name)?,
+            email: address(&self.email)?,
         })
     }
 }
@@ -183,9 +203,14 @@ fn paragraphs(text: &str) -> Result<String, Invalid> {
 }
 
 /// A bare address that a mail can be sent to.
-fn is_address(text: &str) -> bool {
+fn address(text: &str) -> Result<String, Invalid> {
+    let text = text.trim();
     let bare = text.len() <= MAX_EMAIL && !text.contains(['<', '>', '"', ' ']);
-    bare && Email::new(text, "-").to(text).text("-").check().is_ok()
+    if bare && Email::new(text, "-").to(text).text("-").check().is_ok() {
+        Ok(text.to_owned())
+    } else {
+        Err(Invalid::Email)
+    }
 }
 
 #[cfg(test)]

@@ -4,38 +4,42 @@
 //! |---|---|
 //! | `GET /`, `GET /posts/{post}?before=ID`, `GET /posts/{post}?with=ID` | pages |
 //! | `POST /posts/{post}/comments`, a form | 303 to the comment, or the page with what is wrong |
+//! | `GET /confirm?token=…`, `POST` | a page with a button, and what it does: the subscriptions begin |
 //! | `GET /unsubscribe?token=…` | a page with a button |
 //! | `POST /unsubscribe?token=…` | ends the subscription; also what mail programs send ([RFC 8058](https://www.rfc-editor.org/rfc/rfc8058)) |
+//! | `GET /owner` | the mails that were given up, to be sent again or discarded; for the owner, who types the token there |
 //! | `GET /api/posts` | 200 and `{"posts":[…]}` |
 //! | `GET /api/posts/{post}?before=ID`, also `?with=ID` | 200 and `{"post":…,"comments":[…],"older":…,"newest":true}` |
 //! | `POST /api/posts/{post}/comments` with `{"name":"…","email":"…","text":"…"}` | 201 and `{"id":1,"repeated":false}`; 200 if its `Idempotency-Key` came before |
-//! | `PUT /api/posts/{post}` with `{"title":"…","text":"…"}` | 201; for the owner |
+//! | `PUT /api/posts/{post}` with `{"title":"…","text":"…","author":{"name":"…","email":"…"}}` | 201; for the owner. The author, who need not be named, follows the post |
 //! | `GET /api/mails?status=failed&before=ID` | 200 and `{"counts":…,"destinations":[…],"mails":[…],"next":…}`; for the owner |
 //! | `GET /api/mails/{id}` | 200 and `{"mail":…,"history":[…]}`; for the owner |
 //! | `POST /api/mails/{id}/redrive`, `DELETE /api/mails/{id}` | 200 and the mail, which was given up; for the owner |
 //!
-//! The owner is who sends `Authorization: Bearer TOKEN`.
+//! The owner is who sends `Authorization: Bearer TOKEN`. Whoever comments too often, or shows too many wrong tokens, gets 429 with
+//! `Retry-After`: see [`limits`](crate::limits).
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath, UrlQuery},
+    server::{ApiError, UrlPath, UrlQuery},
 };
+use abide_patterns::json::JsonOnly;
 use abide_patterns::outbox::{OutboxError, Record, Status};
 use axum::{
     Json, Router,
     extract::{FromRequestParts, State, rejection::StringRejection},
-    http::{HeaderMap, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{
     BINDING, Blog, BlogError, Invalid, MailDetails, Mailbox, NAME, NewComment, NewPost, Post,
     Posted, Site, Thread, Wanted,
     comment::slug,
     mails::comment_path,
+    owner::{self, Client, Owner, Session},
     page::{self, Page},
 };
 
@@ -45,7 +49,15 @@ pub fn router(env: Env) -> Router {
         .route("/", get(front))
         .route("/posts/{post}", get(show))
         .route("/posts/{post}/comments", post(submit))
+        .route("/confirm", get(ask_confirm).post(confirm))
         .route("/unsubscribe", get(ask_unsubscribe).post(unsubscribe))
+        .route("/owner", get(given_up))
+        .route("/owner/session", post(begin_session))
+        .route("/owner/leave", post(leave))
+        .route("/owner/redrive", post(owner_redrive_all))
+        .route("/owner/discard", post(owner_discard_all))
+        .route("/owner/mails/{id}/redrive", post(owner_redrive))
+        .route("/owner/mails/{id}/discard", post(owner_discard))
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so);
     let api = Router::new()
@@ -76,6 +88,16 @@ struct WantedMails {
 }
 
 #[derive(Deserialize)]
+struct WantedGivenUp {
+    before: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct TypedToken {
+    token: String,
+}
+
+#[derive(Deserialize)]
 struct Link {
     // A mail program may have cut the link.
     #[serde(default)]
@@ -96,8 +118,8 @@ async fn not_so() -> Trouble {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", text).into()
 }
 
-async fn no_resource() -> ApiError {
-    ApiError::not_found("not_found", "There is no such resource.")
+async fn no_resource() -> Refusal {
+    ApiError::not_found("not_found", "There is no such resource.").into()
 }
 
 async fn front(State(env): State<Env>) -> Result<Page, Trouble> {
@@ -121,51 +143,155 @@ async fn show(
 async fn submit(
     State(env): State<Env>,
     InPage(UrlPath(path)): InPage<UrlPath<PostPath>>,
+    Client(client): Client,
     body: Result<String, StringRejection>,
 ) -> Result<Response, Trouble> {
-    let body = body.map_err(|why| ApiError::new(why.status(), "invalid_form", why.body_text()))?;
-    let form: NewComment = serde_urlencoded::from_str(&body)
-        .map_err(|error| BlogError::Invalid(Invalid::Form(error.to_string())))?;
+    let form: NewComment = form(body)?;
     let blog = blog(&env)?;
     let taken = match form.clone().checked() {
-        Ok(comment) => blog.comment(path.post.clone(), comment).await?,
+        Ok(comment) => blog.comment(path.post.clone(), comment, client).await?,
         Err(invalid) => Err(invalid.into()),
     };
     match taken {
         Ok(Posted { id, .. }) => Ok(Redirect::to(&comment_path(&path.post, id)).into_response()),
         // What was typed stays on the page.
-        Err(why @ (BlogError::Invalid(_) | BlogError::MarkReused)) => {
+        Err(why @ (BlogError::Invalid(_) | BlogError::MarkReused | BlogError::TooMany { .. })) => {
             let thread = blog.read(path.post, Wanted::default()).await??;
             let form = NewComment {
                 mark: new_mark()?,
                 ..form
             };
             let page = page::thread(&*site(&env)?, &thread, &form, Some(&why.to_string()));
-            Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
+            let Refusal { error, after } = why.into();
+            let status = match after {
+                Some(_) => error.status(),
+                None => StatusCode::UNPROCESSABLE_ENTITY,
+            };
+            Ok(with_retry_after((status, page).into_response(), after))
         }
         Err(why) => Err(why.into()),
     }
 }
 
-async fn ask_unsubscribe(
+async fn ask_confirm(
     State(env): State<Env>,
+    Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
-    let post = blog(&env)?.followed(link.token.clone()).await??;
+    let posts = blog(&env)?.waiting(link.token.clone(), client).await??;
+    Ok(page::confirm(&*site(&env)?, &posts, &link.token))
+}
+
+async fn confirm(
+    State(env): State<Env>,
+    Client(client): Client,
+    InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
+) -> Result<Page, Trouble> {
+    let posts = blog(&env)?.confirm(link.token, client).await??;
+    Ok(page::confirmed(&*site(&env)?, &posts))
+}
+
+async fn ask_unsubscribe(
+    State(env): State<Env>,
+    Client(client): Client,
+    InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
+) -> Result<Page, Trouble> {
+    let post = blog(&env)?.followed(link.token.clone(), client).await??;
     Ok(page::unsubscribe(&*site(&env)?, &post, &link.token))
 }
 
 async fn unsubscribe(
     State(env): State<Env>,
+    Client(client): Client,
     InPage(UrlQuery(link)): InPage<UrlQuery<Link>>,
 ) -> Result<Page, Trouble> {
     let blog = blog(&env)?;
-    let post = blog.followed(link.token.clone()).await??;
-    blog.unsubscribe(link.token).await??;
+    let post = blog.followed(link.token.clone(), client.clone()).await??;
+    blog.unsubscribe(link.token, client).await??;
     Ok(page::unsubscribed(&*site(&env)?, &post))
 }
 
-async fn posts(State(env): State<Env>) -> Result<Json<Posts>, ApiError> {
+/// The owner's page, or the form that asks for the token.
+async fn given_up(
+    session: Result<Session, Refusal>,
+    State(env): State<Env>,
+    InPage(UrlQuery(wanted)): InPage<UrlQuery<WantedGivenUp>>,
+) -> Result<Response, Trouble> {
+    if let Err(refusal) = session {
+        return log_in(&env, refusal, false);
+    }
+    let (counts, mails, next) = blog(&env)?.given_up(wanted.before).await??;
+    Ok(page::owner(&*site(&env)?, &counts, &mails, next).into_response())
+}
+
+async fn begin_session(
+    State(env): State<Env>,
+    client: Client,
+    body: Result<String, StringRejection>,
+) -> Result<Response, Trouble> {
+    let TypedToken { token } = form(body)?;
+    match owner::begin_session(&env, token.trim(), client).await {
+        Ok(cookie) => Ok(to_owner_page(Some(cookie))),
+        Err(refusal) => log_in(&env, refusal, true),
+    }
+}
+
+async fn leave(State(env): State<Env>) -> Result<Response, Trouble> {
+    Ok(to_owner_page(Some(owner::end_session(&*site(&env)?))))
+}
+
+async fn owner_redrive(
+    _: Session,
+    State(env): State<Env>,
+    InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
+) -> Result<Response, Trouble> {
+    blog(&env)?.redrive(path.id).await??;
+    Ok(to_owner_page(None))
+}
+
+async fn owner_discard(
+    _: Session,
+    State(env): State<Env>,
+    InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
+) -> Result<Response, Trouble> {
+    blog(&env)?.discard(path.id).await??;
+    Ok(to_owner_page(None))
+}
+
+async fn owner_redrive_all(_: Session, State(env): State<Env>) -> Result<Response, Trouble> {
+    blog(&env)?.redrive_all().await??;
+    Ok(to_owner_page(None))
+}
+
+async fn owner_discard_all(_: Session, State(env): State<Env>) -> Result<Response, Trouble> {
+    blog(&env)?.discard_all().await??;
+    Ok(to_owner_page(None))
+}
+
+fn to_owner_page(cookie: Option<String>) -> Response {
+    let mut response = Redirect::to("/owner").into_response();
+    if let Some(cookie) = cookie.and_then(|cookie| HeaderValue::try_from(cookie).ok()) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// The form that asks for the owner's token; after a wrong one it says so. Any other refusal is told as it is.
+fn log_in(env: &Env, refusal: Refusal, typed: bool) -> Result<Response, Trouble> {
+    if refusal.error.status() != StatusCode::UNAUTHORIZED {
+        return Err(refusal.into());
+    }
+    let page = page::log_in(&*site(env)?, typed);
+    Ok((StatusCode::UNAUTHORIZED, page).into_response())
+}
+
+fn form<T: for<'a> Deserialize<'a>>(body: Result<String, StringRejection>) -> Result<T, Refusal> {
+    let body = body.map_err(|why| ApiError::new(why.status(), "invalid_form", why.body_text()))?;
+    serde_urlencoded::from_str(&body)
+        .map_err(|error| BlogError::Invalid(Invalid::Form(error.to_string())).into())
+}
+
+async fn posts(State(env): State<Env>) -> Result<Json<Posts>, Refusal> {
     let posts = blog(&env)?.posts().await??;
     Ok(Json(Posts { posts }))
 }
@@ -174,7 +300,7 @@ async fn read(
     State(env): State<Env>,
     UrlPath(path): UrlPath<PostPath>,
     UrlQuery(wanted): UrlQuery<Wanted>,
-) -> Result<Json<Thread>, ApiError> {
+) -> Result<Json<Thread>, Refusal> {
     Ok(Json(blog(&env)?.read(path.post, wanted).await??))
 }
 
@@ -182,8 +308,8 @@ async fn publish(
     _: Owner,
     State(env): State<Env>,
     UrlPath(path): UrlPath<PostPath>,
-    JsonBody(post): JsonBody<NewPost>,
-) -> Result<(StatusCode, Json<Post>), ApiError> {
+    JsonOnly(post): JsonOnly<NewPost>,
+) -> Result<(StatusCode, Json<Post>), Refusal> {
     let slug = slug(&path.post).map_err(BlogError::from)?;
     let post = post.checked().map_err(BlogError::from)?;
     let post = blog(&env)?.publish(slug, post).await??;
@@ -193,9 +319,10 @@ async fn publish(
 async fn comment(
     State(env): State<Env>,
     UrlPath(path): UrlPath<PostPath>,
+    Client(client): Client,
     headers: HeaderMap,
-    JsonBody(mut comment): JsonBody<NewComment>,
-) -> Result<(StatusCode, Json<Posted>), ApiError> {
+    JsonOnly(mut comment): JsonOnly<NewComment>,
+) -> Result<(StatusCode, Json<Posted>), Refusal> {
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| BlogError::from(Invalid::Mark))?;
         key.clone_into(&mut comment.mark);
@@ -203,7 +330,7 @@ async fn comment(
         comment.mark = new_mark()?;
     }
     let comment = comment.checked().map_err(BlogError::from)?;
-    let posted = blog(&env)?.comment(path.post, comment).await??;
+    let posted = blog(&env)?.comment(path.post, comment, client).await??;
     let status = if posted.repeated {
         StatusCode::OK
     } else {
@@ -216,7 +343,7 @@ async fn mails(
     _: Owner,
     State(env): State<Env>,
     UrlQuery(wanted): UrlQuery<WantedMails>,
-) -> Result<Json<Mailbox>, ApiError> {
+) -> Result<Json<Mailbox>, Refusal> {
     let blog = blog(&env)?;
     Ok(Json(blog.mails(wanted.status, wanted.before).await??))
 }
@@ -225,7 +352,7 @@ async fn mail(
     _: Owner,
     State(env): State<Env>,
     UrlPath(path): UrlPath<MailPath>,
-) -> Result<Json<MailDetails>, ApiError> {
+) -> Result<Json<MailDetails>, Refusal> {
     Ok(Json(blog(&env)?.mail(path.id).await??))
 }
 
@@ -233,7 +360,7 @@ async fn redrive(
     _: Owner,
     State(env): State<Env>,
     UrlPath(path): UrlPath<MailPath>,
-) -> Result<Json<Record>, ApiError> {
+) -> Result<Json<Record>, Refusal> {
     Ok(Json(blog(&env)?.redrive(path.id).await??))
 }
 
@@ -241,11 +368,11 @@ async fn discard(
     _: Owner,
     State(env): State<Env>,
     UrlPath(path): UrlPath<MailPath>,
-) -> Result<Json<Record>, ApiError> {
+) -> Result<Json<Record>, Refusal> {
     Ok(Json(blog(&env)?.discard(path.id).await??))
 }
 
-fn blog(env: &Env) -> abide::Result<Stub<Blog>> {
+pub(crate) fn blog(env: &Env) -> abide::Result<Stub<Blog>> {
     Ok(env.namespace::<Blog>(BINDING)?.get_by_name(NAME))
 }
 
@@ -260,51 +387,64 @@ fn new_mark() -> abide::Result<String> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Somebody who knows the owner's token.
-struct Owner;
+/// What a client is told, and the seconds after which it may come back if it came too often.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    error: ApiError,
+    after: Option<u64>,
+}
 
-impl FromRequestParts<Env> for Owner {
-    type Rejection = ApiError;
-
-    async fn from_request_parts(parts: &mut Parts, env: &Env) -> Result<Self, ApiError> {
-        let site = site(env)?;
-        let given = parts.headers.get(header::AUTHORIZATION);
-        let given = given.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        // Hashes are compared, so the time it takes tells nothing of the token.
-        let same = |wanted: &String| given.map(Sha256::digest) == Some(Sha256::digest(wanted));
-        match &site.owner_token {
-            None => Err(ApiError::new(
-                StatusCode::FORBIDDEN,
-                "no_owner",
-                "This is for the blog's owner: start the blog with --owner-token.",
-            )),
-            Some(wanted) if same(wanted) => Ok(Self),
-            Some(_) => Err(ApiError::new(
-                StatusCode::UNAUTHORIZED,
-                "not_the_owner",
-                "This is for the blog's owner: send the header Authorization: Bearer and the token.",
-            )),
-        }
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self { error, after: None }
     }
 }
 
-impl From<BlogError> for ApiError {
+impl From<abide::Error> for Refusal {
+    fn from(error: abide::Error) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
+impl From<BlogError> for Refusal {
     fn from(error: BlogError) -> Self {
         let text = error.to_string();
-        match error {
-            BlogError::NoPost(_) => Self::not_found("no_such_post", text),
-            BlogError::PostTaken(_) => Self::conflict("post_taken", text),
-            BlogError::Invalid(_) => Self::bad_request("invalid", text),
-            BlogError::MarkReused => Self::new(
+        let error = match error {
+            BlogError::TooMany { seconds, .. } => {
+                return Self {
+                    error: ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many", text),
+                    after: Some(seconds),
+                };
+            }
+            BlogError::NoPost(_) => ApiError::not_found("no_such_post", text),
+            BlogError::PostTaken(_) => ApiError::conflict("post_taken", text),
+            BlogError::Invalid(_) => ApiError::bad_request("invalid", text),
+            BlogError::MarkReused => ApiError::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "idempotency_key_reused",
                 text,
             ),
-            BlogError::BadLink => Self::bad_request("bad_link", text),
+            BlogError::BadLink => ApiError::bad_request("bad_link", text),
+            BlogError::OldLink => ApiError::new(StatusCode::GONE, "old_link", text),
             BlogError::Outbox(error) => refused(error),
             BlogError::Object(error) => error.into(),
-        }
+        };
+        error.into()
     }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        with_retry_after(self.error.into_response(), self.after)
+    }
+}
+
+fn with_retry_after(mut response: Response, after: Option<u64>) -> Response {
+    if let Some(after) = after {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, after.into());
+    }
+    response
 }
 
 fn refused(error: OutboxError) -> ApiError {
@@ -315,17 +455,17 @@ fn refused(error: OutboxError) -> ApiError {
         }
         OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
         OutboxError::Conflict { .. } => ApiError::conflict("mail_conflict", text),
-        OutboxError::Invalid(_) | OutboxError::KeyReused { .. } => {
-            ApiError::bad_request("invalid", text)
-        }
+        OutboxError::Invalid(_)
+        | OutboxError::KeyReused { .. }
+        | OutboxError::ClosedKind { .. } => ApiError::bad_request("invalid", text),
         OutboxError::Object(error) => error.into(),
     }
 }
 
-/// An [`ApiError`] for people: a page.
-struct Trouble(ApiError);
+/// A [`Refusal`] for people: a page.
+struct Trouble(Refusal);
 
-impl<E: Into<ApiError>> From<E> for Trouble {
+impl<E: Into<Refusal>> From<E> for Trouble {
     fn from(error: E) -> Self {
         Self(error.into())
     }
@@ -333,7 +473,9 @@ impl<E: Into<ApiError>> From<E> for Trouble {
 
 impl IntoResponse for Trouble {
     fn into_response(self) -> Response {
-        (self.0.status(), page::trouble(self.0.message())).into_response()
+        let Refusal { error, after } = self.0;
+        let page = page::trouble(error.message());
+        with_retry_after((error.status(), page).into_response(), after)
     }
 }
 

@@ -1,28 +1,36 @@
 //! The comments of a blog, with the transactional outbox: a comment, its author's subscription to the post, and the
 //! mails that it is to cause are one transaction.
 //!
-//! One object ([`Blog`]) holds the posts, the members, who is subscribed to what, and the outbox. Whoever comments is told
-//! about later comments on that post, and whoever comments for the first time is thanked. Because the mails are rows of
-//! the same transaction, there is no moment at which a comment is there and its mails are not; because each mail has a
-//! `Message-ID` that stays, a mail that is sent twice (its server took it and the answer was lost) can be told.
+//! One object ([`Blog`]) holds the posts, the members, who follows what, and the outbox. Whoever comments is asked by mail whether
+//! the address is theirs and they want to be told about later comments on that post; whoever writes a post follows it. Because the
+//! mails are rows of the same transaction, there is no moment at which a comment is there and its mails are not; because each mail
+//! has a `Message-ID` that stays, a mail that is sent twice (its server took it and the answer was lost) can be told.
 //!
-//! It does not know whether an address belongs to the person who types it; a blog in the open would ask for that first.
+//! Strangers cannot use it against others: an address that has not confirmed gets one mail a day, and how often a client and an
+//! address may comment, and how many wrong tokens a client may show, is bounded ([`limits`]). Rows of the outbox hold ids, so a
+//! mail says what is true when it is sent, and who has unsubscribed since gets none.
 #![forbid(unsafe_code)]
 
 mod blog;
+mod budget;
 mod comment;
 mod http;
+pub mod limits;
 mod mails;
+mod owner;
 mod page;
 mod token;
 
-pub use blog::{Blog, BlogError, MailDetails, Mailbox, Posted};
+pub use blog::{Blog, BlogError, GivenUp, MailDetails, Mailbox, Posted};
 pub use comment::{
-    Comment, Invalid, MAX_EMAIL, MAX_MARK, MAX_NAME, MAX_SLUG, MAX_TEXT, MAX_TITLE, NewComment,
-    NewPost, Post, Thread, Wanted,
+    Author, Comment, Invalid, MAX_EMAIL, MAX_MARK, MAX_NAME, MAX_SLUG, MAX_TEXT, MAX_TITLE,
+    NewComment, NewPost, Post, Thread, Wanted,
 };
 pub use http::router;
-pub use mails::{AT_ONCE, Answer, Answers, Letter, Letters, Notice, Thanks, registry};
+pub use limits::Limits;
+pub use mails::{
+    AT_ONCE, Answer, Answers, Confirm, Ids, Letter, Letters, Mail, Notice, Says, registry,
+};
 
 use std::{fmt, time::Duration};
 
@@ -75,6 +83,9 @@ impl Site {
             .text("-")
             .header("List-Unsubscribe", &self.url);
         mail.check()?;
+        if self.owner_token.as_deref().is_some_and(str::is_empty) {
+            return Err("the owner's token is empty: leave it out, or give one".to_owned());
+        }
         Ok(self)
     }
 }

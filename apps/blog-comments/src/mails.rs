@@ -1,11 +1,11 @@
 //! The mails: what each kind says, who sends it, and how one comment becomes the mails to all who follow its post.
 //!
-//! Contract: a row holds what its mail says, not the mail; the mail is made from it at each attempt, and is the same each
-//! time.
+//! Contract: a row holds ids, not what its mail says. At each attempt the blog is asked what the mail says now; if there is nobody
+//! left to tell, because they have unsubscribed or the subscription has expired, nothing is sent and the mail counts as sent.
 
 use std::{marker::PhantomData, time::Duration};
 
-use abide::{Result, Storage};
+use abide::{ErrorKind, Result, Storage};
 use abide_patterns::{
     deliver::{Attachment, Email, SmtpDelivery},
     outbox::{Batch, Deliver, Delivery, Failure, FanOut, Message, Registry, Submitted},
@@ -13,7 +13,10 @@ use abide_patterns::{
 use maud::{DOCTYPE, Markup, html};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Site, blog, token::Subscription};
+use crate::{
+    BINDING, Blog, Site,
+    token::{Confirmation, Subscription},
+};
 
 /// A comment on a post with fewer followers than this enqueues their mails at once; with more it enqueues one fan-out.
 pub const AT_ONCE: usize = 20;
@@ -30,222 +33,268 @@ const MARK_ID: &str = "mark";
 pub fn registry(site: Site, smtp: SmtpDelivery) -> Registry {
     Registry::new()
         .with(Letters::<Notice>::new(site.clone(), smtp.clone()))
-        .with(Letters::<Thanks>::new(site.clone(), smtp))
-        .with_fan_out(Answers::new(site))
+        .with(Letters::<Confirm>::new(site, smtp))
+        .with_fan_out(Answers)
 }
 
-/// What a mail of a kind says.
-pub trait Letter: Serialize + DeserializeOwned + Send + Sync + 'static {
+/// What a row of a kind holds: ids.
+pub trait Ids: Copy + Into<Mail> + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The kind that rows carry.
     const KIND: &'static str;
-
-    /// The mail, the same each time.
-    fn email(&self, site: &Site) -> Email;
-
-    /// A line for people that tells it from others.
-    fn summary(&self) -> String;
 }
 
-/// Sends letters of a kind by SMTP.
-pub struct Letters<L> {
+/// To a follower of a post: somebody has commented on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// The post.
+    pub post: i64,
+    /// The comment.
+    pub comment: i64,
+    /// The follower.
+    pub member: i64,
+}
+
+/// To an address under which somebody has commented: whether it is theirs, and whether they want to be told of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirm {
+    /// Whose address it is, if they say so.
+    pub member: i64,
+    /// Until when they may, in milliseconds since 1970.
+    pub until: i64,
+}
+
+/// A mail by its ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mail {
+    /// See [`Notice`].
+    Notice(Notice),
+    /// See [`Confirm`].
+    Confirm(Confirm),
+}
+
+impl Ids for Notice {
+    const KIND: &'static str = "notice";
+}
+
+impl Ids for Confirm {
+    const KIND: &'static str = "confirm";
+}
+
+impl From<Notice> for Mail {
+    fn from(ids: Notice) -> Self {
+        Self::Notice(ids)
+    }
+}
+
+impl From<Confirm> for Mail {
+    fn from(ids: Confirm) -> Self {
+        Self::Confirm(ids)
+    }
+}
+
+impl Mail {
+    /// The mail of a row, if it is of a kind that there is.
+    pub(crate) fn of(kind: &str, payload: &str) -> Option<Self> {
+        match kind {
+            Notice::KIND => serde_json::from_str(payload).ok().map(Self::Notice),
+            Confirm::KIND => serde_json::from_str(payload).ok().map(Self::Confirm),
+            _ => None,
+        }
+    }
+
+    fn summary(self) -> String {
+        match self {
+            Self::Notice(Notice {
+                comment, member, ..
+            }) => format!("comment {comment} to member {member}"),
+            Self::Confirm(Confirm { member, .. }) => format!("confirmation to member {member}"),
+        }
+    }
+}
+
+/// What a mail says now, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Letter {
+    /// The address.
+    pub to: String,
+    /// What it says.
+    pub says: Says,
+}
+
+/// What a mail says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Says {
+    /// Somebody has commented on a post.
+    Commented {
+        /// The post's title.
+        title: String,
+        /// Who has commented.
+        author: String,
+        /// The beginning of what they said.
+        excerpt: String,
+        /// The comment's address.
+        url: String,
+        /// Where the subscription is ended.
+        unsubscribe: String,
+    },
+    /// Somebody has commented under this address. Nothing in it was typed by them.
+    Confirm {
+        /// The titles of the posts.
+        titles: Vec<String>,
+        /// Where the subscriptions are confirmed.
+        url: String,
+    },
+}
+
+/// Sends mails of a kind by SMTP.
+pub struct Letters<I> {
     site: Site,
     smtp: SmtpDelivery,
-    letter: PhantomData<L>,
+    ids: PhantomData<I>,
 }
 
-impl<L> Letters<L> {
+impl<I> Letters<I> {
     /// For the blog at this site.
     pub fn new(site: Site, smtp: SmtpDelivery) -> Self {
         Self {
             site,
             smtp,
-            letter: PhantomData,
+            ids: PhantomData,
         }
     }
 }
 
-impl<L: Letter> Deliver for Letters<L> {
-    type Payload = L;
-    const KIND: &'static str = L::KIND;
+impl<I: Ids> Deliver for Letters<I> {
+    type Payload = I;
+    const KIND: &'static str = I::KIND;
 
-    fn check(&self, letter: &L) -> Result<(), String> {
-        self.smtp.check(&letter.email(&self.site))
+    fn destination(&self, _: &I) -> String {
+        // One relay takes all mails.
+        self.smtp.destination(&Email::new(&self.site.from, ""))
     }
 
-    fn destination(&self, letter: &L) -> String {
-        self.smtp.destination(&letter.email(&self.site))
-    }
-
-    fn summary(&self, letter: &L) -> String {
-        letter.summary()
+    fn summary(&self, ids: &I) -> String {
+        (*ids).into().summary()
     }
 
     fn timeout(&self) -> Option<Duration> {
         Deliver::timeout(&self.smtp)
     }
 
-    async fn submit(&self, delivery: &Delivery, letter: &L) -> Result<Submitted, Failure> {
-        self.smtp.submit(delivery, &letter.email(&self.site)).await
-    }
-}
-
-/// To a follower of a post: somebody has commented on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
-    /// The follower's address.
-    pub to: String,
-    /// Their name.
-    pub name: String,
-    /// The post's title.
-    pub title: String,
-    /// Who has commented.
-    pub author: String,
-    /// The beginning of what they said.
-    pub excerpt: String,
-    /// The comment's address.
-    pub url: String,
-    /// Where they end their subscription.
-    pub unsubscribe: String,
-}
-
-/// To somebody who has commented for the first time.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thanks {
-    /// The member's address.
-    pub to: String,
-    /// Their name.
-    pub name: String,
-    /// The post's title.
-    pub title: String,
-    /// The comment's address.
-    pub url: String,
-    /// Where they end their subscription.
-    pub unsubscribe: String,
-}
-
-impl Letter for Notice {
-    const KIND: &'static str = "notice";
-
-    fn email(&self, site: &Site) -> Email {
-        let Self {
-            name,
-            title,
-            author,
-            excerpt,
-            url,
-            unsubscribe,
-            ..
-        } = self;
-        let text = format!(
-            "Hello {name},\n\n{author} commented on “{title}”:\n\n{excerpt}\n\nRead and answer: {url}\n\n-- \n\
-             You get this mail because you commented, too. No more about this post: {unsubscribe}\n"
-        );
-        let body = html! {
-            p { "Hello " (name) "," }
-            p { b { (author) } " commented on “" (title) "”:" }
-            blockquote style="margin:16px 0;padding:12px 16px;border-left:4px solid #0f766e;background:#f0fdfa;white-space:pre-line" {
-                (excerpt)
+    async fn submit(&self, delivery: &Delivery, ids: &I) -> Result<Submitted, Failure> {
+        let blog = delivery.env().namespace::<Blog>(BINDING);
+        let blog = blog.map_err(|error| Failure::permanent(error.to_string()))?;
+        let letter = blog.get(delivery.object()).letter((*ids).into()).await;
+        let letter = letter.and_then(|letter| letter).map_err(|error| {
+            let text = format!("what the mail says could not be read: {error}");
+            match error.kind() {
+                ErrorKind::Decode => Failure::permanent(text),
+                // It is this node that cannot say: the mail server was asked nothing.
+                _ => Failure::not_sent(text),
             }
-            (button(url, "Read and answer"))
-        };
-        Frame {
-            site,
-            to: &self.to,
-            subject: &format!("{author} commented on “{title}”"),
-            why: "You get this mail because you commented, too.",
-            unsubscribe,
+        })?;
+        match letter {
+            Some(letter) => self.smtp.submit(delivery, &letter.email(&self.site)).await,
+            None => Ok(Submitted::Done),
         }
-        .email(text, &body)
-    }
-
-    fn summary(&self) -> String {
-        format!("{} on “{}” to {}", self.author, self.title, self.to)
     }
 }
 
-impl Letter for Thanks {
-    const KIND: &'static str = "thanks";
-
-    fn email(&self, site: &Site) -> Email {
-        let Self {
-            name,
-            title,
-            url,
-            unsubscribe,
-            ..
-        } = self;
-        let text = format!(
-            "Hello {name},\n\nthank you for your first comment, on “{title}”. It is good to have you here. We will tell you \
-             when somebody comments, too.\n\nYour comment: {url}\n\n-- \nNo mails about this post: {unsubscribe}\n"
-        );
-        let body = html! {
-            p { "Hello " (name) "," }
-            p {
-                "thank you for your first comment, on “" (title) "”. It is good to have you here. We will tell you when \
-                 somebody comments, too."
-            }
-            (button(url, "See your comment"))
-        };
-        Frame {
-            site,
-            to: &self.to,
-            subject: "Thank you for your first comment",
-            why: "You get this mail because you commented.",
-            unsubscribe,
-        }
-        .email(text, &body)
-    }
-
-    fn summary(&self) -> String {
-        format!("Thanks for the first comment to {}", self.to)
-    }
-}
-
-/// What all mails of the blog have around what they say.
-struct Frame<'a> {
-    site: &'a Site,
-    to: &'a str,
-    subject: &'a str,
-    why: &'a str,
-    unsubscribe: &'a str,
-}
-
-impl Frame<'_> {
-    fn email(&self, text: String, body: &Markup) -> Email {
-        let Self {
-            site,
-            to,
-            subject,
-            why,
-            unsubscribe,
-        } = *self;
-        let html = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head { meta charset="utf-8"; title { (subject) } }
-                body style="margin:0;background:#f4f6f6;font:16px/1.5 system-ui,sans-serif;color:#132322" {
-                    div style="max-width:560px;margin:0 auto;padding:32px 20px" {
-                        p style="margin:0 0 20px" {
-                            img src={ "cid:" (MARK_ID) } alt="" width="48" height="48" style="vertical-align:middle;margin-right:12px";
-                            b style="font-size:18px" { (site.title) }
-                        }
-                        div style="background:#fff;border:1px solid #dbe4e3;border-radius:14px;padding:8px 24px 20px" { (body) }
-                        p style="font-size:13px;color:#5b6c6a" {
-                            (why) " "
-                            a href=(unsubscribe) style="color:#5b6c6a" { "No more about this post" }
-                        }
+impl Letter {
+    /// The mail.
+    pub fn email(&self, site: &Site) -> Email {
+        match &self.says {
+            Says::Commented {
+                title,
+                author,
+                excerpt,
+                url,
+                unsubscribe,
+            } => {
+                let text = format!(
+                    "Hello,\n\n{author} commented on “{title}”:\n\n{excerpt}\n\nRead and answer: {url}\n\n-- \n\
+                     You get this mail because you follow this post. No more about it: {unsubscribe}\n"
+                );
+                let body = html! {
+                    p { "Hello," }
+                    p { b { (author) } " commented on “" (title) "”:" }
+                    blockquote style="margin:16px 0;padding:12px 16px;border-left:4px solid #0f766e;background:#f0fdfa;white-space:pre-line" {
+                        (excerpt)
                     }
+                    (button(url, "Read and answer"))
+                };
+                let foot = html! {
+                    "You get this mail because you follow this post. "
+                    a href=(unsubscribe) style="color:#5b6c6a" { "No more about it" }
+                };
+                let subject = format!("{author} commented on “{title}”");
+                framed(site, &self.to, &subject, text, &body, &foot)
+                    .header("List-Unsubscribe", format!("<{unsubscribe}>"))
+                    .header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
+            }
+            Says::Confirm { titles, url } => {
+                let posts: String = titles.iter().map(|title| format!("- {title}\n")).collect();
+                let text = format!(
+                    "Hello,\n\nsomebody has commented with your address on\n\n{posts}\nIf it was you, and you want a mail when \
+                     somebody answers: {url}\n\n-- \nIf it was not you, do nothing: there will be no mails about answers.\n"
+                );
+                let body = html! {
+                    p { "Hello," }
+                    p { "somebody has commented with your address on" }
+                    ul { @for title in titles { li { (title) } } }
+                    p { "If it was you, and you want a mail when somebody answers:" }
+                    (button(url, "Tell me about answers"))
+                };
+                let foot = html! {
+                    "If it was not you, do nothing: there will be no mails about answers."
+                };
+                let subject = "Do you want to hear about answers?";
+                framed(site, &self.to, subject, text, &body, &foot)
+            }
+        }
+    }
+
+    /// A line that tells it from others.
+    pub(crate) fn line(&self) -> String {
+        match &self.says {
+            Says::Commented { title, author, .. } => format!("{author} commented on “{title}”"),
+            Says::Confirm { titles, .. } => {
+                format!("Confirmation for “{}”", titles.join("”, “"))
+            }
+        }
+    }
+}
+
+/// A mail with what all mails of the blog have around what they say.
+fn framed(
+    site: &Site,
+    to: &str,
+    subject: &str,
+    text: String,
+    body: &Markup,
+    foot: &Markup,
+) -> Email {
+    let html = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; title { (subject) } }
+            body style="margin:0;background:#f4f6f6;font:16px/1.5 system-ui,sans-serif;color:#132322" {
+                div style="max-width:560px;margin:0 auto;padding:32px 20px" {
+                    p style="margin:0 0 20px" {
+                        img src={ "cid:" (MARK_ID) } alt="" width="48" height="48" style="vertical-align:middle;margin-right:12px";
+                        b style="font-size:18px" { (site.title) }
+                    }
+                    div style="background:#fff;border:1px solid #dbe4e3;border-radius:14px;padding:8px 24px 20px" { (body) }
+                    p style="font-size:13px;color:#5b6c6a" { (foot) }
                 }
             }
-        };
-        Email::new(&site.from, subject)
-            .to(to)
-            .text(text)
-            .html(html.into_string())
-            .attach(Attachment::new("mark.png", "image/png", MARK).inline(MARK_ID))
-            .header("List-Unsubscribe", format!("<{unsubscribe}>"))
-            .header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
-    }
+        }
+    };
+    Email::new(&site.from, subject)
+        .to(to)
+        .text(text)
+        .html(html.into_string())
+        .attach(Attachment::new("mark.png", "image/png", MARK).inline(MARK_ID))
 }
 
 fn button(url: &str, text: &str) -> Markup {
@@ -270,29 +319,8 @@ pub struct Answer {
 }
 
 /// Makes the [`Notice`]s of an [`Answer`].
-pub struct Answers(Site);
-
-#[derive(Deserialize)]
-struct Follower {
-    member: i64,
-    email: String,
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct About {
-    slug: String,
-    title: String,
-    author: String,
-    text: String,
-}
-
-impl Answers {
-    /// For the blog at this site.
-    pub fn new(site: Site) -> Self {
-        Self(site)
-    }
-}
+#[derive(Clone, Copy, Debug)]
+pub struct Answers;
 
 impl FanOut for Answers {
     type Command = Answer;
@@ -309,48 +337,28 @@ impl FanOut for Answers {
             .map_or(Ok(0), str::parse)
             .map_err(abide::Error::from_std)?;
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let sql = storage.sql();
-        let followers: Vec<Follower> = sql
+        let followers: Vec<i64> = storage
+            .sql()
             .exec(
-                "SELECT member, email, name FROM subscriptions JOIN members ON members.id = member
-                 WHERE post = ? AND member > ? AND since < ? AND member <> ? ORDER BY member LIMIT ?",
+                "SELECT member FROM follows WHERE post = ? AND member > ? AND since < ? AND member <> ?
+                 AND confirmed_at IS NOT NULL ORDER BY member LIMIT ?",
                 (answer.post, after, answer.comment, answer.author, limit),
             )?
             .to_array()?;
-        let about: About = sql
-            .exec(
-                "SELECT slug, title, comments.name AS author, comments.text AS text
-                 FROM comments JOIN posts ON posts.id = comments.post WHERE comments.id = ?",
-                (answer.comment,),
-            )?
-            .one()?;
-        let secret = blog::secret(storage)?;
-        let url = comment_url(&self.0, &about.slug, answer.comment);
-        let excerpt = excerpt(&about.text);
         let next = followers
             .last()
             .filter(|_| i64::try_from(followers.len()) == Ok(limit))
-            .map(|last| last.member.to_string());
-        let messages = followers.into_iter().map(
-            |Follower {
-                 member,
-                 email,
-                 name,
-             }| {
-                let post = answer.post;
-                let notice = Notice {
-                    to: email,
-                    name,
-                    title: about.title.clone(),
-                    author: about.author.clone(),
-                    excerpt: excerpt.clone(),
-                    url: url.clone(),
-                    unsubscribe: unsubscribe_url(&self.0, Subscription { post, member }, &secret),
-                };
-                let key = format!("notice-{}-{member}", answer.comment);
-                Ok(Letters::<Notice>::message(&notice)?.dedup_key(key))
-            },
-        );
+            .map(i64::to_string);
+        let &Answer { post, comment, .. } = answer;
+        let messages = followers.into_iter().map(|member| {
+            let notice = Notice {
+                post,
+                comment,
+                member,
+            };
+            let key = format!("notice-{comment}-{member}");
+            Ok(Letters::<Notice>::message(&notice)?.dedup_key(key))
+        });
         Ok(Batch {
             messages: messages.collect::<Result<Vec<Message>>>()?,
             next,
@@ -370,14 +378,18 @@ pub(crate) fn comment_path(slug: &str, comment: i64) -> String {
 
 /// Where a subscription is ended.
 pub(crate) fn unsubscribe_url(site: &Site, subscription: Subscription, secret: &[u8]) -> String {
-    format!(
-        "{}/unsubscribe?token={}",
-        site.url,
-        subscription.token(secret)
-    )
+    let token = subscription.token(secret);
+    format!("{}/unsubscribe?token={token}", site.url)
 }
 
-fn excerpt(text: &str) -> String {
+/// Where subscriptions are confirmed.
+pub(crate) fn confirm_url(site: &Site, confirmation: Confirmation, secret: &[u8]) -> String {
+    let token = confirmation.token(secret);
+    format!("{}/confirm?token={token}", site.url)
+}
+
+/// The beginning of a comment.
+pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,13 +1,13 @@
 //! The program: `blog-comments serve --smtp smtp://HOST:PORT`, and `blog-comments fake-smtp` to try it with.
 #![forbid(unsafe_code)]
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use abide::server::ServeArgs;
 use abide_harness::SmtpServer;
 use abide_patterns::{deliver::SmtpDelivery, outbox};
 use anyhow::Context;
-use blog_comments::{BINDING, Blog, Site, options, registry, router};
+use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};
 
 /// The comments of a blog, and their mails
@@ -54,14 +54,28 @@ struct Serve {
     )]
     from: String,
 
-    /// Who knows it may write posts and see the mails; nobody may if it is not given
+    /// Who knows it may write posts and see the mails; nobody may if it is not given. Others can see a program's arguments: better
+    /// use the variable or the file
     #[arg(
         long,
         value_name = "TOKEN",
         env = "BLOG_COMMENTS_OWNER_TOKEN",
-        hide_env_values = true
+        hide_env_values = true,
+        conflicts_with = "owner_token_file"
     )]
     owner_token: Option<String>,
+
+    /// A file with the owner's token, and nothing else
+    #[arg(long, value_name = "FILE")]
+    owner_token_file: Option<PathBuf>,
+
+    /// Comments that one client may post in an hour
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().comments_per_client)]
+    client_comments: u32,
+
+    /// Comments that may be posted under one e-mail address in an hour
+    #[arg(long, value_name = "COUNT", default_value_t = Limits::default().comments_per_address)]
+    address_comments: u32,
 
     /// Milliseconds before a mail that was not taken is sent again; doubled each time, up to an hour
     #[arg(long, default_value_t = 2_000)]
@@ -77,17 +91,29 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn serve(told: Serve) -> anyhow::Result<()> {
+    let owner_token = match &told.owner_token_file {
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("--owner-token-file {}", file.display()))?;
+            Some(text.trim().to_owned())
+        }
+        None => told.owner_token,
+    };
     let site = Site {
         title: told.title,
         url: told.url.trim_end_matches('/').to_owned(),
         from: told.from,
-        owner_token: told.owner_token,
+        owner_token,
     };
     let site = site.checked().map_err(anyhow::Error::msg)?;
     abide::Host::from_config(told.settings.load()?)
         .object_with::<Blog>(BINDING, outbox::class_options())
         .with(registry(site.clone(), SmtpDelivery::new(&told.smtp)?))
         .with(options(Duration::from_millis(told.retry_ms)))
+        .with(Limits {
+            comments_per_client: told.client_comments,
+            comments_per_address: told.address_comments,
+        })
         .with(site)
         .router(router)
         .serve()

@@ -7,7 +7,9 @@ use axum::{
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::{Comment, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, Thread};
+use abide_patterns::outbox::Counts;
+
+use crate::{Comment, GivenUp, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, Thread};
 
 const STYLE: &str = include_str!("../assets/style.css");
 
@@ -27,6 +29,7 @@ impl IntoResponse for Page {
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             // Links from mails have tokens in them.
             (header::REFERRER_POLICY, "same-origin"),
+            (header::CACHE_CONTROL, "no-store"),
         ];
         (headers, Html(self.0.into_string())).into_response()
     }
@@ -86,7 +89,7 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
                 }
                 label { "Comment" textarea name="text" rows="5" required maxlength=(MAX_TEXT) { (form.text) } }
                 div.acts {
-                    p.soft { "Your address is shown to nobody. You get a mail when somebody answers; each has a link that ends that." }
+                    p.soft { "Your address is shown to nobody. A mail asks you whether you want to hear about answers." }
                     button { "Post comment" }
                 }
             }
@@ -97,6 +100,98 @@ pub(crate) fn thread(site: &Site, thread: &Thread, form: &NewComment, wrong: Opt
         &format!("{} – {}", post.title, site.title),
         &main,
     )
+}
+
+/// Asks whether to begin subscriptions: programs that look at links in mails must not begin them.
+pub(crate) fn confirm(site: &Site, posts: &[Post], token: &str) -> Page {
+    let main = html! {
+        section.card.alone {
+            @if posts.is_empty() {
+                h1 { "Nothing to confirm" }
+                p { "You have confirmed it before, or it has been too long. Comment again to get another mail." }
+            } @else {
+                h1 { "Hear about answers?" }
+                p { "You will get a mail when somebody comments on" }
+                ul { @for post in posts { li { "“" (post.title) "”" } } }
+                form method="post" action={ "/confirm?token=" (token) } { button { "Tell me about answers" } }
+            }
+        }
+    };
+    layout(&site.title, "Hear about answers", &main)
+}
+
+/// Subscriptions have begun.
+pub(crate) fn confirmed(site: &Site, posts: &[Post]) -> Page {
+    let main = html! {
+        section.card.alone {
+            h1 { "You will hear about answers" }
+            p { "Each mail has a link that ends that." }
+            @for post in posts { p { a href={ "/posts/" (post.slug) } { "Back to “" (post.title) "”" } } }
+        }
+    };
+    layout(&site.title, "Hear about answers", &main)
+}
+
+/// Asks for the owner's token.
+pub(crate) fn log_in(site: &Site, wrong: bool) -> Page {
+    let main = html! {
+        section.card.alone {
+            h1 { "For the owner" }
+            @if wrong { p.note.bad role="alert" { "That is not the token." } }
+            form method="post" action="/owner/session" {
+                label { "Token" input name="token" type="password" required autocomplete="current-password" autofocus; }
+                button { "Show me the mails" }
+            }
+        }
+    };
+    layout(&site.title, "For the owner", &main)
+}
+
+/// What was given up, to be sent again or discarded.
+pub(crate) fn owner(site: &Site, counts: &Counts, mails: &[GivenUp], next: Option<i64>) -> Page {
+    let waiting = counts.queued + counts.sending;
+    let main = html! {
+        h1 { "Mails that failed" }
+        p.soft { (counts.failed) " failed, " (waiting) " on their way, " (counts.sent) " sent lately." }
+        @if mails.is_empty() {
+            section.card { p { "Nothing has failed. There is nothing to do." } }
+        } @else {
+            div.acts.all {
+                form method="post" action="/owner/redrive" { button { "Send all again" } }
+                form method="post" action="/owner/discard" { button.plain { "Discard all" } }
+            }
+            ol.failed { @for mail in mails { (failed(mail)) } }
+            @if let Some(next) = next { p { a.older href={ "/owner?before=" (next) } { "Older mails" } } }
+        }
+        form.leave method="post" action="/owner/leave" { button.plain { "Leave" } }
+    };
+    layout(
+        &site.title,
+        &format!("Mails that failed – {}", site.title),
+        &main,
+    )
+}
+
+fn failed(GivenUp { mail, about }: &GivenUp) -> Markup {
+    html! {
+        li.card {
+            h2 {
+                @match about {
+                    Some((_, line)) => (line),
+                    None => "Nobody is left to be told",
+                }
+            }
+            p.soft {
+                @if let Some((to, _)) = about { "To " (to) ", " }
+                (date(mail.updated_at)) ", " (mail.attempts) " " (if mail.attempts == 1 { "attempt" } else { "attempts" })
+            }
+            @if let Some(error) = &mail.last_error { p.note.bad { (error) } }
+            div.acts {
+                form method="post" action={ "/owner/mails/" (mail.id) "/redrive" } { button { "Send again" } }
+                form method="post" action={ "/owner/mails/" (mail.id) "/discard" } { button.plain { "Discard" } }
+            }
+        }
+    }
 }
 
 /// Asks whether to end a subscription: programs that look at links in mails must not end it.

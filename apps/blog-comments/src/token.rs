@@ -1,4 +1,4 @@
-//! The link that ends a subscription: who has the mail may use it, and nobody can make one up.
+//! The links in mails, and the owner's session: who has one may use it, and nobody can make one up.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
@@ -7,7 +7,7 @@ use sha2::Sha256;
 /// Bytes of the signature that are kept: enough that nobody guesses one.
 const SIGNATURE: usize = 16;
 
-/// Whose subscription to what.
+/// Whose subscription to what: a token of it ends the subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscription {
     pub(crate) post: i64,
@@ -17,30 +17,68 @@ pub(crate) struct Subscription {
 impl Subscription {
     /// `POST.MEMBER.SIGNATURE`.
     pub(crate) fn token(self, secret: &[u8]) -> String {
-        let Self { post, member } = self;
-        let signature =
-            URL_SAFE_NO_PAD.encode(&mac(self, secret).finalize().into_bytes()[..SIGNATURE]);
-        format!("{post}.{member}.{signature}")
+        sign("unsubscribe", [self.post, self.member], secret)
     }
 
     /// The subscription that a token was made for.
     pub(crate) fn of(token: &str, secret: &[u8]) -> Option<Self> {
-        let mut parts = token.splitn(3, '.');
-        let post = parts.next()?.parse().ok()?;
-        let member = parts.next()?.parse().ok()?;
-        let signature = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
-        let subscription = Self { post, member };
-        let whole = signature.len() == SIGNATURE;
-        // Takes the same time for every wrong signature.
-        let signed = mac(subscription, secret).verify_truncated_left(&signature);
-        (whole && signed.is_ok()).then_some(subscription)
+        let [post, member] = verify("unsubscribe", token, secret)?;
+        Some(Self { post, member })
     }
 }
 
-fn mac(subscription: Subscription, secret: &[u8]) -> Hmac<Sha256> {
-    let Subscription { post, member } = subscription;
+/// Whose address it is: a token of it confirms the subscriptions that wait for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Confirmation {
+    pub(crate) member: i64,
+    /// The token is good until then, in milliseconds since 1970.
+    pub(crate) until: i64,
+}
+
+impl Confirmation {
+    /// `MEMBER.UNTIL.SIGNATURE`.
+    pub(crate) fn token(self, secret: &[u8]) -> String {
+        sign("confirm", [self.member, self.until], secret)
+    }
+
+    /// The confirmation that a token was made for.
+    pub(crate) fn of(token: &str, secret: &[u8]) -> Option<Self> {
+        let [member, until] = verify("confirm", token, secret)?;
+        Some(Self { member, until })
+    }
+}
+
+/// A token for a browser that has shown the owner's token, signed with that: `0.UNTIL.SIGNATURE`.
+pub(crate) fn session(until: i64, owner: &str) -> String {
+    sign("session", [0, until], owner.as_bytes())
+}
+
+/// Until when a session's token is good.
+pub(crate) fn session_until(token: &str, owner: &str) -> Option<i64> {
+    let [_, until] = verify("session", token, owner.as_bytes())?;
+    Some(until)
+}
+
+fn sign(purpose: &str, numbers: [i64; 2], secret: &[u8]) -> String {
+    let signature = mac(purpose, numbers, secret).finalize().into_bytes();
+    let [one, other] = numbers;
+    let signature = URL_SAFE_NO_PAD.encode(&signature[..SIGNATURE]);
+    format!("{one}.{other}.{signature}")
+}
+
+/// The numbers that were signed. Takes the same time for every wrong signature.
+fn verify(purpose: &str, token: &str, secret: &[u8]) -> Option<[i64; 2]> {
+    let mut parts = token.splitn(3, '.');
+    let numbers = [parts.next()?.parse().ok()?, parts.next()?.parse().ok()?];
+    let signature = URL_SAFE_NO_PAD.decode(parts.next()?).ok()?;
+    let whole = signature.len() == SIGNATURE;
+    let signed = mac(purpose, numbers, secret).verify_truncated_left(&signature);
+    (whole && signed.is_ok()).then_some(numbers)
+}
+
+fn mac(purpose: &str, [one, other]: [i64; 2], secret: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
-    mac.update(format!("unsubscribe {post} {member}").as_bytes());
+    mac.update(format!("{purpose} {one} {other}").as_bytes());
     mac
 }
 
@@ -65,5 +103,15 @@ mod tests {
         ] {
             assert_eq!(Subscription::of(bad, b"secret"), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_token_for_one_purpose_is_none_for_another() {
+        let token = Subscription { post: 3, member: 7 }.token(b"secret");
+        assert_eq!(Confirmation::of(&token, b"secret"), None);
+        assert_eq!(session_until(&token, "secret"), None);
+        let session = session(9, "secret");
+        assert_eq!(session_until(&session, "secret"), Some(9));
+        assert_eq!(session_until(&session, "another"), None);
     }
 }

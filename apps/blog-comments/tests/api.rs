@@ -11,7 +11,9 @@ use abide_harness::{
 };
 use http::{Method, Request};
 use serde_json::json;
-use support::{comment, mails, owner, program, say, try_say, until, until_sent};
+use support::{
+    comment, confirm, follow, link, mails, owner, program, say, try_say, until, until_sent,
+};
 use tempfile::TempDir;
 
 struct World {
@@ -53,25 +55,17 @@ fn header(mail: &Mail, name: &str) -> String {
         .to_owned()
 }
 
-/// The path and query of the link that ends a subscription.
-fn unsubscribe_link(mail: &Mail) -> String {
-    let text = mail.parse().body_text(0).unwrap().into_owned();
-    let from = text.find("http://blog.test/unsubscribe").unwrap();
-    let link = text[from..].split_whitespace().next().unwrap();
-    link.strip_prefix("http://blog.test").unwrap().to_owned()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_comment_is_shown_its_author_thanked_and_the_others_told() {
+async fn a_comment_is_shown_its_author_asked_and_the_others_told() {
     let world = World::new().await;
-    say(&world.client, "ada", "first").await;
-    say(&world.client, "grace", "second").await;
+    follow(&world.client, &world.smtp, "ada", "first").await;
+    follow(&world.client, &world.smtp, "grace", "second").await;
     say(&world.client, "ada", "third").await;
     let sent = until_sent(&world.client, 4).await;
     let mails = world.smtp.received();
     assert_eq!(mails.len(), 4);
     assert_eq!(
-        told(&mails, "Thank you"),
+        told(&mails, "Do you want"),
         ["ada@readers.test", "grace@readers.test"],
         "once each, for the first comment"
     );
@@ -94,7 +88,7 @@ async fn a_comment_is_shown_its_author_thanked_and_the_others_told() {
 async fn a_mail_has_both_texts_and_a_picture_that_its_html_shows() {
     let world = World::new().await;
     let text = "Tom & Jerry <script>alert(1)</script>\n\nGrüße";
-    say(&world.client, "ada", "hello").await;
+    follow(&world.client, &world.smtp, "ada", "hello").await;
     say(&world.client, "grace", text).await;
     until_sent(&world.client, 3).await;
     let mails = world.smtp.received();
@@ -128,11 +122,6 @@ async fn a_mail_has_both_texts_and_a_picture_that_its_html_shows() {
         }
         assert_eq!(mail.from, "blog@example.com");
         assert!(header(mail, "From").ends_with("<blog@example.com>"));
-        assert!(header(mail, "List-Unsubscribe").contains("/unsubscribe?token="));
-        assert_eq!(
-            header(mail, "List-Unsubscribe-Post"),
-            "List-Unsubscribe=One-Click"
-        );
         assert!(message.date().is_some());
     }
     let notice = mails
@@ -140,6 +129,11 @@ async fn a_mail_has_both_texts_and_a_picture_that_its_html_shows() {
         .find(|mail| mail.subject().contains("commented"))
         .unwrap();
     assert_eq!(notice.subject(), "grace commented on “Hello”");
+    assert!(header(notice, "List-Unsubscribe").contains("/unsubscribe?token="));
+    assert_eq!(
+        header(notice, "List-Unsubscribe-Post"),
+        "List-Unsubscribe=One-Click"
+    );
     let message = notice.parse();
     let plain = message.body_text(0).unwrap().replace("\r\n", "\n");
     assert!(plain.contains(text), "{plain}");
@@ -179,7 +173,7 @@ async fn a_post_with_many_followers_tells_each_of_them_once() {
     const FOLLOWERS: usize = blog_comments::AT_ONCE + 5;
     let world = World::new().await;
     for number in 0..FOLLOWERS {
-        say(&world.client, &format!("n{number}"), "hello").await;
+        follow(&world.client, &world.smtp, &format!("n{number}"), "hello").await;
     }
     say(&world.client, "ada", "to all of you").await;
     let count = FOLLOWERS + 1 + (FOLLOWERS + 1) * FOLLOWERS / 2;
@@ -200,15 +194,15 @@ async fn a_post_with_many_followers_tells_each_of_them_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_link_in_each_mail_ends_the_subscription_when_it_is_confirmed() {
     let world = World::new().await;
-    say(&world.client, "ada", "hello").await;
-    say(&world.client, "grace", "hello, ada").await;
+    follow(&world.client, &world.smtp, "ada", "hello").await;
+    follow(&world.client, &world.smtp, "grace", "hello, ada").await;
     until_sent(&world.client, 3).await;
     let mails = world.smtp.received();
     let notice = mails
         .iter()
         .find(|mail| mail.subject().contains("grace commented"))
         .unwrap();
-    let link = unsubscribe_link(notice);
+    let link = link(notice, "unsubscribe");
     assert!(header(notice, "List-Unsubscribe").contains(&link));
     let asked = world.client.get(&link).await;
     assert_eq!(asked.status, 200);
@@ -409,7 +403,12 @@ async fn mails_wait_for_a_mail_server_that_is_away() {
 async fn whatever_goes_wrong_with_a_page_is_told_as_a_page() {
     let world = World::new().await;
     // A mail program that cuts the link leaves no token.
-    for path in ["/unsubscribe", "/posts/hello/comments", "/nowhere"] {
+    for path in [
+        "/unsubscribe",
+        "/confirm",
+        "/posts/hello/comments",
+        "/nowhere",
+    ] {
         let answer = world.client.get(path).await;
         let kind = answer.headers["content-type"].to_str().unwrap();
         assert!(kind.starts_with("text/html"), "{path}: {kind}");
@@ -435,4 +434,298 @@ async fn a_link_to_a_comment_shows_it_also_when_many_came_after_it() {
     let page = world.client.get(path).await;
     let page = page.body.as_str().unwrap();
     assert!(page.contains(&format!("id=\"{anchor}\"")), "{link}");
+}
+
+/// Who types strangers' addresses has each of them get one mail, which says nothing that they have typed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn comments_under_strangers_addresses_make_no_flood_of_mails() {
+    const VICTIMS: usize = 10;
+    const COMMENTS: usize = 200;
+    let world = World::new().await;
+    for number in 0..COMMENTS {
+        let victim = number % VICTIMS;
+        // Most mail servers deliver these to one mailbox.
+        let to = ["", "+a", "+b", "+c"][number / VICTIMS % 4];
+        let evil = json!({
+            "name": "Cheap pills at evil.example",
+            "email": format!("victim{victim}{to}@readers.test"),
+            "text": "buy",
+        });
+        let said = try_say(&world.client, &evil, &format!("k{number}")).await;
+        assert_eq!(said.unwrap().status, 201);
+    }
+    until_sent(&world.client, VICTIMS).await;
+    let received = world.smtp.received();
+    assert_eq!(received.len(), VICTIMS);
+    for mail in &received {
+        let text = mail.parse().body_text(0).unwrap().into_owned();
+        assert!(!text.contains("evil") && !text.contains("buy"), "{text}");
+    }
+    // Who confirms is told from then on, of this post.
+    confirm(&world.client, &world.smtp, "victim0@readers.test").await;
+    say(&world.client, "ada", "hello").await;
+    until_sent(&world.client, VICTIMS + 2).await;
+    let told = told(&world.smtp.received(), "ada commented");
+    assert_eq!(told, ["victim0@readers.test"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comments_too_often_is_told_when_to_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let smtp = SmtpServer::start().await;
+    let data = dir.path().join("data");
+    let program = || {
+        Program::new(env!("CARGO_BIN_EXE_blog-comments"), &data)
+            .arg(&format!("--smtp={}", smtp.url()))
+            .arg("--client-comments=5")
+            .arg("--address-comments=3")
+    };
+    let server = program().start();
+    let client = server.client();
+    for number in 0..3 {
+        say(&client, "ada", &number.to_string()).await;
+    }
+    let refused = |answer: &abide_harness::Answer| {
+        let after = answer.headers["retry-after"].to_str().unwrap();
+        let after: u64 = after.parse().unwrap();
+        assert!((1..=3_600).contains(&after), "{after}");
+        (answer.status.as_u16(), answer.code().to_owned())
+    };
+    let path = "/api/posts/hello/comments";
+    let too_many = (429, "too_many".to_owned());
+    let ada = client.post(path, &comment("Ada+news", "more")).await;
+    assert_eq!(refused(&ada), too_many, "of one address: {ada:?}");
+    for name in ["grace", "alan"] {
+        say(&client, name, "hello").await;
+    }
+    let barbara = client.post(path, &comment("barbara", "hello")).await;
+    assert_eq!(refused(&barbara), too_many, "of one client: {barbara:?}");
+    drop(client);
+    server.kill();
+    let server = program().start();
+    let client = server.client();
+    let again = client.post(path, &comment("barbara", "hello")).await;
+    assert_eq!(refused(&again), too_many, "also after a crash");
+    // A page keeps what was typed.
+    let form = "name=barbara&email=b%40readers.test&text=%3Ckept%3E&mark=2";
+    let page = client
+        .ask(Method::POST, "/posts/hello/comments", form)
+        .await;
+    assert_eq!(page.status, 429);
+    assert!(page.headers.contains_key("retry-after"));
+    let page = page.body.as_str().unwrap();
+    assert!(page.contains("&lt;kept&gt;</textarea>"), "{page}");
+    assert!(page.contains("Try again in"), "{page}");
+    // What was taken before is answered again.
+    let thread = client.get("/api/posts/hello").await.body;
+    assert_eq!(thread["post"]["comments"], 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guessing_tokens_ends_after_a_few() {
+    let world = World::new().await;
+    follow(&world.client, &world.smtp, "ada", "hello").await;
+    say(&world.client, "grace", "hello").await;
+    until_sent(&world.client, 3).await;
+    let received = world.smtp.received();
+    let notice = received
+        .iter()
+        .find(|mail| mail.subject().contains("commented"));
+    let right = link(notice.unwrap(), "unsubscribe");
+    let guess = async |number: u32| match number % 4 {
+        0 => world.client.get(&format!("{right}{number}")).await,
+        1 => {
+            world
+                .client
+                .get("/confirm?token=1.9999999999999.AAAAAAAAAAAAAAAAAAAAAA")
+                .await
+        }
+        2 => {
+            let body = format!("token=guess{number}");
+            world
+                .client
+                .ask(Method::POST, "/owner/session", &body)
+                .await
+        }
+        _ => {
+            let request = Request::get(world.client.url("/api/mails"));
+            let request = request.header("authorization", format!("Bearer guess{number}"));
+            let request = request.body(String::new().into()).unwrap();
+            world.client.send(request).await.unwrap()
+        }
+    };
+    for number in 0..blog_comments::limits::WRONG_TOKENS {
+        let answer = guess(number).await;
+        assert!(matches!(answer.status.as_u16(), 400 | 401), "{answer:?}");
+    }
+    for number in 0..4 {
+        let answer = guess(number).await;
+        assert_eq!(answer.status, 429, "{answer:?}");
+        assert!(answer.headers.contains_key("retry-after"));
+    }
+    // Not even a right one: who guesses is not to learn which it is.
+    assert_eq!(world.client.get(&right).await.status, 429);
+    let owner = owner(&world.client, Method::GET, "/api/mails", "").await;
+    assert_eq!(owner.status, 429);
+    // Comments have nothing to do with it.
+    say(&world.client, "grace", "still here").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_unsubscribed_since_gets_nothing() {
+    let world = World::new().await;
+    follow(&world.client, &world.smtp, "ada", "hello").await;
+    follow(&world.client, &world.smtp, "grace", "hello").await;
+    until_sent(&world.client, 3).await;
+    let received = world.smtp.received();
+    let notice = received
+        .iter()
+        .find(|mail| mail.subject().contains("commented"));
+    let unsubscribe = link(notice.unwrap(), "unsubscribe");
+    // The notice to ada is refused, and waits.
+    world
+        .smtp
+        .always(SmtpAct::Refuse(SmtpStage::Recipient, 550));
+    say(&world.client, "grace", "to ada").await;
+    let failed = until(&world.client, 4, |mail| {
+        mail["status"] == "sent" || mail["status"] == "failed"
+    })
+    .await;
+    let gone = world.client.ask(Method::POST, &unsubscribe, "").await;
+    assert_eq!(gone.status, 200);
+    world.smtp.always(SmtpAct::Take);
+    let redrive = format!("/api/mails/{}/redrive", failed[0]["id"]);
+    assert_eq!(
+        owner(&world.client, Method::POST, &redrive, "")
+            .await
+            .status,
+        200
+    );
+    until_sent(&world.client, 4).await;
+    assert_eq!(world.smtp.received().len(), received.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_writes_a_post_follows_it() {
+    let world = World::new().await;
+    let post = json!({
+        "title": "News",
+        "text": "One.",
+        "author": { "name": "Edith", "email": "edith@blog.test" },
+    });
+    let made = owner(
+        &world.client,
+        Method::PUT,
+        "/api/posts/news",
+        &post.to_string(),
+    )
+    .await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert!(!made.body.to_string().contains("edith@"), "{made:?}");
+    let path = "/api/posts/news/comments";
+    let said = world.client.post(path, &comment("ada", "hello")).await;
+    assert_eq!(said.status, 201);
+    until_sent(&world.client, 2).await;
+    assert_eq!(
+        told(&world.smtp.received(), "ada commented on “News”"),
+        ["edith@blog.test"]
+    );
+    let bad = json!({ "title": "N", "text": "T", "author": { "name": "E", "email": "e" } });
+    let bad = owner(
+        &world.client,
+        Method::PUT,
+        "/api/posts/more",
+        &bad.to_string(),
+    )
+    .await;
+    assert_eq!(bad.code(), "invalid");
+}
+
+/// What a browser keeps of the answer to a token that was typed.
+async fn log_in(client: &Client, token: &str) -> (u16, Option<String>) {
+    let body = format!("token={token}");
+    let answer = client.ask(Method::POST, "/owner/session", &body).await;
+    let cookie = answer.headers.get("set-cookie");
+    let cookie = cookie.map(|cookie| cookie.to_str().unwrap().to_owned());
+    (answer.status.as_u16(), cookie)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_owner_sends_again_and_discards_what_failed() {
+    let world = World::new().await;
+    world
+        .smtp
+        .always(SmtpAct::Refuse(SmtpStage::Recipient, 550));
+    for name in ["ada", "grace", "alan", "barbara"] {
+        say(&world.client, name, "hello").await;
+    }
+    until(&world.client, 4, |mail| mail["status"] == "failed").await;
+    assert_eq!(world.client.get("/owner").await.status, 401);
+    let (status, cookie) = log_in(&world.client, "guess").await;
+    assert_eq!((status, cookie), (401, None));
+    let (status, cookie) = log_in(&world.client, "owner").await;
+    assert_eq!(status, 303);
+    let cookie = cookie.unwrap();
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
+        "{cookie}"
+    );
+    assert!(
+        !cookie.contains("=owner;"),
+        "not the token itself: {cookie}"
+    );
+    let session = cookie.split(';').next().unwrap();
+    let with = async |method: Method, path: &str, session: &str| {
+        let request = Request::builder()
+            .method(method)
+            .uri(world.client.url(path));
+        let request = request.header("cookie", session).body(String::new().into());
+        world.client.send(request.unwrap()).await.unwrap()
+    };
+    let page = with(Method::GET, "/owner", session).await;
+    assert_eq!(page.status, 200);
+    let page = page.body.as_str().unwrap();
+    for shown in [
+        "4 failed",
+        "To ada@readers.test",
+        "Confirmation for “Hello”",
+        "550",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    let forged = "owner=0.9999999999999.AAAAAAAAAAAAAAAAAAAAAA";
+    for (path, session) in [
+        ("/owner", forged),
+        ("/owner/redrive", forged),
+        ("/owner/discard", ""),
+    ] {
+        let method = if path == "/owner" {
+            Method::GET
+        } else {
+            Method::POST
+        };
+        assert_eq!(with(method, path, session).await.status, 401, "{path}");
+    }
+
+    world.smtp.always(SmtpAct::Take);
+    let failed = mails(&world.client).await;
+    let id = |at: usize| failed[at]["id"].as_i64().unwrap();
+    let redrive = format!("/owner/mails/{}/redrive", id(0));
+    assert_eq!(with(Method::POST, &redrive, session).await.status, 303);
+    let discard = format!("/owner/mails/{}/discard", id(1));
+    assert_eq!(with(Method::POST, &discard, session).await.status, 303);
+    assert_eq!(
+        with(Method::POST, "/owner/redrive", session).await.status,
+        303
+    );
+    until(&world.client, 4, |mail| {
+        mail["status"] == "sent" || mail["status"] == "discarded"
+    })
+    .await;
+    assert_eq!(world.smtp.received().len(), 3);
+    let page = with(Method::GET, "/owner", session).await;
+    assert!(page.body.as_str().unwrap().contains("Nothing has failed"));
+    let left = with(Method::POST, "/owner/leave", session).await;
+    let cookie = left.headers["set-cookie"].to_str().unwrap();
+    assert!(cookie.contains("Max-Age=0"), "{cookie}");
 }

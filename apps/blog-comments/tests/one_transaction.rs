@@ -12,7 +12,9 @@ use abide_patterns::{
     outbox::{self, Options},
 };
 use blog_comments::{BINDING, Blog, Site, options, registry, router};
-use support::{comment, mails, until};
+use http::Method;
+use serde_json::json;
+use support::{comment, mails, owner, until};
 
 /// A blog whose outbox takes so many mails, and whose mail server is not there.
 async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
@@ -42,22 +44,31 @@ async fn a_comment_is_undone_whole_when_one_of_its_mails_is_not_taken() {
     let nobody = Nobody::new();
     let host = blog(2, &nobody).await;
     let client = Client::new(&host.addr().to_string(), Version::Http1);
-    let path = "/api/posts/hello/comments";
-    let ada = comment("ada", "hello");
-    assert_eq!(client.post(path, &ada).await.status, 201);
+    let post = json!({
+        "title": "News",
+        "text": "One.",
+        "author": { "name": "edith", "email": "edith@blog.test" },
+    });
+    let post = owner(&client, Method::PUT, "/api/posts/news", &post.to_string()).await;
+    assert_eq!(post.status, 201, "{post:?}");
+    let hello = "/api/posts/hello/comments";
+    let first = client.post(hello, &comment("ada", "hello")).await;
+    assert_eq!(first.status, 201);
     let waiting = |mail: &serde_json::Value| mail["status"] == "queued" && mail["attempts"] == 1;
-    let thanks = until(&client, 1, waiting).await;
-    // There is room for the notice to ada, and none for the thanks to grace, which come last.
+    let question = until(&client, 1, waiting).await;
+    let path = "/api/posts/news/comments";
+    // There is room for the question to grace, and none for the notice to edith, which comes last.
     for _ in 0..2 {
         let grace = comment("grace", "hello");
         let refused = client.post(path, &grace).await;
         assert_eq!(refused.code(), "outbox_full", "{refused:?}");
     }
-    let thread = client.get("/api/posts/hello").await.body;
-    assert_eq!(thread["comments"].as_array().unwrap().len(), 1, "{thread}");
-    assert_eq!(thread["post"]["comments"], 1);
-    assert_eq!(mails(&client).await, thanks);
-    let again = client.post(path, &comment("ada", "again")).await;
-    assert_eq!(again.status, 201, "{again:?}");
-    assert_eq!(mails(&client).await, thanks, "grace follows nothing");
+    let thread = client.get("/api/posts/news").await.body;
+    assert_eq!(thread["comments"].as_array().unwrap().len(), 0, "{thread}");
+    assert_eq!(thread["post"]["comments"], 0);
+    assert_eq!(mails(&client).await, question);
+    // Nobody follows this one, and grace has not been asked.
+    let elsewhere = client.post(hello, &comment("grace", "hello")).await;
+    assert_eq!(elsewhere.status, 201);
+    until(&client, 2, |mail| mail["kind"] == "confirm").await;
 }

@@ -5,9 +5,9 @@ mod support;
 
 use std::path::Path;
 
-use abide_harness::{Browser, Page, SmtpServer};
+use abide_harness::{Browser, Page, SmtpAct, SmtpServer, SmtpStage};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use support::{program, until_sent};
+use support::{confirm, link, program, say as post, until, until_sent};
 
 async fn say(page: &Page, name: &str, text: &str) {
     page.fill("[name=name]", name).await;
@@ -47,7 +47,9 @@ async fn readers_comment_get_mails_and_end_them() {
         "One transaction for all of it: that is how it should be.",
     )
     .await;
+    confirm(&client, &smtp, "Ada@readers.test").await;
     say(&page, "Grace", "And what if the mail server <is> down?").await;
+    confirm(&client, &smtp, "Grace@readers.test").await;
     say(&page, "Ada", "Then it is told later. Nothing is lost.").await;
     page.until("location.hash === '#comment-3'").await;
     page.until("document.querySelector('#talk')?.textContent === '3 comments'")
@@ -75,10 +77,7 @@ async fn readers_comment_get_mails_and_end_them() {
         .iter()
         .find(|mail| mail.subject().starts_with("Grace commented"))
         .unwrap();
-    let text = notice.parse().body_text(0).unwrap().into_owned();
-    let (_, link) = text.split_once("http://blog.test/unsubscribe").unwrap();
-    let link = client.url(&format!("/unsubscribe{}", link.trim()));
-    page.go(&link).await;
+    page.go(&client.url(&link(notice, "unsubscribe"))).await;
     picture(&page, "blog-unsubscribe.png").await;
     page.click("form button").await;
     page.until("document.querySelector('h1')?.textContent === 'Unsubscribed'")
@@ -103,4 +102,61 @@ async fn readers_comment_get_mails_and_end_them() {
     page.until("document.querySelector('img').naturalWidth === 96")
         .await;
     picture(&page, "blog-mail.png").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn a_reader_confirms_and_the_owner_mends_what_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let smtp = SmtpServer::start().await;
+    let server = program(&dir.path().join("data"), &smtp.url()).start();
+    let client = server.client();
+    let browser = Browser::start().await;
+
+    post(&client, "ada", "hello").await;
+    let mail = smtp.wait_for(1).await.remove(0);
+    let page = browser.open(&client.url(&link(&mail, "confirm"))).await;
+    picture(&page, "blog-confirm.png").await;
+    page.click("form button").await;
+    page.until("document.querySelector('h1')?.textContent === 'You will hear about answers'")
+        .await;
+
+    smtp.always(SmtpAct::Refuse(SmtpStage::Recipient, 550));
+    for name in ["grace", "alan"] {
+        post(&client, name, "And what if the mail server <is> down?").await;
+    }
+    until(&client, 5, |mail| {
+        mail["status"] == "sent" || mail["status"] == "failed"
+    })
+    .await;
+    page.go(&client.url("/owner")).await;
+    picture(&page, "blog-owner-token.png").await;
+    page.fill("[name=token]", "guess").await;
+    page.click("form button").await;
+    page.until("document.querySelector('.note.bad')").await;
+    page.fill("[name=token]", "owner").await;
+    page.click("form button").await;
+    page.until("document.querySelectorAll('.failed li').length === 4")
+        .await;
+    for (name, width, dark) in [
+        ("wide-light", 1_280, false),
+        ("wide-dark", 1_280, true),
+        ("phone-light", 390, false),
+        ("phone-dark", 390, true),
+    ] {
+        page.look(width, 844, dark).await;
+        page.until("document.documentElement.scrollWidth <= innerWidth")
+            .await;
+        picture(&page, &format!("blog-owner-{name}.png")).await;
+    }
+    page.click(".failed .plain").await;
+    page.until("document.querySelectorAll('.failed li').length === 3")
+        .await;
+    smtp.always(SmtpAct::Take);
+    page.click(".all button").await;
+    page.until("document.querySelector('.card p')?.textContent.startsWith('Nothing has failed')")
+        .await;
+    smtp.wait_for(4).await;
+    page.click(".leave button").await;
+    page.until("document.querySelector('[name=token]')").await;
 }

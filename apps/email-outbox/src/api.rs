@@ -11,8 +11,9 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
+    server::{ApiError, IdempotencyKey, UrlPath, UrlQuery},
 };
+use abide_patterns::json::JsonOnly;
 use abide_patterns::outbox::{Page, Record};
 use axum::{
     Json, Router,
@@ -42,7 +43,7 @@ async fn nowhere() -> ApiError {
 async fn compose(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(draft): JsonBody<Draft>,
+    JsonOnly(draft): JsonOnly<Draft>,
 ) -> Result<(StatusCode, Json<Composed>), ApiError> {
     let mails = mails(&env);
     let mails = match key {

@@ -341,6 +341,7 @@ pub(crate) fn told(error: OutboxError) -> ApiError {
         ),
         OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
         OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
+        OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
         OutboxError::Object(error) => error.into(),
     }
 }

@@ -159,6 +159,7 @@ async fn what_is_composed_with_a_key_is_taken_once() {
         let draft = json!({ "to": to, "subject": "Hello", "text": text });
         let request = Request::post(client.url("/api/mails"))
             .header("idempotency-key", "order-7")
+            .header("content-type", "application/json")
             .body(draft.to_string().into())
             .unwrap();
         client.send(request).await.unwrap()

@@ -9,8 +9,9 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath},
+    server::{ApiError, UrlPath},
 };
+use abide_patterns::json::JsonOnly;
 use axum::{
     Json, Router,
     extract::State,
@@ -74,7 +75,7 @@ struct SeatMap {
 async fn create(
     State(env): State<Env>,
     UrlPath(path): UrlPath<FlightPath>,
-    JsonBody(body): JsonBody<NewSeatMap>,
+    JsonOnly(body): JsonOnly<NewSeatMap>,
 ) -> Result<(StatusCode, Json<SeatMap>), ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
     let cabin = Cabin::new(body.rows, &body.columns)?;
@@ -89,7 +90,7 @@ async fn create(
 async fn assign(
     State(env): State<Env>,
     UrlPath(path): UrlPath<SeatPath>,
-    JsonBody(body): JsonBody<NewOccupant>,
+    JsonOnly(body): JsonOnly<NewOccupant>,
 ) -> Result<Json<Assigned>, ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
     let occupant = occupant(&body.occupant)?.to_owned();

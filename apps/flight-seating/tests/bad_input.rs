@@ -61,6 +61,34 @@ async fn bodies_that_make_no_sense_are_400_and_say_why() {
     }
 }
 
+/// A web page elsewhere can send these types without asking first.
+#[tokio::test]
+async fn a_body_that_does_not_say_that_it_is_json_is_415_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data")).start();
+    let client = server.client();
+    let body = r#"{"rows":1,"columns":"A"}"#;
+    for kind in [
+        None,
+        Some("text/plain"),
+        Some("application/x-www-form-urlencoded"),
+        Some("multipart/form-data"),
+    ] {
+        let mut request = Request::put(client.url(FLIGHT));
+        if let Some(kind) = kind {
+            request = request.header(header::CONTENT_TYPE, kind);
+        }
+        let request = request.body(Full::from(Bytes::from(body))).unwrap();
+        let answer = client.send(request).await.unwrap();
+        assert_eq!(
+            (answer.status, answer.code()),
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
+            "{kind:?}"
+        );
+    }
+    assert_eq!(client.get(FLIGHT).await.code(), "no_seat_map");
+}
+
 #[tokio::test]
 async fn addresses_that_make_no_sense_are_400_and_say_why() {
     let dir = tempfile::tempdir().unwrap();
@@ -119,7 +147,8 @@ async fn a_body_over_the_limit_is_413_whether_or_not_it_tells_its_length() {
         .unwrap();
     let chunk = format!("400\r\n{}\r\n", " ".repeat(0x400));
     let head = format!(
-        "PUT {FLIGHT} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        "PUT {FLIGHT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
     );
     stream
         .write_all(format!("{head}{chunk}{chunk}0\r\n\r\n").as_bytes())

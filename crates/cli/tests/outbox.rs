@@ -26,6 +26,7 @@ async fn enqueue(client: &Client, key: &str, message: &Value) -> Answer {
         .method(Method::POST)
         .uri(client.url(MESSAGES))
         .header("idempotency-key", key)
+        .header("content-type", "application/json")
         .body(message.to_string().into_bytes().into());
     client.send(request.unwrap()).await.unwrap()
 }

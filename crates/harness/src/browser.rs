@@ -299,6 +299,15 @@ impl Page {
         .await;
     }
 
+    /// Shows the page in a window of this size, to somebody who likes it dark or light.
+    pub async fn look(&self, width: u32, height: u32, dark: bool) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.call("Emulation.setDeviceMetricsOverride", size).await;
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.call("Emulation.setEmulatedMedia", media).await;
+    }
+
     /// Writes a picture of what the page shows.
     pub async fn screenshot(&self, file: &Path) {
         let answer = self

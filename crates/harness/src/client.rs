@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
@@ -106,7 +106,7 @@ impl Client {
         self.ask(Method::POST, path, &body.to_string()).await
     }
 
-    /// Any method, any text.
+    /// Any method, any text, which is said to be JSON.
     pub async fn ask(&self, method: Method, path: &str, body: &str) -> Answer {
         self.try_ask(method, path, body)
             .await
@@ -115,7 +115,10 @@ impl Client {
 
     /// The same, of a server that may not answer.
     pub async fn try_ask(&self, method: Method, path: &str, body: &str) -> Result<Answer, Broken> {
-        let request = Request::builder().method(method).uri(self.url(path));
+        let mut request = Request::builder().method(method).uri(self.url(path));
+        if !body.is_empty() || matches!(request.method_ref(), Some(&Method::POST | &Method::PUT)) {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
         self.send(request.body(Full::from(body.to_owned()))?).await
     }
 

@@ -80,6 +80,14 @@ abide::broken_variants! {
         /// An error of a row counts as the read model's. A row that is refused stops no other.
         RowsErrorIsModels,
     }
+    service {
+        /// A client may enqueue messages of any kind. What the program alone may say no client says.
+        ClosedKindTaken,
+        /// A client may edit dead letters of any kind. What the program alone may say no client says.
+        ClosedKindEdited,
+        /// A call by JSON may enqueue messages of any kind. What the program alone may say no client says.
+        ClosedKindCalled,
+    }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.
         SchemaIgnored,

@@ -1,4 +1,7 @@
 //! How an endpoint's outbox delivers a notice.
+//!
+//! Contract: a notice is signed for the endpoint as it is registered when it is sent, and goes to the URL of its registration. One
+//! that names another URL is not sent.
 
 use abide_patterns::{
     deliver::{Secret, Webhook, WebhookDelivery},
@@ -63,19 +66,25 @@ impl Deliver for NoticeDelivery {
     }
 
     async fn submit(&self, delivery: &Delivery, told: &Told) -> Result<Submitted, Failure> {
-        let secret = endpoints(delivery.env()).secret(told.endpoint.clone());
+        let registered = endpoints(delivery.env()).registration(told.endpoint.clone());
         // It is this node that cannot say: the receiver was asked nothing.
-        let secret = secret
+        let registered = registered
             .await
-            .and_then(|secret| secret)
+            .and_then(|registered| registered)
             .map_err(|error| Failure::not_sent(error.to_string()))?;
-        let secret = secret.ok_or_else(|| {
+        let (url, secret) = registered.ok_or_else(|| {
             let text = format!("the endpoint {} was deleted", told.endpoint);
             if broken(Variant::GoneRetried) {
                 return Failure::not_sent(text);
             }
             Failure::permanent(text)
         })?;
+        if told.webhook.endpoint != url && !broken(Variant::AnyUrlSigned) {
+            return Err(Failure::permanent(format!(
+                "the endpoint {} is registered with another URL: notices go nowhere else",
+                told.endpoint
+            )));
+        }
         let mut secret = secret
             .parse()
             .map_err(|error| Failure::permanent(format!("{error}")))?;

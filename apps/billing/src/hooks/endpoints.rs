@@ -77,10 +77,10 @@ impl Endpoints {
         Ok(endpoint)
     }
 
-    /// What notices to an endpoint are signed with, as long as it is registered.
-    pub async fn secret(&self, id: String) -> Result<Option<String>> {
+    /// Where notices to an endpoint go and what they are signed with, as long as it is registered.
+    pub async fn registration(&self, id: String) -> Result<Option<(String, String)>> {
         let sql = self.state.storage().sql();
-        sql.exec("SELECT secret FROM endpoints WHERE id = ?1", (id,))?
+        sql.exec("SELECT url, secret FROM endpoints WHERE id = ?1", (id,))?
             .optional()
     }
 

@@ -39,8 +39,9 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
+    server::{ApiError, IdempotencyKey, UrlPath, UrlQuery},
 };
+use abide_patterns::json::JsonOnly;
 use abide_patterns::outcomes::{OutcomesError, Until};
 use axum::{
     Json, Router,
@@ -289,7 +290,7 @@ async fn annotate(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(path): UrlPath<OfKind>,
-    JsonBody(metadata): JsonBody<Annotation>,
+    JsonOnly(metadata): JsonOnly<Annotation>,
 ) -> Result<Json<View>, ApiError> {
     let _: View = of_kind!(env, path, get_state());
     Ok(Json(of_kind!(env, path, key, annotate(metadata))))
@@ -356,7 +357,7 @@ fn value(data: &impl Serialize) -> Result<Value, ApiError> {
 async fn create_product(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewProduct>>,
+    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<NewProduct>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let id = id::fresh("prod", key.as_deref())?;
@@ -369,7 +370,7 @@ async fn update_product(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(new): JsonBody<NewProduct>,
+    JsonOnly(new): JsonOnly<NewProduct>,
 ) -> Result<Json<View>, ApiError> {
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &id, key);
@@ -390,7 +391,7 @@ async fn delete_product(
 async fn create_price(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewPrice>>,
+    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<NewPrice>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &new.product);
@@ -418,7 +419,7 @@ async fn delete_price(
 async fn create_customer(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewCustomer>>,
+    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<NewCustomer>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let id = id::fresh("cus", key.as_deref())?;
@@ -431,7 +432,7 @@ async fn update_customer(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(new): JsonBody<NewCustomer>,
+    JsonOnly(new): JsonOnly<NewCustomer>,
 ) -> Result<Json<View>, ApiError> {
     new.check().map_err(refused)?;
     let customer = object!(env, Customer, "cus", &id, key);
@@ -453,7 +454,7 @@ async fn set_payment_method(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(set): JsonBody<SetPaymentMethod>,
+    JsonOnly(set): JsonOnly<SetPaymentMethod>,
 ) -> Result<Json<View>, ApiError> {
     set.check().map_err(refused)?;
     let customer = object!(env, Customer, "cus", &id, key);
@@ -493,7 +494,7 @@ impl WantedSubscription {
 async fn create_subscription(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<WantedSubscription>>,
+    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<WantedSubscription>>,
 ) -> Created {
     let (new, own) = new.parts();
     id::check("cus", &new.customer)?;
@@ -509,7 +510,7 @@ async fn change(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(change): JsonBody<Change>,
+    JsonOnly(change): JsonOnly<Change>,
 ) -> Result<Json<View>, ApiError> {
     id::check("price", &change.price)?;
     let subscription = object!(env, Subscription, "sub", &id, key);
@@ -521,7 +522,7 @@ async fn cancel(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(cancel): JsonBody<Cancel>,
+    JsonOnly(cancel): JsonOnly<Cancel>,
 ) -> Result<Json<View>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id, key);
     let view = subscription.cancel(cancel.at == When::PeriodEnd).await?;

@@ -2,8 +2,9 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, JsonBody, UrlPath},
+    server::{ApiError, IdempotencyKey, UrlPath},
 };
+use abide_patterns::json::JsonOnly;
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ pub(super) struct Listed {
 pub(super) async fn register(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(new): JsonBody<NewEndpoint>,
+    JsonOnly(new): JsonOnly<NewEndpoint>,
 ) -> Result<(StatusCode, Json<Registered>), ApiError> {
     let id = id::fresh(PREFIX, key.as_deref())?;
     let endpoints = match key {

@@ -5,7 +5,7 @@
 //! | `GET /`, `GET /subscriptions?state=&after=`, `GET /subscriptions/{id}` | pages |
 //! | `GET /assets/{name}` | what they load |
 //! | `/v1/…` | the resources in JSON |
-//! | `/outbox/{endpoint}/…` | the [outbox](abide_patterns::service) of a webhook endpoint |
+//! | `/outbox/{endpoint}/…` | what [operators](service::operators_router) need of a webhook endpoint's outbox |
 //! | anything else | a page that says what is wrong |
 //!
 //! There is no login. What a web page of another origin asks for, and what is asked under a name that a stranger could own, the
@@ -57,7 +57,7 @@ pub fn router(env: Env) -> Router {
     own.route("/v1/gateway/events", post(events::hear))
         .route("/assets/{name}", get(assets::asset))
         .with_state(env.clone())
-        .merge(service::router(env))
+        .merge(service::operators_router(env))
 }
 
 /// An error as a page.

@@ -2,8 +2,9 @@
 
 use abide::{
     Env,
-    server::{ApiError, JsonBody, UrlPath},
+    server::{ApiError, UrlPath},
 };
+use abide_patterns::json::JsonOnly;
 use axum::{Json, extract::State};
 use serde::Serialize;
 
@@ -35,7 +36,7 @@ pub(super) async fn upcoming(
 pub(super) async fn change(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(change): JsonBody<Change>,
+    JsonOnly(change): JsonOnly<Change>,
 ) -> Result<Json<Preview>, ApiError> {
     id::check("price", &change.price)?;
     let subscription = object!(env, Subscription, "sub", &id);

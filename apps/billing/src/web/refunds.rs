@@ -2,8 +2,9 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, JsonBody, UrlPath},
+    server::{ApiError, IdempotencyKey, UrlPath},
 };
+use abide_patterns::json::JsonOnly;
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +38,7 @@ pub(super) async fn create(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(wanted): JsonBody<Wanted>,
+    JsonOnly(wanted): JsonOnly<Wanted>,
 ) -> Created {
     let refund = beneath("re", &id, key.as_deref())?;
     let intent = object!(env, PaymentIntent, "pi", &id, key);
@@ -81,7 +82,7 @@ pub(super) async fn credit(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonBody(wanted): JsonBody<Wanted>,
+    JsonOnly(wanted): JsonOnly<Wanted>,
 ) -> Created {
     let note = beneath("cn", &id, key.as_deref())?;
     let invoice = object!(env, Invoice, "in", &id, key);

@@ -17,6 +17,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::WantsIgnored | Variant::SignedByAnother => {
             "an_endpoint_is_told_what_it_wants_and_nothing_of_what_was_refused"
         }
+        Variant::AnyUrlSigned => "a_notice_goes_nowhere_but_to_the_url_of_its_endpoint",
         Variant::GoneRetried => {
             "what_waits_for_a_deleted_endpoint_becomes_dead_letters_and_others_go_on"
         }

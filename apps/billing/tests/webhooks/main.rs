@@ -120,3 +120,40 @@ fn what_waits_for_a_deleted_endpoint_becomes_dead_letters_and_others_go_on() {
         assert!(world.receiver.taken("/gone").is_empty());
     });
 }
+
+#[test]
+fn a_notice_goes_nowhere_but_to_the_url_of_its_endpoint() {
+    run(async {
+        let world = World::new(1, 0);
+        let endpoint = world.listens("/shop", &[]).await;
+        world.receiver.knows("/elsewhere", &endpoint.secret);
+        let told = json!({
+            "endpoint": endpoint.endpoint.id,
+            "webhook": {
+                "endpoint": format!("https://{}/elsewhere", receiver::HOST),
+                "type": "product.created",
+                "data": {
+                    "id": "prod_tea.1.created",
+                    "type": "product.created",
+                    "resource": { "id": "prod_tea", "kind": "product", "state": "active", "seq": 1, "data": {} },
+                },
+            },
+        });
+        let message = Delayed {
+            message: Message::new("notice", &told).unwrap(),
+            delay: None,
+        };
+        let outbox = world.outbox(&endpoint);
+        outbox.enqueue(vec![message]).await.unwrap().unwrap();
+        world
+            .soon(async || {
+                let (counts, _) = outbox.overview().await.unwrap().unwrap();
+                counts.queued + counts.sending == 0
+            })
+            .await;
+        assert!(world.receiver.taken("/elsewhere").is_empty());
+        let dead = outbox.list(Filter::default()).await.unwrap().unwrap();
+        let error = dead.records[0].last_error.clone().unwrap();
+        assert!(error.contains("registered with another URL"), "{error}");
+    });
+}

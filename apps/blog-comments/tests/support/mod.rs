@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use abide_harness::{Answer, Broken, Client, Program};
+use abide_harness::{Answer, Broken, Client, Mail, Program, SmtpServer};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ pub(crate) fn program(data: &Path, smtp: &str) -> Program {
         .arg("--url=http://blog.test")
         .arg(&format!("--owner-token={TOKEN}"))
         .arg("--retry-ms=50")
+        .arg("--client-comments=1000000")
+        .arg("--address-comments=1000000")
 }
 
 /// A comment on the first post.
@@ -29,6 +31,7 @@ pub(crate) async fn try_say(client: &Client, comment: &Value, key: &str) -> Resu
         .method(Method::POST)
         .uri(client.url("/api/posts/hello/comments"))
         .header("idempotency-key", key)
+        .header("content-type", "application/json")
         .body(comment.to_string().into())?;
     client.send(request).await
 }
@@ -39,6 +42,34 @@ pub(crate) async fn say(client: &Client, name: &str, text: &str) -> i64 {
     let answer = client.post(path, &comment(name, text)).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.body["id"].as_i64().expect("an id")
+}
+
+/// Posts a comment on the first post whose author wants to hear about answers; its id.
+pub(crate) async fn follow(client: &Client, smtp: &SmtpServer, name: &str, text: &str) -> i64 {
+    let id = say(client, name, text).await;
+    confirm(client, smtp, &format!("{name}@readers.test")).await;
+    id
+}
+
+/// Opens the newest mail that asks this address, and confirms.
+pub(crate) async fn confirm(client: &Client, smtp: &SmtpServer, to: &str) {
+    let asked = |mail: &&Mail| mail.to == [to] && mail.subject().starts_with("Do you want");
+    let mail = abide_harness::until(&format!("{to} to be asked"), async || {
+        smtp.received().iter().rfind(asked).cloned()
+    })
+    .await;
+    let done = client.ask(Method::POST, &link(&mail, "confirm"), "").await;
+    assert_eq!(done.status, 200, "{done:?}");
+}
+
+/// The path and query of a mail's link to a page of this name.
+pub(crate) fn link(mail: &Mail, page: &str) -> String {
+    let text = mail.parse().body_text(0).expect("a text").into_owned();
+    let from = text.find(&format!("http://blog.test/{page}"));
+    let link = text[from.expect("a link")..].split_whitespace().next();
+    link.and_then(|link| link.strip_prefix("http://blog.test"))
+        .expect("the blog's address")
+        .to_owned()
 }
 
 /// All comments on the first post, oldest first.
@@ -62,6 +93,7 @@ pub(crate) async fn owner(client: &Client, method: Method, path: &str, body: &st
         .method(method)
         .uri(client.url(path))
         .header("authorization", format!("Bearer {TOKEN}"))
+        .header("content-type", "application/json")
         .body(body.to_owned().into())
         .expect("a request");
     client.send(request).await.expect("the server answers")

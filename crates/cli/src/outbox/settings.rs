@@ -228,7 +228,9 @@ impl Settings {
         if let Some(acs) = self.acs {
             registry = registry.with(acs);
         }
-        registry
+        // Nobody but clients enqueues here.
+        let kinds: Vec<String> = registry.kinds().map(str::to_owned).collect();
+        kinds.into_iter().fold(registry, Registry::open_to_clients)
     }
 }
 

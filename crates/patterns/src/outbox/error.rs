@@ -44,6 +44,12 @@ pub enum OutboxError {
         /// What was to be done with it.
         verb: String,
     },
+    /// Clients do not write messages of this kind.
+    #[error("messages of kind `{kind}` are written by the program alone")]
+    ClosedKind {
+        /// The kind.
+        kind: String,
+    },
     /// The storage failed, or the object.
     #[error(transparent)]
     Object(#[from] Error),
@@ -53,7 +59,7 @@ impl From<OutboxError> for Error {
     fn from(error: OutboxError) -> Self {
         let kind = match &error {
             OutboxError::Object(error) => return error.clone(),
-            OutboxError::Invalid(_) => ErrorKind::Input,
+            OutboxError::Invalid(_) | OutboxError::ClosedKind { .. } => ErrorKind::Input,
             OutboxError::Full { .. } => ErrorKind::Overloaded,
             OutboxError::KeyReused { .. } => ErrorKind::KeyReused,
             OutboxError::NotFound { .. } => ErrorKind::NotFound,

@@ -1,7 +1,12 @@
 //! Which handler delivers which kind.
 
 use std::{
-    collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,6 +25,8 @@ use crate::texts::{cut, text_of};
 pub struct Registry {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
     fan_outs: BTreeMap<String, Arc<dyn AnyFanOut>>,
+    /// The kinds whose messages clients may write.
+    open: BTreeSet<String>,
     /// What the outboxes that have these handlers hold.
     pub(super) board: Board,
 }
@@ -66,6 +73,27 @@ impl Registry {
         self
     }
 
+    /// Lets clients of the [HTTP API](crate::service) enqueue messages of this kind, and edit its dead letters. Without this only
+    /// code of the program writes them: a handler may sign what it is given, or act on it.
+    ///
+    /// # Panics
+    /// If the kind has no handler.
+    #[must_use]
+    pub fn open_to_clients(mut self, kind: impl Into<String>) -> Self {
+        let kind = kind.into();
+        assert!(
+            self.handlers.contains_key(&kind),
+            "kind `{kind}` is opened to clients and has no handler"
+        );
+        self.open.insert(kind);
+        self
+    }
+
+    /// The kinds whose messages clients may write, in alphabetical order.
+    pub fn open_kinds(&self) -> impl Iterator<Item = &str> {
+        self.open.iter().map(String::as_str)
+    }
+
     /// The kinds, in alphabetical order.
     pub fn kinds(&self) -> impl Iterator<Item = &str> {
         self.handlers.keys().map(String::as_str)
@@ -102,6 +130,7 @@ impl fmt::Debug for Registry {
         f.debug_struct("Registry")
             .field("kinds", &self.handlers.keys())
             .field("fan_outs", &self.fan_outs.keys())
+            .field("open", &self.open)
             .finish_non_exhaustive()
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn refused(error: OutboxError) -> ApiError {
         }
         OutboxError::NotFound { .. } => ApiError::not_found("no_such_message", text),
         OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
+        OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
         OutboxError::Object(error) => match error.kind() {
             ErrorKind::Input => ApiError::bad_request("invalid_message", text),
             ErrorKind::Limit | ErrorKind::NoSpace => error.into(),

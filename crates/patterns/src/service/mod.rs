@@ -6,9 +6,10 @@
 //!
 //! ```
 //! use abide::Host;
-//! use abide_patterns::{outbox::{Options, Registry}, service};
+//! use abide_patterns::{deliver::HttpDelivery, outbox::{Deliver, Options, Registry}, service};
 //!
-//! # fn build(registry: Registry) -> abide::server::HostBuilder {
+//! # fn build() -> abide::server::HostBuilder {
+//! let registry = Registry::new().with(HttpDelivery::new()).open_to_clients(HttpDelivery::KIND);
 //! service::install(Host::builder("data"), registry, Options::default()).router(service::router)
 //! # }
 //! ```
@@ -29,6 +30,10 @@
 //! | `GET /outbox/{name}/page` | the newest messages, on a page that keeps itself up to date |
 //! | `GET /outbox/openapi.json` | all of this, for programs |
 //!
+//! Messages of a kind are taken from clients, and edited by them, if the registry has [opened](Registry::open_to_clients) the
+//! kind; otherwise 403 `closed_kind`. A program that writes all messages itself mounts [`operators_router`], which has the rest of
+//! the table.
+//!
 //! What a web page of another origin asks for, and what is asked under a name that a stranger could own, the host refuses
 //! (`server.hosts`, `server.origins`).
 
@@ -43,7 +48,7 @@ use crate::outbox::{self, Options, Registry};
 
 pub use object::{Outbox, OutboxStub};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
-pub use router::{OPENAPI, router};
+pub use router::{OPENAPI, operators_router, router};
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "OUTBOX";

@@ -5,6 +5,7 @@ use std::{cell::OnceCell, sync::Arc};
 use abide::prelude::*;
 
 use super::{Delayed, Refused, Shown};
+use crate::broken::{Variant, broken};
 use crate::outbox::{
     self, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError, Page,
     Record, Registry, Status, Swept, limits,
@@ -173,9 +174,16 @@ impl Outbox {
         }
     }
 
-    /// Changes what a dead letter says.
+    /// Changes what a dead letter says, if clients may write messages of its kind.
     pub async fn edit(&self, id: i64, payload: String) -> Result<Record, OutboxError> {
-        self.of(id)?.edit(id, &payload)
+        let outbox = self.of(id)?;
+        if let Some(Record { kind, .. }) = outbox.get(id)?
+            && !self.registry.open_kinds().any(|open| open == kind)
+            && !broken(Variant::ClosedKindEdited)
+        {
+            return Err(OutboxError::ClosedKind { kind });
+        }
+        outbox.edit(id, &payload)
     }
 
     /// Queues a dead letter again.

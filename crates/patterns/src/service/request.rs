@@ -1,9 +1,10 @@
 //! What clients send, and what objects answer to the router.
 
 use abide::server::ApiError;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::value::RawValue;
 
+use crate::broken::{Variant, broken};
 use crate::outbox::{Change, Message, OutboxError, Priority, Record};
 
 /// Messages of one request, at most; they are one transaction.
@@ -39,9 +40,13 @@ struct Several {
 }
 
 /// A message that is sent so long after it was enqueued.
+///
+/// It cannot be read from JSON: calls by JSON come from outside, where not every kind of message may be enqueued. The HTTP API
+/// is for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delayed {
     /// The message.
+    #[serde(deserialize_with = "from_program")]
     pub message: Message,
     /// Milliseconds from the time at which it is enqueued, which the object knows. A message has this or
     /// [`Message::not_before`].
@@ -118,6 +123,16 @@ impl Sent {
             },
         }
     }
+}
+
+/// Reads a message from the format of calls between objects, and from no other.
+fn from_program<'de, D: Deserializer<'de>>(format: D) -> Result<Message, D::Error> {
+    if format.is_human_readable() && !broken(Variant::ClosedKindCalled) {
+        return Err(D::Error::custom(
+            "messages are enqueued by the program itself, or with POST /outbox/{name}/messages",
+        ));
+    }
+    Message::deserialize(format)
 }
 
 impl Delayed {

@@ -3,7 +3,7 @@
 use abide::{
     Env, Stub,
     server::{
-        ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery,
+        ApiError, IdempotencyKey, UrlPath, UrlQuery,
         access::{Access, Need, Route},
     },
 };
@@ -23,9 +23,11 @@ use super::{
     error::{refused, refused_message, unanswered},
     request::Messages,
 };
+use crate::broken::{Variant, broken};
+use crate::json::JsonOnly;
 use crate::outbox::{
-    Change, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Page, Record, Registry,
-    Status, Swept, limits,
+    Change, Counts, DeadLetterFilter, Destination, Enqueued, Filter, OutboxError, Page, Record,
+    Registry, Status, Swept, limits,
     live::{LIVE, TURBO},
 };
 
@@ -49,14 +51,12 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// Everything that the router answers.
-fn routes() -> Vec<(&'static str, MethodRouter<Env>)> {
+/// What operators need.
+fn operations() -> Vec<(&'static str, MethodRouter<Env>)> {
     vec![
-        ("/outbox/openapi.json", get(describe)),
         ("/outbox/{name}", get(overview)),
-        ("/outbox/{name}/messages", get(list).post(enqueue)),
+        ("/outbox/{name}/messages", get(list)),
         ("/outbox/{name}/messages/{id}", get(show).delete(remove)),
-        ("/outbox/{name}/messages/{id}/payload", put(edit)),
         ("/outbox/{name}/messages/{id}/redrive", post(redrive)),
         ("/outbox/{name}/dead-letters", get(dead_letters)),
         ("/outbox/{name}/failing", get(failing)),
@@ -69,12 +69,38 @@ fn routes() -> Vec<(&'static str, MethodRouter<Env>)> {
     ]
 }
 
-/// The HTTP API of the outboxes of a host.
+/// What writes messages, and what describes all of it.
+fn writing() -> Vec<(&'static str, MethodRouter<Env>)> {
+    vec![
+        ("/outbox/openapi.json", get(describe)),
+        ("/outbox/{name}/messages", post(enqueue)),
+        ("/outbox/{name}/messages/{id}/payload", put(edit)),
+    ]
+}
+
+/// The HTTP API of the outboxes of a host. Of the kinds of messages it takes those that the [`Registry`] has
+/// [opened](Registry::open_to_clients).
 pub fn router(env: Env) -> Router {
-    let mut router = Router::new();
-    for (path, methods) in routes() {
-        router = router.route(path, methods);
-    }
+    protected(with_routes(operators_routes(), writing()), env)
+}
+
+/// The part of the [API](router) that operators need where the program alone writes messages: what there is is listed and shown,
+/// and sent again, canceled or discarded. Nothing is enqueued and nothing edited.
+pub fn operators_router(env: Env) -> Router {
+    protected(operators_routes(), env)
+}
+
+fn operators_routes() -> Router<Env> {
+    with_routes(Router::new(), operations())
+}
+
+fn with_routes(router: Router<Env>, routes: Vec<(&str, MethodRouter<Env>)>) -> Router<Env> {
+    let add = |router: Router<Env>, (path, methods)| router.route(path, methods);
+    routes.into_iter().fold(router, add)
+}
+
+/// Those who may call it, see [`access`](abide::server::access).
+fn protected(router: Router<Env>, env: Env) -> Router {
     Access::of(&env).protect(router.with_state(env), need)
 }
 
@@ -193,7 +219,7 @@ async fn enqueue(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonBody(body): JsonBody<Box<RawValue>>,
+    JsonOnly(body): JsonOnly<Box<RawValue>>,
 ) -> Result<Response, ApiError> {
     let outbox = object(&env, &name)?;
     let Messages { messages, one } = Messages::read(&body)?;
@@ -229,10 +255,16 @@ async fn enqueue(
 
 /// Refuses what no outbox of this program takes, before a call that would remember it.
 fn check(registry: &Registry, kind: &str, payload: &str) -> Result<(), ApiError> {
-    if !registry.kinds().any(|known| known == kind) {
-        let known = registry.kinds().collect::<Vec<_>>().join("`, `");
-        let text = format!("There is no kind `{kind}`; this server has `{known}`.");
-        return Err(ApiError::bad_request("unknown_kind", text));
+    if !registry.open_kinds().any(|open| open == kind) {
+        if !registry.kinds().any(|known| known == kind) {
+            let open = registry.open_kinds().collect::<Vec<_>>().join("`, `");
+            let text = format!("There is no kind `{kind}`; this server takes `{open}`.");
+            return Err(ApiError::bad_request("unknown_kind", text));
+        }
+        if !broken(Variant::ClosedKindTaken) {
+            let kind = kind.to_owned();
+            return Err(refused(OutboxError::ClosedKind { kind }));
+        }
     }
     if payload.len() > limits::MAX_PAYLOAD_BYTES {
         return Err(ApiError::new(
@@ -341,7 +373,7 @@ async fn remove(
 async fn edit(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<MessagePath>,
-    JsonBody(payload): JsonBody<Box<RawValue>>,
+    JsonOnly(payload): JsonOnly<Box<RawValue>>,
 ) -> Result<Json<Record>, ApiError> {
     let outbox = object(&env, &path.name)?;
     let edited = outbox.edit(path.id, payload.get().to_owned()).await?;
@@ -359,7 +391,7 @@ async fn redrive(
 async fn redrive_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    JsonBody(which): JsonBody<Which>,
+    JsonOnly(which): JsonOnly<Which>,
 ) -> Result<Json<Swept>, ApiError> {
     let swept = object(&env, &name)?.redrive_all(which.into()).await?;
     swept.map(Json).map_err(refused)
@@ -368,7 +400,7 @@ async fn redrive_all(
 async fn discard_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    JsonBody(which): JsonBody<Which>,
+    JsonOnly(which): JsonOnly<Which>,
 ) -> Result<Json<Swept>, ApiError> {
     let swept = object(&env, &name)?.discard_all(which.into()).await?;
     swept.map(Json).map_err(refused)
@@ -377,7 +409,7 @@ async fn discard_all(
 async fn resume(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    JsonBody(which): JsonBody<Resumed>,
+    JsonOnly(which): JsonOnly<Resumed>,
 ) -> Result<StatusCode, ApiError> {
     if object(&env, &name)?.resume(which.destination).await?? {
         return Ok(StatusCode::NO_CONTENT);
@@ -461,7 +493,11 @@ mod tests {
         let document: Value = serde_json::from_str(OPENAPI).unwrap();
         let documented = document["paths"].as_object().unwrap();
         let documented: BTreeSet<&str> = documented.keys().map(String::as_str).collect();
-        let served: BTreeSet<&str> = routes().into_iter().map(|(path, _)| path).collect();
+        let served: BTreeSet<&str> = [operations(), writing()]
+            .concat()
+            .into_iter()
+            .map(|(path, _)| path)
+            .collect();
         assert_eq!(documented, served);
     }
 }

@@ -1,11 +1,18 @@
 //! What is refused, and what is said then.
 
 use abide::server::Hosts;
-use abide_patterns::outbox::{Options, limits};
-use axum::http::{Method, StatusCode};
+use abide_patterns::{
+    outbox::{Message, Options, limits},
+    service::{self, Delayed, Outbox},
+};
+use axum::{
+    body::Body,
+    http::{Method, Request, StatusCode},
+};
 use serde_json::json;
+use tower::ServiceExt;
 
-use crate::support::{Api, note};
+use crate::support::{Api, SIGNED, note};
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused_and_told_why() {
@@ -182,4 +189,86 @@ async fn a_name_that_a_stranger_could_have_is_refused_unless_it_is_an_own_one() 
     }
     api.stop().await;
     own.stop().await;
+}
+
+/// A handler that signs what it is given must not sign what a client says.
+#[tokio::test]
+async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
+    let api = Api::start(Options::default()).await;
+    let signed = |good| json!({ "kind": SIGNED, "payload": { "good": good } });
+    let closed = (StatusCode::FORBIDDEN, "closed_kind");
+    for body in [signed(true), json!([note(true), signed(true)])] {
+        let refused = api.post("/outbox/box/messages", &body).await;
+        assert_eq!((refused.status, refused.code()), closed, "{refused:?}");
+    }
+    assert_eq!(api.get("/outbox/box").await.body["counts"]["queued"], 0);
+
+    // A dead letter that the program has written.
+    let outbox = api.host.env().object::<Outbox>().get_by_name("box");
+    let message = Message::new(SIGNED, &json!({ "good": false })).unwrap();
+    let delayed = Delayed {
+        message,
+        delay: None,
+    };
+    outbox.enqueue(vec![delayed]).await.unwrap().unwrap();
+    api.until(1, "failed").await;
+    let good = json!({ "good": true }).to_string();
+    let payload = "/outbox/box/messages/1/payload";
+    let refused = api.ask(Method::PUT, payload, &good).await;
+    assert_eq!((refused.status, refused.code()), closed, "{refused:?}");
+    let redriven = api.post("/outbox/box/messages/1/redrive", &json!({})).await;
+    assert_eq!(redriven.status, StatusCode::OK);
+    let failed = api.until(1, "failed").await;
+    assert_eq!(failed["payload"], json!({ "good": false }));
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_by_json_enqueues_nothing() {
+    let api = Api::start(Options::default()).await;
+    let outbox = api.host.env().any_namespace(service::BINDING).unwrap();
+    let outbox = outbox.get_by_name("box");
+    let message = Message::new(SIGNED, &json!({ "good": true })).unwrap();
+    let delayed = Delayed {
+        message,
+        delay: None,
+    };
+    let args = serde_json::to_vec(&json!([[delayed]])).unwrap();
+    let refused = outbox.call_json("enqueue", args).await.unwrap_err();
+    assert!(refused.message().contains("POST /outbox/"), "{refused}");
+    let args = serde_json::to_vec(&json!([1, "{}"])).unwrap();
+    outbox.call_json("edit", args).await.unwrap();
+    assert_eq!(api.get("/outbox/box").await.body["counts"]["queued"], 0);
+    api.stop().await;
+}
+
+#[tokio::test]
+async fn operators_see_and_send_again_and_write_nothing() {
+    let api = Api::with_router(service::operators_router).await;
+    let outbox = api.host.env().object::<Outbox>().get_by_name("box");
+    let message = Message::new(SIGNED, &json!({ "good": false })).unwrap();
+    let delayed = Delayed {
+        message,
+        delay: None,
+    };
+    outbox.enqueue(vec![delayed]).await.unwrap().unwrap();
+    api.until(1, "failed").await;
+    let sent = async |method: &str, path: &str, body: &str| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let response = api.router.clone().oneshot(request).await.unwrap();
+        response.status().as_u16()
+    };
+    let message = note(true).to_string();
+    let messages = "/outbox/box/messages";
+    assert_eq!(sent("POST", messages, &message).await, 405);
+    let payload = "/outbox/box/messages/1/payload";
+    assert_eq!(sent("PUT", payload, r#"{"good":true}"#).await, 404);
+    let redriven = api.post("/outbox/box/messages/1/redrive", &json!({})).await;
+    assert_eq!(redriven.status, StatusCode::OK);
+    api.until(1, "failed").await;
+    let discarded = api.ask(Method::DELETE, "/outbox/box/messages/1", "").await;
+    assert_eq!(discarded.status, StatusCode::OK);
+    api.stop().await;
 }

@@ -1,7 +1,7 @@
 //! The API as a client sees it, with an outbox of notes behind it.
 
 use abide::{
-    Host,
+    Env, Host,
     server::{HostBuilder, LocalHost},
 };
 use abide_harness::until;
@@ -18,6 +18,9 @@ use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower::ServiceExt;
+
+/// A kind whose messages the program alone writes.
+pub(crate) const SIGNED: &str = "signed";
 
 /// Delivered if it says so, given up if not.
 pub(crate) struct Note;
@@ -73,9 +76,21 @@ impl Api {
         options: Options,
         with: impl FnOnce(HostBuilder) -> HostBuilder,
     ) -> Self {
-        let registry = Registry::new().with(Note);
+        let with = |host| with(host).router(service::router);
+        Self::started(options, with).await
+    }
+
+    /// With a part of the API.
+    pub(crate) async fn with_router(router: fn(Env) -> Router) -> Self {
+        Self::started(Options::default(), |host| host.router(router)).await
+    }
+
+    async fn started(options: Options, with: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
+        let registry = Registry::new()
+            .with(Note)
+            .with_kind(SIGNED, Note)
+            .open_to_clients(Note::KIND);
         let host = with(service::install(Host::open_in_memory(), registry, options))
-            .router(service::router)
             .start_local()
             .await
             .unwrap();
@@ -111,6 +126,9 @@ impl Api {
         body: &str,
     ) -> Answer {
         let mut request = Request::builder().method(method.clone()).uri(path);
+        if !body.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type") {
+            request = request.header("content-type", "application/json");
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

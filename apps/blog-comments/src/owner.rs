@@ -1,0 +1,197 @@
+//! Who is the owner: whoever shows the token, in a header, or in a form that gives the browser a session.
+
+use std::net::{IpAddr, SocketAddr};
+
+use abide::{Env, server::ApiError};
+use axum::{
+    extract::{ConnectInfo, FromRequestParts},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::{
+    Site,
+    budget::millis,
+    http::{Refusal, blog},
+    limits, token,
+};
+
+/// The session's cookie.
+const COOKIE: &str = "owner";
+
+/// Somebody who knows the owner's token, and shows it with each request.
+pub(crate) struct Owner;
+
+/// A browser in which the owner's token was typed.
+pub(crate) struct Session;
+
+/// Where a request comes from, for limits: an address, or the network of one household (IPv6, /64).
+#[derive(Clone)]
+pub(crate) struct Client(pub(crate) String);
+
+impl FromRequestParts<Env> for Owner {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, env: &Env) -> Result<Self, Refusal> {
+        let given = parts.headers.get(header::AUTHORIZATION);
+        let given = given.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let given = given.unwrap_or_default().to_owned();
+        let client = Client::from_request_parts(parts, env).await?;
+        check(env, &given, client).await?;
+        Ok(Self)
+    }
+}
+
+impl FromRequestParts<Env> for Session {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, env: &Env) -> Result<Self, Refusal> {
+        let site = env.require::<Site>()?;
+        let owner = site.owner_token.as_deref().ok_or_else(no_owner)?;
+        let Some(given) = cookie(&parts.headers) else {
+            return Err(not_the_owner().into());
+        };
+        let until = token::session_until(given, owner);
+        let client = Client::from_request_parts(parts, env).await?;
+        blog(env)?.shown_token(until.is_some(), client.0).await??;
+        if until.is_some_and(|until| until > now(env)) {
+            Ok(Self)
+        } else {
+            Err(not_the_owner().into())
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Client {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        Ok(Self(peer.map_or_else(
+            || "unknown".to_owned(),
+            |ConnectInfo(peer)| network(peer.ip()),
+        )))
+    }
+}
+
+/// Begins a session for whoever shows the token: the header that a browser gets.
+pub(crate) async fn begin_session(
+    env: &Env,
+    given: &str,
+    client: Client,
+) -> Result<String, Refusal> {
+    let site = check(env, given, client).await?;
+    let owner = site.owner_token.as_deref().ok_or_else(no_owner)?;
+    let until = now(env).saturating_add(millis(limits::SESSION));
+    let token = token::session(until, owner);
+    Ok(set_cookie(&site, &token, limits::SESSION.as_secs()))
+}
+
+/// Ends a session: the header that a browser gets.
+pub(crate) fn end_session(site: &Site) -> String {
+    set_cookie(site, "", 0)
+}
+
+async fn check(
+    env: &Env,
+    given: &str,
+    Client(client): Client,
+) -> Result<std::sync::Arc<Site>, Refusal> {
+    let site = env.require::<Site>()?;
+    let wanted = site.owner_token.as_deref().ok_or_else(no_owner)?;
+    // Nothing is not a guess.
+    if given.is_empty() {
+        return Err(not_the_owner().into());
+    }
+    let right = same(given, wanted);
+    blog(env)?.shown_token(right, client).await??;
+    if right {
+        Ok(site)
+    } else {
+        Err(not_the_owner().into())
+    }
+}
+
+/// Whether two texts are the same, in a time that tells nothing of the second but its length.
+fn same(given: &str, wanted: &str) -> bool {
+    let mac = |text: &str| {
+        let mac = Hmac::<Sha256>::new_from_slice(wanted.as_bytes());
+        mac.expect("HMAC takes keys of any length")
+            .chain_update(text)
+    };
+    let wanted = mac(wanted).finalize().into_bytes();
+    mac(given).verify(&wanted).is_ok()
+}
+
+fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+    }
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let mut cookies = cookies.filter_map(|value| value.to_str().ok());
+    cookies.find_map(|cookies| {
+        let mut pairs = cookies
+            .split(';')
+            .filter_map(|pair| pair.trim().split_once('='));
+        pairs.find_map(|(name, value)| (name == COOKIE).then_some(value))
+    })
+}
+
+fn set_cookie(site: &Site, value: &str, seconds: u64) -> String {
+    let secure = if site.url.starts_with("https://") {
+        "; Secure"
+    } else {
+        ""
+    };
+    format!("{COOKIE}={value}; Path=/owner; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}")
+}
+
+fn now(env: &Env) -> i64 {
+    i64::try_from(env.clock().unix_millis()).unwrap_or(i64::MAX)
+}
+
+fn no_owner() -> ApiError {
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "no_owner",
+        "This is for the blog's owner: start the blog with --owner-token-file.",
+    )
+}
+
+fn not_the_owner() -> ApiError {
+    ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "not_the_owner",
+        "This is for the blog's owner: send the header Authorization: Bearer and the token.",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_token_is_the_same() {
+        assert!(same("secret", "secret"));
+        for other in ["", "secre", "secret ", "Secret"] {
+            assert!(!same(other, "secret"), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_household_is_one_client() {
+        let network = |text: &str| network(text.parse().unwrap());
+        assert_eq!(network("10.1.2.3"), "10.1.2.3");
+        assert_eq!(network("::ffff:10.1.2.3"), "10.1.2.3");
+        assert_eq!(network("2001:db8:1:2::7"), network("2001:db8:1:2:3::9"));
+        assert_ne!(network("2001:db8:1:2::7"), network("2001:db8:1:3::7"));
+    }
+}
