@@ -8,10 +8,15 @@
 //! | `GET /assets/{name}` | scripts and styles |
 //! | anything else | a page that says what is wrong |
 //! | `/api/…` | the same in JSON: see [`api`](crate::api) |
+//!
+//! Who may call is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token.
 
 use abide::{
     Call, Env, Request, Response, Stub,
-    server::{ApiError, UrlPath, UrlQuery},
+    server::{
+        ApiError, UrlPath, UrlQuery,
+        access::{Access, Need},
+    },
 };
 use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
 use axum::{
@@ -51,12 +56,13 @@ pub fn router(env: Env) -> Router {
         .fallback(nowhere)
         .method_not_allowed_fallback(not_so)
         .layer(middleware::map_response(with_policy));
-    Router::new()
+    let router = Router::new()
         .merge(pages)
         .nest("/api", api::router())
         .route("/live", get(live))
         .route("/assets/{name}", get(assets::asset))
-        .with_state(env)
+        .with_state(env.clone());
+    Access::of(&env).protect(router, |route| Need::by_method(route.method))
 }
 
 /// An error as a page.

@@ -94,8 +94,33 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<AddressBlock>,
     /// The header in which they say it.
     pub forwarded_header: ForwardedHeader,
+    /// The certificate that clients see; without one the listener speaks plain HTTP.
+    pub tls: TlsConfig,
     /// Time that requests in flight get to finish when the process is told to stop.
     pub shutdown_grace: Duration,
+}
+
+/// PEM files for TLS. The certificate and the key are both named, or neither is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// The certificate, followed by those of the authorities between it and a root.
+    pub certificate: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+    /// The authorities that sign clients' certificates: then only clients with one are served.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl TlsConfig {
+    /// Of the listener's URL.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        }
+    }
 }
 
 impl Default for ServerConfig {
@@ -116,6 +141,7 @@ impl Default for ServerConfig {
             requests_per_client: None,
             trusted_proxies: Vec::new(),
             forwarded_header: ForwardedHeader::default(),
+            tls: TlsConfig::default(),
             shutdown_grace: Duration::from_secs(10),
         }
     }
@@ -170,6 +196,8 @@ pub struct AdminConfig {
     /// Who may do more there than ask for health, and for metrics on a loopback address. [`AccessPolicy::Auto`]: whoever has
     /// a token.
     pub access: AccessPolicy,
+    /// The certificate that its clients see; without one it speaks plain HTTP.
+    pub tls: TlsConfig,
 }
 
 impl Default for AdminConfig {
@@ -177,6 +205,7 @@ impl Default for AdminConfig {
         Self {
             listen: Some(ListenAddress("127.0.0.1:8081".to_owned())),
             access: AccessPolicy::Auto,
+            tls: TlsConfig::default(),
         }
     }
 }

@@ -25,6 +25,10 @@ pub enum HostError {
         source: io::Error,
     },
 
+    /// A certificate, its key or the authorities of clients could not be read.
+    #[error("cannot use the TLS files of server.tls_… or admin.tls_…: {0}")]
+    Tls(String),
+
     /// Others can reach an API that needs a token, and there is none.
     #[error(
         "others can reach {address} (settings server.listen, server.hosts and server.trusted_proxies) and the API there needs a token, but none is \

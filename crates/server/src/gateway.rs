@@ -4,7 +4,7 @@
 //! client that does not send a request's head in time, has no request on its connection for too long, or takes nothing of an answer,
 //! loses its connection (of HTTP/2 the stream, in the last case); one that is slow does not. Small answers are not held back (`TCP_NODELAY`). When told to stop it
 //! accepts nothing more, lets requests in flight finish for the grace that it was given, then closes what is left. HTTP/2
-//! comes with prior knowledge (h2c); there is no TLS, which is a proxy's work.
+//! comes by ALPN over TLS, and with prior knowledge (h2c) without it.
 //!
 //! The gateway knows nothing of objects: what its router's handlers hold has already left an output gate.
 
@@ -38,6 +38,7 @@ use crate::{
     activity::{Activity, Outgoing, StreamExecutor},
     client::{ClientSlot, Clients},
     limits, metric,
+    tls::{Stream, Tls},
     websocket::ConnectionHold,
 };
 
@@ -95,6 +96,7 @@ pub(crate) struct Gateway {
     timeouts: Timeouts,
     slots: Arc<Slots>,
     clients: Clients,
+    tls: Option<Arc<Tls>>,
     memory: Option<Arc<MemoryAccount>>,
 }
 
@@ -123,6 +125,7 @@ impl Gateway {
         router: Router,
         config: &ServerConfig,
         slots: Arc<Slots>,
+        tls: Option<Arc<Tls>>,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
         let timeouts = Timeouts {
@@ -151,6 +154,7 @@ impl Gateway {
             timeouts,
             slots,
             clients: Clients::new(config),
+            tls,
             memory,
         }
     }
@@ -269,13 +273,22 @@ impl Gateway {
                 }
             })
         };
-        let connection = self
-            .protocols
-            .serve_connection_with_upgrades(TokioIo::new(stream), service)
-            .into_owned();
-        let timeouts = self.timeouts;
+        let (protocols, tls, timeouts) = (self.protocols.clone(), self.tls.clone(), self.timeouts);
         async move {
             let _hold = hold;
+            let stream = match tls {
+                None => Stream::Plain(stream),
+                Some(tls) => match tls.accept(stream, timeouts.header).await {
+                    Ok(stream) => stream,
+                    Err(error) => {
+                        tracing::debug!(%peer, %error, "a TLS handshake failed");
+                        return metric::gave_up("tls_handshake");
+                    }
+                },
+            };
+            let connection = protocols
+                .serve_connection_with_upgrades(TokioIo::new(stream), service)
+                .into_owned();
             let mut connection = std::pin::pin!(connection);
             tokio::select! {
                 ended = connection.as_mut() => return report(peer, ended),

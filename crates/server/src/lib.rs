@@ -37,6 +37,7 @@ mod request_log;
 mod running;
 mod site;
 mod telemetry;
+mod tls;
 mod websocket;
 
 pub use api_error::ApiError;
@@ -47,7 +48,7 @@ pub use config::section as setting;
 pub use config::{
     AdminConfig, Config, ConfigError, ConnectionsPerClient, DataConfig, ListenAddress, LogConfig,
     LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources,
-    StorageConfig, WebSocketConfig,
+    StorageConfig, TlsConfig, WebSocketConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};

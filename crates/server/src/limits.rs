@@ -116,6 +116,8 @@ pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 
 /// Largest file with a secret, in bytes.
 pub(crate) const MAX_SECRET_FILE: u64 = 64 << 10;
+/// How long a changed certificate may stay unread.
+pub(crate) const TLS_RELOAD: Duration = Duration::from_secs(10);
 /// Longest id of a request that is taken from its client, in bytes.
 pub(crate) const MAX_REQUEST_ID: usize = 128;
 /// How long a node may not know of a new or revoked token.

@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    HostBuilder, HostError, ListenAddress, ServerConfig,
+    HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket},
     descriptors,
@@ -34,6 +34,7 @@ use crate::{
     readiness::Readiness,
     request_log::logged,
     telemetry,
+    tls::Tls,
     websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
 
@@ -100,8 +101,10 @@ pub struct RunningHost {
     /// Beside the admin listener, if there is one.
     admin: Option<Service>,
     admin_socket: Option<AdminSocket>,
+    /// Of the listener and of the admin listener.
+    schemes: [&'static str; 2],
     access: Access,
-    upkeep: Upkeep,
+    upkeep: Background,
 }
 
 impl RunningHost {
@@ -110,7 +113,7 @@ impl RunningHost {
         descriptors::raise_limit();
         telemetry::metrics_handle();
         metric::describe();
-        let upkeep = Upkeep::start();
+        let upkeep = Background::metrics_upkeep();
         let readiness = Arc::new(Readiness::starting());
         let (admin, admin_addr) = match &config.admin.listen {
             None => (None, None),
@@ -126,12 +129,14 @@ impl RunningHost {
                         router,
                         &config.server,
                         Slots::new(config.server.max_connections),
+                        Tls::load(&config.admin.tls)?,
                         None,
                     )),
                     Some(addr),
                 )
             }
         };
+        let tls = Tls::load(&config.server.tls)?;
         // Before the data directory: a wrong address is told at once, not after a long replay.
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
@@ -161,6 +166,7 @@ impl RunningHost {
             ),
             &config.server,
             Arc::clone(&slots),
+            tls,
             Some(memory),
         );
         readiness.serving(
@@ -179,6 +185,7 @@ impl RunningHost {
             sockets,
             admin,
             admin_socket,
+            schemes: [&config.server.tls, &config.admin.tls].map(TlsConfig::scheme),
             access,
             upkeep,
         })
@@ -282,9 +289,10 @@ fn end_at_once() -> ! {
 /// Prints where the host serves. A closed standard output is no reason to end.
 fn announce(host: &RunningHost) {
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "listening on http://{}", host.addr);
+    let [public, admin_scheme] = host.schemes;
+    let _ = writeln!(out, "listening on {public}://{}", host.addr);
     if let Some(admin) = host.admin_addr {
-        let _ = writeln!(out, "health and metrics on http://{admin}");
+        let _ = writeln!(out, "health and metrics on {admin_scheme}://{admin}");
     }
     let _ = out.flush();
 }
@@ -373,6 +381,8 @@ async fn blocking<R: Send + 'static>(
 struct Service {
     task: JoinHandle<()>,
     stop: watch::Sender<StopAfter>,
+    /// Reads the certificate again when it changes.
+    upkeep: Option<Background>,
 }
 
 impl Service {
@@ -382,17 +392,23 @@ impl Service {
         router: Router,
         config: &ServerConfig,
         slots: Arc<Slots>,
+        tls: Option<Arc<Tls>>,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
         let (stop, told) = watch::channel(None);
-        let gateway = Gateway::new(listener, router, config, slots, memory);
+        let upkeep = tls
+            .clone()
+            .map(|tls| Background(tokio::spawn(tls.keep_fresh())));
+        let gateway = Gateway::new(listener, router, config, slots, tls, memory);
         Self {
             task: tokio::spawn(gateway.run(told)),
             stop,
+            upkeep,
         }
     }
 
     async fn stop(self, grace: Duration) -> Result<(), HostError> {
+        drop(self.upkeep);
         self.stop.send_replace(Some(grace));
         self.task.await.map_err(|_| HostError::Panicked)
     }
@@ -412,12 +428,13 @@ async fn listen(
     Ok((listener, addr))
 }
 
-/// Puts histogram samples into their buckets now and then, so that they do not gather between scrapes.
+/// A task that ends when this is dropped.
 #[derive(Debug)]
-struct Upkeep(JoinHandle<()>);
+struct Background(JoinHandle<()>);
 
-impl Upkeep {
-    fn start() -> Self {
+impl Background {
+    /// Puts histogram samples into their buckets now and then, so that they do not gather between scrapes.
+    fn metrics_upkeep() -> Self {
         Self(tokio::spawn(async {
             let mut tick = tokio::time::interval(limits::METRICS_UPKEEP);
             loop {
@@ -428,7 +445,7 @@ impl Upkeep {
     }
 }
 
-impl Drop for Upkeep {
+impl Drop for Background {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -8,8 +8,8 @@
 //! | `/outbox/{endpoint}/…` | what [operators](service::operators_router) need of a webhook endpoint's outbox |
 //! | anything else | a page that says what is wrong |
 //!
-//! There is no login. What a web page of another origin asks for, and what is asked under a name that a stranger could own, the
-//! host refuses (`server.hosts`, `server.origins`).
+//! Who may call is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token. The
+//! gateway signs what it says.
 
 mod api;
 mod events;
@@ -24,7 +24,13 @@ mod test_clock;
 mod troubles;
 mod upkeep;
 
-use abide::{Env, server::ApiError};
+use abide::{
+    Env,
+    server::{
+        ApiError,
+        access::{Access, Need},
+    },
+};
 use abide_patterns::service;
 use axum::{
     Router,
@@ -53,10 +59,18 @@ pub fn router(env: Env) -> Router {
         .route("/subscriptions/{id}", get(site::subscription))
         .fallback(site::nowhere)
         .layer(middleware::map_response(with_policy));
-    let own = Router::new().merge(pages).nest("/v1", api::router());
-    own.route("/v1/gateway/events", post(events::hear))
+    let own = Router::new()
+        .merge(pages)
+        .nest("/v1", api::router())
         .route("/assets/{name}", get(assets::asset))
-        .with_state(env.clone())
+        .with_state(env.clone());
+    // The gateway has a secret of its own.
+    let gateway = Router::new()
+        .route("/v1/gateway/events", post(events::hear))
+        .with_state(env.clone());
+    Access::of(&env)
+        .protect(own, |route| Need::by_method(route.method))
+        .merge(gateway)
         .merge(service::operators_router(env))
 }
 

@@ -91,6 +91,14 @@ impl Config {
                 self.storage.checkpoint_bytes, self.storage.segment_bytes
             )));
         }
+        for (section, tls) in [("server", &self.server.tls), ("admin", &self.admin.tls)] {
+            let is_half = tls.certificate.is_some() != tls.key.is_some();
+            if is_half || (tls.client_ca.is_some() && tls.key.is_none()) {
+                return Err(ConfigError(format!(
+                    "`{section}.tls_certificate` and `{section}.tls_key` go together, and `{section}.tls_client_ca` needs both"
+                )));
+            }
+        }
         Ok(())
     }
 }

@@ -126,6 +126,18 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         set: |c, v| put(&mut c.server.access, v.parse()),
     },
     Setting {
+        key: "server.tls_certificate",
+        set: |c, v| put(&mut c.server.tls.certificate, value::file_or_off(v)),
+    },
+    Setting {
+        key: "server.tls_key",
+        set: |c, v| put(&mut c.server.tls.key, value::file_or_off(v)),
+    },
+    Setting {
+        key: "server.tls_client_ca",
+        set: |c, v| put(&mut c.server.tls.client_ca, value::file_or_off(v)),
+    },
+    Setting {
         key: "server.shutdown_grace",
         set: |c, v| {
             put(
@@ -141,6 +153,18 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting {
         key: "admin.access",
         set: |c, v| put(&mut c.admin.access, v.parse()),
+    },
+    Setting {
+        key: "admin.tls_certificate",
+        set: |c, v| put(&mut c.admin.tls.certificate, value::file_or_off(v)),
+    },
+    Setting {
+        key: "admin.tls_key",
+        set: |c, v| put(&mut c.admin.tls.key, value::file_or_off(v)),
+    },
+    Setting {
+        key: "admin.tls_client_ca",
+        set: |c, v| put(&mut c.admin.tls.client_ca, value::file_or_off(v)),
     },
     Setting {
         key: "data.dir",

@@ -259,6 +259,14 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Expected> {
     }
 }
 
+pub(super) fn file_or_off(text: &str) -> Result<Option<std::path::PathBuf>, Expected> {
+    match text {
+        "" => Err("the path of a file, or \"off\"".to_owned()),
+        "off" => Ok(None),
+        path => Ok(Some(path.into())),
+    }
+}
+
 pub(super) fn directory(text: &str) -> Result<std::path::PathBuf, Expected> {
     if text.is_empty() {
         Err("the path of a directory".to_owned())

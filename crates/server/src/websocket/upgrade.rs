@@ -13,10 +13,10 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
-use tokio::{net::TcpStream, sync::OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Hub, Role, handshake, hub::Member, pump::Pump};
-use crate::{ApiError, client::ClientSlot, metric};
+use crate::{ApiError, client::ClientSlot, metric, tls::Stream};
 
 /// What a connection of the gateway holds for as long as it is open. A request finds it in its extensions.
 #[derive(Clone)]
@@ -136,7 +136,7 @@ fn switch(
 
 async fn serve(upgraded: Upgraded, endpoint: Endpoint, keep_alive: super::KeepAlive) {
     // Down to the bare connection: hyper's wrapping would be kept for every idle socket.
-    match downcast::<TokioIo<TcpStream>>(upgraded) {
+    match downcast::<TokioIo<Stream>>(upgraded) {
         Ok(parts) => {
             let (stream, early) = (
                 parts.io.into_inner(),
