@@ -10,7 +10,7 @@
 //! A key may hold slashes. Entries come in key order; `next`, if not null, is the `start_after` of the next page. A page of
 //! large values has fewer entries than its `limit`. An answer to a write leaves when the write is on disk.
 
-use std::io;
+mod json_text;
 
 use abide::{
     ErrorKind,
@@ -20,9 +20,11 @@ use abide::{
         access::{Access, Need},
     },
 };
+use abide_storage::limits::MAX_VALUE_BYTES;
 use axum::{Json, Router, extract::State as Shared, http::StatusCode, routing::get};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+
+use json_text::JsonText;
 
 /// The name under which the class is registered.
 pub(crate) const BINDING: &str = "KV";
@@ -38,8 +40,6 @@ const MAX_PAGE: usize = 1_000;
 const PAGE_BYTES: usize = 8 << 20;
 /// Entries that are read at once: two pages at most, if all are as large as values may be.
 const STEP: usize = 8;
-/// Longest name of an object, in bytes. The same as a key's.
-const MAX_NAME_BYTES: usize = 2_048;
 
 /// JSON values under keys.
 #[durable_object]
@@ -48,14 +48,14 @@ pub(crate) struct Kv {
 }
 
 /// One key and its value.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
     key: String,
-    value: Value,
+    value: JsonText,
 }
 
 /// Entries in key order, and where the next page starts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Page {
     entries: Vec<Entry>,
     next: Option<String>,
@@ -83,7 +83,7 @@ impl DurableObject for Kv {
 #[rpc]
 impl Kv {
     /// Sets a key.
-    pub async fn put(&self, key: String, value: Value) -> Result<()> {
+    pub async fn put(&self, key: String, value: JsonText) -> Result<()> {
         self.state.storage().put(&key, &value)
     }
 
@@ -112,14 +112,14 @@ impl Kv {
             // One more than asked for tells whether there is a next page.
             let step = STEP.min(limit + 1 - entries.len());
             options.limit = Some(step);
-            let found = self.state.storage().list(&options)?;
+            let found = self.state.storage().list::<JsonText>(&options)?;
             let is_last = found.len() < step;
             for (key, value) in found {
                 if entries.len() == limit || bytes >= PAGE_BYTES {
                     let next = entries.last().map(|entry| entry.key.clone());
                     return Ok(Page { entries, next });
                 }
-                bytes += json_bytes(&value);
+                bytes += key.len() + value.as_str().len();
                 entries.push(Entry { key, value });
             }
             if is_last {
@@ -131,27 +131,6 @@ impl Kv {
             options.start_after = entries.last().map(|entry| entry.key.clone());
         }
     }
-}
-
-/// The length of a value's text.
-fn json_bytes(value: &Value) -> usize {
-    struct Count(usize);
-
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut count = Count(0);
-    // Counting does not fail, nor do a value's keys, which are text.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
 }
 
 /// The HTTP form of the objects.
@@ -175,9 +154,15 @@ struct KeyPath {
 async fn write(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<KeyPath>,
-    JsonBody(value): JsonBody<Value>,
+    JsonBody(value): JsonBody<JsonText>,
 ) -> Result<StatusCode, ApiError> {
-    object(&env, &path.object)?
+    // Before copies of it are made.
+    let bytes = value.as_str().len();
+    if bytes > MAX_VALUE_BYTES {
+        let told = format!("The value has {bytes} bytes; {MAX_VALUE_BYTES} is the most.");
+        return Err(ApiError::bad_request("limit_exceeded", told));
+    }
+    object(&env, &path.object)
         .put(path.key, value)
         .await?
         .map_err(refused)?;
@@ -187,8 +172,8 @@ async fn write(
 async fn read(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<KeyPath>,
-) -> Result<Json<Value>, ApiError> {
-    match object(&env, &path.object)?
+) -> Result<Json<JsonText>, ApiError> {
+    match object(&env, &path.object)
         .get(path.key)
         .await?
         .map_err(refused)?
@@ -202,7 +187,7 @@ async fn remove(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<KeyPath>,
 ) -> Result<StatusCode, ApiError> {
-    if object(&env, &path.object)?
+    if object(&env, &path.object)
         .delete(path.key)
         .await?
         .map_err(refused)?
@@ -228,16 +213,12 @@ async fn list(
         ));
     }
     Ok(Json(
-        object(&env, &name)?.list(query).await?.map_err(refused)?,
+        object(&env, &name).list(query).await?.map_err(refused)?,
     ))
 }
 
-fn object(env: &Env, name: &str) -> Result<Stub<Kv>, ApiError> {
-    if name.len() > MAX_NAME_BYTES {
-        let told = format!("An object's name has at most {MAX_NAME_BYTES} bytes.");
-        return Err(ApiError::bad_request("limit_exceeded", told));
-    }
-    Ok(env.object::<Kv>().get_by_name(name))
+fn object(env: &Env, name: &str) -> Stub<Kv> {
+    env.object::<Kv>().get_by_name(name)
 }
 
 fn no_such_key() -> ApiError {
@@ -261,7 +242,7 @@ mod tests {
         http::{Method, Request},
     };
     use http_body_util::BodyExt;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use tower::ServiceExt;
 
     use super::*;
@@ -385,7 +366,11 @@ mod tests {
                 assert_eq!(status, StatusCode::OK, "{limit} {after} {page}");
                 let page: Page = serde_json::from_value(page).unwrap();
                 assert!(!page.entries.is_empty());
-                assert!(page.entries.iter().all(|entry| entry.value == json!(large)));
+                assert!(
+                    page.entries
+                        .iter()
+                        .all(|entry| entry.value.as_str() == json!(large).to_string())
+                );
                 keys.extend(page.entries.into_iter().map(|entry| entry.key));
                 match page.next {
                     Some(next) => after = format!("&start_after={next}"),

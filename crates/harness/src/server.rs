@@ -144,6 +144,17 @@ impl Server {
         Client::new(&self.admin, Version::Http1)
     }
 
+    /// The most memory that the process has had so far, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .expect("the server runs");
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"))
+            .expect("the system tells what a process has");
+        peak.parse::<u64>().expect("a number") << 10
+    }
+
     /// `kill -9`.
     pub fn kill(mut self) {
         self.child.kill().expect("the server can be killed");

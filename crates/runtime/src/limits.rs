@@ -4,6 +4,9 @@
 
 use std::time::Duration;
 
+/// Longest name of an object, in bytes: as a key of its storage.
+pub const MAX_NAME_BYTES: usize = 2_048;
+
 /// Encoded arguments, or the encoded result, of one RPC call. The field's documented RPC message limit.
 pub const MAX_RPC_BYTES: usize = 32 << 20;
 

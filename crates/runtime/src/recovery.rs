@@ -147,6 +147,7 @@ impl Node {
     ) -> Result<ObjectId> {
         object.checked_id()?;
         let to = object.sibling(name);
+        to.checked_id()?;
         let (at, from, key, name) = (at.into(), object.key(), to.key(), name.to_owned());
         self.run_admin_task(&to, false, move |store| {
             let at = at.find(store, from)?;

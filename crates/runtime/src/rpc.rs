@@ -4,7 +4,12 @@
 //!
 //! What goes wrong with a value here is an error of the call, not of the object's own code.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 use crate::{Encoding, Error, ErrorKind, LocalFuture, Result, limits::MAX_RPC_BYTES};
@@ -112,11 +117,38 @@ pub fn decode_args<T: DeserializeOwned>(method: &str, count: usize, args: &Args)
     })
 }
 
+/// The length of an array of which nothing is kept.
+struct Count(usize);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(array: D) -> Result<Self, D::Error> {
+        struct Elements;
+
+        impl<'de> Visitor<'de> for Elements {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Count, A::Error> {
+                let mut count = 0;
+                while elements.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Count(count))
+            }
+        }
+
+        array.deserialize_seq(Elements)
+    }
+}
+
 fn json_args<T: DeserializeOwned>(count: usize, json: &[u8]) -> Result<T, String> {
-    let given: Vec<&RawValue> =
+    let Count(given) =
         serde_json::from_slice(json).map_err(|error| format!("they are no JSON array: {error}"))?;
-    if given.len() != count {
-        return Err(format!("it takes {count}, and {} were given", given.len()));
+    if given != count {
+        return Err(format!("it takes {count}, and {given} were given"));
     }
     // No parameters at all are a unit, which JSON writes so.
     let json = if count == 0 { b"null" } else { json };

@@ -14,6 +14,7 @@ use crate::{
     Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request,
     Response, Result, body,
     envelope::{Envelope, Mailbox, Replier},
+    limits::MAX_NAME_BYTES,
     namespace::Binding,
     router::RouterHandle,
     rpc,
@@ -133,8 +134,9 @@ impl AnyStub {
         }
     }
 
-    /// The id, if it is one of the namespace. A name proves it; a bare id may come from anywhere.
+    /// The id, if it is one of the namespace. A name that may be one proves it; a bare id may come from anywhere.
     pub(crate) fn checked_id(&self) -> Result<ObjectId> {
+        self.name.as_deref().map_or(Ok(()), check_name)?;
         if self.name.is_none() && !self.binding.ids.owns(&self.id) {
             return Err(Error::with_kind(
                 ErrorKind::Input,
@@ -195,6 +197,22 @@ impl AnyStub {
             Err(error) => Call::failed(error, decode),
         }
     }
+}
+
+/// Refuses what is no name of an object.
+fn check_name(name: &str) -> Result<()> {
+    let (kind, why) = match name.len() {
+        0 => (
+            ErrorKind::Input,
+            "an object's name is not empty: give it one".to_owned(),
+        ),
+        1..=MAX_NAME_BYTES => return Ok(()),
+        bytes => (
+            ErrorKind::Limit,
+            format!("the object's name has {bytes} bytes; {MAX_NAME_BYTES} is the most"),
+        ),
+    };
+    Err(Error::with_kind(kind, why))
 }
 
 fn checked_key(key: &str) -> Result<String> {

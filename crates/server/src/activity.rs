@@ -206,9 +206,9 @@ impl<F: Future> Future for Stream<F> {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(30);
+    const LIMIT: Duration = Duration::from_millis(20);
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_connection_is_idle_from_the_end_of_its_last_request_on() {
         let activity = Activity::new();
         let begun = Instant::now();
@@ -218,7 +218,7 @@ mod tests {
             drop(request);
         };
         tokio::join!(activity.idle_for(LIMIT), ends);
-        assert_eq!(begun.elapsed(), LIMIT * 11);
+        assert!(begun.elapsed() >= LIMIT * 11);
     }
 
     #[test]

@@ -123,18 +123,18 @@ impl Deliver for CallDelivery {
 /// The `Err` of a method's `Result`.
 fn said_no(error: &RawValue) -> Failure {
     #[derive(Deserialize)]
-    struct Said {
+    struct Said<'a> {
         #[serde(default)]
         retryable: bool,
-        #[serde(default)]
-        kind: serde_json::Value,
+        #[serde(borrow)]
+        kind: Option<&'a RawValue>,
     }
     let text = format!("the method says no: {}", told(error));
     match serde_json::from_str(error.get()) {
         Ok(Said {
             retryable: true,
-            kind,
-        }) if kind == "Overloaded" => Failure::throttled(text, None).remembered(),
+            kind: Some(kind),
+        }) if kind.get() == "\"Overloaded\"" => Failure::throttled(text, None).remembered(),
         Ok(Said {
             retryable: true, ..
         }) => Failure::refused(text).remembered(),

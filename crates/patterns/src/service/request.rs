@@ -1,11 +1,21 @@
 //! What clients send, and what objects answer to the router.
 
+use std::{fmt, marker::PhantomData};
+
 use abide::server::ApiError;
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, IgnoredAny, SeqAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
-use crate::broken::{Variant, broken};
-use crate::outbox::{Change, Message, OutboxError, Priority, Record};
+use crate::{
+    broken::{Variant, broken},
+    outbox::{Change, Message, OutboxError, Priority, Record, limits},
+};
+
+/// Waits of a schedule that are kept: one more than there may be, so that it is refused.
+const WAITS: usize = limits::MAX_SCHEDULE + 1;
 
 /// Messages of one request, at most; they are one transaction.
 pub const MAX_MESSAGES: usize = 1_000;
@@ -29,14 +39,51 @@ struct Sent {
     #[serde(default)]
     priority: Priority,
     #[serde(default)]
-    schedule: Option<Vec<u64>>,
+    schedule: Option<AtMost<u64, WAITS>>,
 }
 
 /// Several messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Several {
-    messages: Vec<Sent>,
+    messages: AtMost<Sent, MAX_MESSAGES>,
+}
+
+/// As many elements as may be, and how many there were: none is made of those beyond.
+struct AtMost<T, const MOST: usize> {
+    elements: Vec<T>,
+    count: usize,
+}
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(array: D) -> Result<Self, D::Error> {
+        struct Elements<T, const MOST: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Elements<T, MOST> {
+            type Value = AtMost<T, MOST>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                let mut elements = Vec::new();
+                while elements.len() < MOST {
+                    match array.next_element()? {
+                        Some(element) => elements.push(element),
+                        None => break,
+                    }
+                }
+                let mut count = elements.len();
+                while array.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(AtMost { elements, count })
+            }
+        }
+
+        array.deserialize_seq(Elements(PhantomData))
+    }
 }
 
 /// A message that is sent so long after it was enqueued.
@@ -85,22 +132,26 @@ impl Messages {
     pub(super) fn read(body: &RawValue) -> Result<Self, ApiError> {
         let text = body.get();
         let (sent, one) = if text.starts_with('[') {
-            (parse::<Vec<Sent>>(text)?, false)
+            (parse::<AtMost<Sent, MAX_MESSAGES>>(text)?, false)
         } else if has_messages(text) {
             (parse::<Several>(text)?.messages, false)
         } else {
-            (vec![parse::<Sent>(text)?], true)
+            let one = AtMost {
+                elements: vec![parse::<Sent>(text)?],
+                count: 1,
+            };
+            (one, true)
         };
-        if !(1..=MAX_MESSAGES).contains(&sent.len()) {
+        if !(1..=MAX_MESSAGES).contains(&sent.count) {
             return Err(ApiError::bad_request(
                 "invalid_body",
                 format!(
                     "A request has 1 to {MAX_MESSAGES} messages, not {}.",
-                    sent.len()
+                    sent.count
                 ),
             ));
         }
-        let messages = sent.into_iter().map(Sent::into_message).collect();
+        let messages = sent.elements.into_iter().map(Sent::into_message).collect();
         Ok(Self { messages, one })
     }
 }
@@ -118,7 +169,7 @@ impl Sent {
                 priority: self.priority,
                 schedule: self
                     .schedule
-                    .map(|waits| waits.into_iter().map(wait).collect()),
+                    .map(|waits| waits.elements.into_iter().map(wait).collect()),
                 ..Message::from_json(self.kind, self.payload.get())
             },
         }

@@ -1,9 +1,10 @@
 //! The classes: an instance, and a workflow's directory of its instances.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::broken::{Variant, broken};
@@ -336,8 +337,54 @@ fn check_json(what: &str, text: &str) -> Result<(), WorkflowError> {
 
 /// True if two texts are the same JSON.
 fn is_same(a: &str, b: &str) -> bool {
-    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    a == b || value(a).is_some_and(|a| Some(a) == value(b))
+    a == b || is_same_value(a.trim(), b.trim(), MAX_DEPTH).unwrap_or(false)
+}
+
+/// How deep texts are compared that are written differently.
+const MAX_DEPTH: usize = 128;
+
+/// Level by level: a tree of a text takes a hundred times its length. `Err` if one of them is not JSON. Those that are deeper than `depth` are
+/// not the same.
+fn is_same_value(a: &str, b: &str, depth: usize) -> serde_json::Result<bool> {
+    type Object<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+    let Some(depth) = depth.checked_sub(1) else {
+        return Ok(false);
+    };
+    match (a.as_bytes().first(), b.as_bytes().first()) {
+        (Some(b'{'), Some(b'{')) => {
+            let (a, b) = (
+                serde_json::from_str::<Object<'_>>(a)?,
+                serde_json::from_str::<Object<'_>>(b)?,
+            );
+            if !a.keys().eq(b.keys()) {
+                return Ok(false);
+            }
+            all_same(a.values().zip(b.values()), depth)
+        }
+        (Some(b'['), Some(b'[')) => {
+            let (a, b) = (
+                serde_json::from_str::<Vec<&RawValue>>(a)?,
+                serde_json::from_str::<Vec<&RawValue>>(b)?,
+            );
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            all_same(a.iter().zip(&b), depth)
+        }
+        (Some(b'{' | b'['), _) | (_, Some(b'{' | b'[')) => Ok(false),
+        // A text, a number, or a word.
+        _ => Ok(serde_json::from_str::<serde_json::Value>(a)?
+            == serde_json::from_str::<serde_json::Value>(b)?),
+    }
+}
+
+fn all_same<'a>(
+    mut pairs: impl Iterator<Item = (&'a &'a RawValue, &'a &'a RawValue)>,
+    depth: usize,
+) -> serde_json::Result<bool> {
+    pairs.try_fold(true, |same, (a, b)| {
+        Ok(same && (a.get() == b.get() || is_same_value(a.get(), b.get(), depth)?))
+    })
 }
 
 /// The instances of a workflow, as they have told. Its object is named after the workflow.
@@ -369,5 +416,36 @@ impl WorkflowDirectory {
     /// Instances, those that were started last first.
     pub async fn page(&self, filter: Filter) -> Result<Page> {
         self.directory.page(&filter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_the_same_json_however_they_are_written() {
+        for (a, b, expected) in [
+            ("1", "1", true),
+            ("1.50", "1.5", true),
+            ("\"\\u00e9\"", "\"é\"", true),
+            (
+                " {\"a\": 1, \"b\": [true, null]} ",
+                "{\"b\":[true,null],\"a\":1}",
+                true,
+            ),
+            ("{\"a\":{}}", "{\"a\":[]}", false),
+            ("{\"a\":1}", "{\"a\":2}", false),
+            ("{\"a\":1}", "{\"b\":1}", false),
+            ("{\"a\":1}", "{\"a\":1,\"b\":1}", false),
+            ("[1,2]", "[2,1]", false),
+            ("[1]", "[1,1]", false),
+            ("null", "\"null\"", false),
+        ] {
+            assert_eq!(is_same(a, b), expected, "{a} {b}");
+            assert_eq!(is_same(b, a), expected, "{b} {a}");
+        }
+        let deep = "[".repeat(500_000) + &"]".repeat(500_000);
+        assert!(is_same(&deep, &deep) && !is_same(&deep, &format!("{deep} ")));
     }
 }

@@ -82,7 +82,8 @@ impl Object {
         if let Some(db) = &*self.db.borrow() {
             // The handler has run.
             let committed = db
-                .commit()
+                .defer()
+                .and_then(|is_deferred| if is_deferred { Ok(None) } else { db.commit() })
                 .map_err(|error| Error::from(error).into_maybe_ran())?;
             if let Some(lsn) = committed {
                 self.commit_lsn.set(lsn);

@@ -91,3 +91,13 @@ pub(crate) async fn read_to_end(mut stream: TcpStream) -> String {
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
 }
+
+/// Sends JSON.
+pub(crate) async fn send_json(addr: SocketAddr, method: Method, path: &str, body: &str) -> Answer {
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("http://{addr}{path}"))
+        .header("content-type", "application/json");
+    let body = Full::from(body.to_owned());
+    exchange(request.body(body).expect("a request")).await
+}

@@ -5,6 +5,7 @@
 //! transaction. After an error of `commit` the connection is of no use: drop it, and open the object again to go on
 //! from what is committed.
 
+mod deferral;
 mod delete;
 mod error;
 mod name;
@@ -51,6 +52,10 @@ pub struct ObjectDb {
     /// The transaction has touched the object's alarm.
     alarm_touched: Cell<bool>,
     was_new: bool,
+    /// The transaction has only made tables, and waits for the first write. See [`deferral`].
+    deferred: Cell<bool>,
+    /// Rows that the connection had changed when the transaction had only stored the object's name.
+    changes_of_name: Cell<u64>,
     memory: Cell<Measured>,
 }
 
@@ -119,6 +124,8 @@ impl ObjectDb {
             vacuum: Cell::new(false),
             alarm_touched: Cell::new(false),
             was_new,
+            deferred: Cell::new(false),
+            changes_of_name: Cell::new(0),
             memory: Cell::default(),
         })
     }
@@ -152,7 +159,10 @@ impl ObjectDb {
     pub(crate) fn begin(&self) -> Result<()> {
         match self.state.get() {
             State::Idle => {}
-            State::Transaction => return Ok(()),
+            State::Transaction => {
+                self.deferred.set(false);
+                return Ok(());
+            }
             // Without a transaction SQLite would commit each statement by itself.
             State::Lost => return Err(self.lost()),
         }
@@ -160,6 +170,7 @@ impl ObjectDb {
         self.state.set(State::Transaction);
         if let Some(name) = self.pending_name.take() {
             self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
+            self.changes_of_name.set(self.connection.total_changes());
         }
         Ok(())
     }
@@ -169,9 +180,9 @@ impl ObjectDb {
         self.alarm_touched.set(true);
     }
 
-    /// True if something was written that `commit` has not ended.
+    /// True if something was written that neither `commit` nor [`Self::defer`] has ended.
     pub fn in_transaction(&self) -> bool {
-        self.state.get() != State::Idle
+        self.state.get() != State::Idle && !self.deferred.get()
     }
 
     /// Ends the poll's transaction. `None`: nothing has changed, so there is nothing to wait for.
@@ -179,6 +190,7 @@ impl ObjectDb {
     /// # Errors
     /// The transaction is lost and the connection of no use; see the module.
     pub fn commit(&self) -> Result<Option<Lsn>> {
+        self.deferred.set(false);
         let alarm_touched = self.alarm_touched.take();
         match self.state.replace(State::Idle) {
             State::Idle => return Ok(None),
@@ -237,6 +249,7 @@ impl ObjectDb {
     /// Undoes everything since the last commit.
     pub fn rollback(&self) {
         self.vacuum.set(false);
+        self.deferred.set(false);
         self.alarm_touched.set(false);
         if self.state.replace(State::Idle) == State::Transaction {
             let _ = self.internal("ROLLBACK/*abide*/", ());
