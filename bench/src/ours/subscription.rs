@@ -59,6 +59,7 @@ pub(crate) async fn fill(env: &Env, id: &str, outcomes: u32) -> Result<()> {
                     reason: None,
                     lines: Vec::new(),
                     returned: None,
+                    restored: None,
                     revoked: None,
                 };
                 write(env, id, "collect", "settled", &collected).await?
