@@ -38,7 +38,7 @@ impl DurableObject for Echo {
         Ok(websocket_response(pair.client))
     }
 
-    async fn websocket_message(&self, socket: WebSocket, message: WsMessage) -> Result<()> {
+    async fn websocket_message(&self, socket: WebSocket, message: Message) -> Result<()> {
         socket.send(message)
     }
 }
