@@ -103,6 +103,8 @@ abide::broken_variants! {
         BegunUnheard,
         /// A credit note for what waited for an invoice counts for the period that it was billed in. What was paid for comes back.
         NoteOfOthersWithheld,
+        /// Who is served again pays for what a credit note had given back, too. Nobody pays for nothing.
+        NoteClawedBack,
         /// What an invoice is asked for is given up after some days. Each invoice is created, and its payment begun.
         OrderGivenUp,
         /// Retries whose day came after the grace are made when a node comes back. What is written keeps the order of its times.

@@ -162,6 +162,7 @@ fn period(
         amount: due,
         reason: None,
         lines: Vec::new(),
+        restored: None,
         returned: None,
         revoked: None,
     };

@@ -66,6 +66,9 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::BegunUnheard => {
             "money::a_first_payment_that_began_unheard_is_waited_for_when_the_subscription_expires"
         }
+        Variant::NoteClawedBack => {
+            "money::what_a_credit_note_has_given_stays_given_when_service_goes_on"
+        }
         Variant::NoteOfOthersWithheld => {
             "money::a_credit_note_for_what_waited_for_its_invoice_lessens_no_later_credit"
         }

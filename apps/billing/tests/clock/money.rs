@@ -339,6 +339,54 @@ fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
 }
 
 #[test]
+fn what_a_credit_note_has_given_stays_given_when_service_goes_on() {
+    run(async {
+        let world = subscribed(3_000).await;
+        world.until(date("2026-02-08T00:00:00Z")).await;
+        let subscription = world.subscription();
+        // 400 of February's 3,000 went back to the card; three quarters of it are left.
+        let credited = Credited {
+            id: "re_1".into(),
+            invoice: Draft::id_of("sub_1", 1),
+            amount: Money::new(400, "EUR".parse().unwrap()).unwrap(),
+            reason: None,
+        };
+        subscription.returned(credited).await.unwrap().unwrap();
+        for _ in 0..2 {
+            subscription.pause().await.unwrap().unwrap();
+            subscription.resume().await.unwrap().unwrap();
+        }
+        // A change to less and back again is nothing, either.
+        for price in ["price_1000", "price_3000"] {
+            let changed = subscription.change(price.into(), None).await;
+            changed.unwrap().unwrap();
+        }
+        assert_eq!(paid_for_march(&world).await, 3_000);
+        // Who stops gives up what was given, and no more.
+        let world = subscribed(3_000).await;
+        world.until(date("2026-02-15T00:00:00Z")).await;
+        let subscription = world.subscription();
+        let credited = Credited {
+            id: "re_1".into(),
+            invoice: Draft::id_of("sub_1", 1),
+            amount: Money::new(400, "EUR".parse().unwrap()).unwrap(),
+            reason: None,
+        };
+        subscription.returned(credited).await.unwrap().unwrap();
+        let changed = subscription.change("price_1000".into(), None).await;
+        changed.unwrap().unwrap();
+        // Half of the difference is 1,000, of which 400 were given.
+        assert_eq!(paid_for_march(&world).await, 1_000 - 600);
+    });
+}
+
+async fn paid_for_march(world: &World) -> i64 {
+    world.until(date("2026-03-02T00:00:00Z")).await;
+    world.check().await;
+    world.due(2).await
+}
+
+#[test]
 fn a_credit_note_for_what_waited_for_its_invoice_lessens_no_later_credit() {
     run(async {
         let world = subscribed(1_000).await;

@@ -28,6 +28,8 @@ struct Period {
     counted: i64,
     /// What credit notes and refunds have given back of it, and no end of service has counted yet.
     given: i64,
+    /// What of that has been counted. It stays given when service goes on.
+    withheld: i64,
     /// Changes of what it costs that wait for an invoice.
     waiting: i64,
     /// Changes of what it costs that are on invoices of others.
@@ -90,6 +92,7 @@ impl Account {
             is_free: false,
             counted: 0,
             given: 0,
+            withheld: 0,
             waiting: 0,
             invoiced: 0,
         };
@@ -104,7 +107,7 @@ impl Account {
         self.count(number);
     }
 
-    /// Service ends, or goes on at another price.
+    /// Service ends.
     pub(crate) fn stop(&mut self, number: u32, at: i64) {
         let period = self.periods.get_mut(&number).unwrap();
         if let Some(part) = period.parts.last_mut() {
@@ -113,21 +116,36 @@ impl Account {
         self.count(number);
     }
 
+    /// Service goes on at another price.
+    pub(crate) fn change(&mut self, number: u32, at: i64, price: i64) {
+        let period = self.periods.get_mut(&number).unwrap();
+        if let Some(part) = period.parts.last_mut() {
+            part.until.get_or_insert(at);
+        }
+        self.serve(number, at, price);
+    }
+
     /// Whether service of a period goes on.
     pub(crate) fn is_served(&self, number: u32) -> bool {
         let last = self.periods[&number].parts.last();
         last.is_some_and(|part| part.until.is_none())
     }
 
-    /// What of it costs less is credit, but for what was given back before.
+    /// What it costs less is credit, but for what was given back before; and what it costs more is charged, but for what was
+    /// withheld of that.
     fn count(&mut self, number: u32) {
         let period = self.periods.get_mut(&number).unwrap();
         let change = period.cost() - period.counted;
         period.counted += change;
-        let withheld = period.given.min((-change).max(0));
-        period.given -= withheld;
-        period.waiting += change + withheld;
-        self.balance += change + withheld;
+        let moved = if change < 0 {
+            period.given.min(-change)
+        } else {
+            -period.withheld.min(change)
+        };
+        period.given -= moved;
+        period.withheld += moved;
+        period.waiting += change + moved;
+        self.balance += change + moved;
     }
 
     /// Something is given back of what was paid, or is owed, for a period.

@@ -557,14 +557,13 @@ impl Model {
         }
         self.price = price;
         self.quantity = quantity.unwrap_or(self.quantity);
-        if self.phase != Phase::Trial {
-            self.account.stop(self.current.unwrap(), now);
-        }
         if is_other_length {
             // The next period begins now.
             (self.anchor, self.first) = (Some(now), self.next);
+            self.account.stop(self.current.unwrap(), now);
         } else if self.phase != Phase::Trial {
-            self.serves(now);
+            let amount = self.amount();
+            self.account.change(self.current.unwrap(), now, amount);
         }
         true
     }

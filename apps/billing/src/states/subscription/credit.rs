@@ -7,7 +7,7 @@ use super::{
     Collected, Credited, Subscription, number_of, on_its_way,
 };
 use crate::{
-    Line, LineKind, Money, Period, Time,
+    Line, LineKind, Money, MoneyError, Period, Time,
     broken::{Variant, broken},
 };
 
@@ -21,6 +21,9 @@ pub struct GivenBack {
     pub number: u32,
     /// How much of it no change and no pause has withheld yet.
     pub amount: Money,
+    /// How much of it they have. What is served again is charged for less by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withheld: Option<Money>,
 }
 
 impl Subscription {
@@ -54,13 +57,15 @@ impl Subscription {
             return Ok(None);
         }
         let is_last = self.owed.len() == 1;
+        let (lines, restored) = self.lines_of_end(state, is_last, at)?;
         let collected = Collected {
             invoice: credited.invoice.clone(),
             intent: String::new(),
             attempt: owed.attempts,
             amount: Money::zero(owed.amount.currency()),
             reason: None,
-            lines: self.lines_of_end(state, is_last, at)?,
+            lines,
+            restored,
             returned: None,
             revoked: None,
         };
@@ -136,7 +141,12 @@ impl Subscription {
         }
         let before = self.given_back.filter(|before| before.number == number);
         let amount = before.map_or(Ok(amount), |before| before.amount.plus(amount));
-        self.given_back = amount.ok().map(|amount| GivenBack { number, amount });
+        let withheld = before.and_then(|before| before.withheld);
+        self.given_back = amount.ok().map(|amount| GivenBack {
+            number,
+            amount,
+            withheld,
+        });
     }
 
     /// What of a credit for the rest of a period was given back before.
@@ -150,9 +160,42 @@ impl Subscription {
         (withheld.amount() > 0).then_some(withheld)
     }
 
+    /// What of a charge for the same period was withheld before: it stays with the customer.
+    pub(super) fn restored(&self, period: &Period, charge: Money) -> Option<Money> {
+        let given = self
+            .given_back
+            .filter(|given| given.number == period.number)?;
+        let withheld = given.withheld?;
+        let less = withheld.minus(charge).ok()?.is_negative();
+        let restored = if less { withheld } else { charge };
+        (restored.amount() > 0 && !broken(Variant::NoteClawedBack)).then_some(restored)
+    }
+
     pub(super) fn withhold(&mut self, withheld: Option<Money>) {
-        if let (Some(given), Some(withheld)) = (&mut self.given_back, withheld) {
-            given.amount = given.amount.minus(withheld).unwrap_or(given.amount);
+        self.moves(withheld, Money::plus);
+    }
+
+    pub(super) fn restore(&mut self, restored: Option<Money>) {
+        self.moves(restored, Money::minus);
+    }
+
+    /// Changes how much is withheld of what was given back. Both together stay the same.
+    fn moves(
+        &mut self,
+        by: Option<Money>,
+        withheld: impl FnOnce(Money, Money) -> Result<Money, MoneyError>,
+    ) {
+        let (Some(given), Some(by)) = (&mut self.given_back, by) else {
+            return;
+        };
+        let before = given.withheld.unwrap_or(Money::zero(by.currency()));
+        let moved = withheld(before, by).and_then(|after| {
+            let left = given.amount.plus(before)?.minus(after)?;
+            Ok((left, after))
+        });
+        if let Ok((left, after)) = moved {
+            given.amount = left;
+            given.withheld = Some(after).filter(|after| !after.is_zero());
         }
     }
 }

@@ -77,6 +77,9 @@ pub struct Changed {
     /// What of the rest of this period a credit note or a refund had given back before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withheld: Option<Money>,
+    /// What of it the next invoice charges less for, because it had been withheld.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Money>,
     /// Since when periods are counted anew, if they have another length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anchor: Option<Time>,
@@ -91,6 +94,9 @@ pub struct Resumed {
     /// What the next invoice has for the rest of a period that was skipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+    /// What of it is not charged, because a credit note or a refund had given it back and a pause had withheld that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Money>,
     /// Whether dunning of what is owed begins anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub anew: bool,
@@ -114,6 +120,9 @@ pub struct Collected {
     /// What the next invoice has for the rest of a period that was skipped, if service begins again with this.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+    /// What of it is not charged, because a credit note or a refund had given it back and the end of service had withheld that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Money>,
     /// Credit that the invoice has used, and that comes back because nobody is to pay it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returned: Option<Money>,

@@ -194,7 +194,7 @@ impl Subscription {
             ("collect", outcome) => {
                 let collected: Collected = step.data()?;
                 self.collected(outcome, &collected, step.at)?;
-                self.serve_again(collected.lines);
+                self.serve_again(collected.lines, collected.restored);
                 self.pending.extend(collected.revoked);
                 Ok(())
             }
@@ -209,7 +209,7 @@ impl Subscription {
                 if resumed.anew && !broken(Variant::OldDebtDue) {
                     self.dun_anew(resumed.at);
                 }
-                self.serve_again(resumed.lines);
+                self.serve_again(resumed.lines, resumed.restored);
                 Ok(())
             }
             ("give_up", _) => {
@@ -276,6 +276,7 @@ impl Subscription {
         }
         self.plan = Some(changed.plan);
         self.withhold(changed.withheld);
+        self.restore(changed.restored);
         self.pending.extend(changed.lines);
     }
 
@@ -417,7 +418,8 @@ impl Subscription {
     }
 
     /// Service begins again in the middle of a period that was skipped, whose rest is billed.
-    fn serve_again(&mut self, lines: Vec<Line>) {
+    fn serve_again(&mut self, lines: Vec<Line>, restored: Option<Money>) {
+        self.restore(restored);
         self.skipped &= lines.is_empty();
         self.pending.extend(lines);
     }

@@ -65,8 +65,8 @@ impl Subscription {
         let is_waived =
             !owed.changes_only && self.period.map(|period| period.number) == number_of(invoice);
         // Of a period that nobody pays for the rest is free, too.
-        let lines = if is_waived {
-            Vec::new()
+        let (lines, restored) = if is_waived {
+            (Vec::new(), None)
         } else {
             self.lines_of_end(state, is_last, at)?
         };
@@ -77,6 +77,7 @@ impl Subscription {
             amount: owed.amount,
             reason: None,
             lines,
+            restored,
             returned: owed.used.filter(|_| !broken(Variant::VoidKeepsCredit)),
             revoked: self.revoked(invoice, owed),
         };
@@ -185,13 +186,15 @@ impl Subscription {
             }
             _ => return Ok(Report::Old),
         };
+        let (lines, restored) = self.lines_of_end(state, outcome == "settled", at)?;
         let collected = Collected {
             invoice: result.invoice.clone(),
             intent: result.intent.clone(),
             attempt: result.attempt,
             amount: result.amount,
             reason: result.reason.clone(),
-            lines: self.lines_of_end(state, outcome == "settled", at)?,
+            lines,
+            restored,
             returned: None,
             revoked: None,
         };

@@ -38,13 +38,23 @@ impl Subscription {
                 plan,
                 lines: Vec::new(),
                 withheld: None,
+                restored: None,
                 anchor,
             });
         };
         let mut change = proration::change(before, after, &period, at)?;
-        let withheld = self.withheld(&period, change.credit);
+        if is_longer && !broken(Variant::LengthChargedTwice) {
+            change.charge = Money::zero(after.currency());
+        }
+        // What service costs less by was given back before, perhaps; what it costs more by had been withheld.
+        let net = change.net()?;
+        let withheld = self.withheld(&period, net);
         if let Some(withheld) = withheld {
             change.credit = change.credit.plus(withheld)?;
+        }
+        let restored = self.restored(&period, net);
+        if let Some(restored) = restored {
+            change.charge = change.charge.minus(restored)?;
         }
         let rest = rest_of(&period, at);
         let line = |kind, words: &str, plan: &Plan, amount| Line {
@@ -54,9 +64,6 @@ impl Subscription {
             period: Some(rest),
             amount,
         };
-        if is_longer && !broken(Variant::LengthChargedTwice) {
-            change.charge = Money::zero(after.currency());
-        }
         let lines = vec![
             line(
                 LineKind::ProrationCredit,
@@ -83,6 +90,7 @@ impl Subscription {
             plan,
             lines,
             withheld,
+            restored,
             anchor,
         })
     }
@@ -136,22 +144,29 @@ impl Subscription {
         })
     }
 
-    /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped.
-    fn rest_of_skipped(&self, at: Time) -> Result<Vec<Line>, Refusal> {
+    /// What goes on the next invoice if service begins again at a moment: the rest of the period, if that was skipped. And what
+    /// of it is not charged, because it had been given back.
+    fn rest_of_skipped(&self, at: Time) -> Result<(Vec<Line>, Option<Money>), Refusal> {
         let Some(period) = self.period.filter(|_| self.skipped && !self.waived) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         };
         if broken(Variant::RestUnbilled) {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         let plan = self.plan()?;
-        Ok(vec![Line {
+        let mut amount = proration::rest(plan.amount()?, &period, at)?;
+        let restored = self.restored(&period, amount);
+        if let Some(restored) = restored {
+            amount = amount.minus(restored)?;
+        }
+        let line = Line {
             kind: LineKind::ProrationCharge,
             description: format!("Remaining time of {} × {}", plan.quantity, plan.product),
             price: Some(plan.price.clone()),
             period: Some(rest_of(&period, at)),
-            amount: proration::rest(plan.amount()?, &period, at)?,
-        }])
+            amount,
+        };
+        Ok((vec![line], restored))
     }
 
     /// The same for the end of a debt: service begins again if it had ended for that.
@@ -160,11 +175,11 @@ impl Subscription {
         state: &str,
         is_last: bool,
         at: Time,
-    ) -> Result<Vec<Line>, Refusal> {
+    ) -> Result<(Vec<Line>, Option<Money>), Refusal> {
         if is_last && state == "unpaid" {
             self.rest_of_skipped(at)
         } else {
-            Ok(Vec::new())
+            Ok((Vec::new(), None))
         }
     }
 
@@ -177,9 +192,14 @@ impl Subscription {
         } else {
             "resumed"
         };
-        let lines = self.rest_of_skipped(at)?;
-        let anew = outcome == "owing";
-        Ok((outcome, Resumed { at, lines, anew }))
+        let (lines, restored) = self.rest_of_skipped(at)?;
+        let resumed = Resumed {
+            at,
+            lines,
+            restored,
+            anew: outcome == "owing",
+        };
+        Ok((outcome, resumed))
     }
 }
 
