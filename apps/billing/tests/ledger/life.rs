@@ -367,7 +367,7 @@ impl Dice {
             9 => Step::Jumps(self.time(length)),
             10 if self.below(2) == 0 => Step::SetBack(self.up_to(3 * DAY)),
             10 | 11 => Step::Dies(self.death(), self.below(2) == 0, self.away(length)),
-            12 | 13 => Step::BankIsAway(self.up_to(3 * DAY)),
+            12 | 13 => Step::BankIsAway(self.up_to(10 * DAY)),
             14..=16 => Step::Card(self.card()),
             17 => Step::DiesIn(self.call(group), u64::from(self.below(6)), self.death()),
             _ => Step::Calls(self.call(group)),

@@ -25,9 +25,11 @@ fn who_gives_a_better_card_is_not_asked_to_prove_who_they_are() {
         world.pays_with("card_3ds").await;
         world.passes(Duration::from_mins(1)).await;
         assert_eq!(world.state(INTENT).await, "requires_action");
-        for _ in 0..2 {
-            world.pays_with("card_ok").await;
-        }
+        world.pays_with("card_ok").await;
+        // Once more it is the same payment, unless that was faster.
+        let invoice = world.env().object::<Invoice>().get_by_name(INVOICE);
+        let again = invoice.pay().await.unwrap();
+        assert!(again.is_ok() || world.state(INVOICE).await == "paid");
         world.becomes_soon(SUBSCRIPTION, "active").await;
         assert_eq!(world.state(INTENT).await, "canceled");
         assert_eq!(world.state(SECOND).await, "succeeded");

@@ -139,7 +139,8 @@ impl Context {
         }
     }
 
-    /// Waits for so long. The object may leave memory meanwhile.
+    /// Waits for so long. The object may leave memory meanwhile. A wall clock that is set back makes this no longer, once the
+    /// instance is awake.
     ///
     /// # Errors
     /// A cancellation.
@@ -148,7 +149,7 @@ impl Context {
         sleep.result().await.map(drop)
     }
 
-    /// Waits until a time, in milliseconds since 1970.
+    /// Waits until a time, in milliseconds since 1970: of the wall clock, also if that is set meanwhile.
     ///
     /// # Errors
     /// A cancellation.
