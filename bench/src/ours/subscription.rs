@@ -58,6 +58,7 @@ pub(crate) async fn fill(env: &Env, id: &str, outcomes: u32) -> Result<()> {
                     amount: draft.totals()?.due,
                     reason: None,
                     lines: Vec::new(),
+                    restored: None,
                     returned: None,
                     restored: None,
                     revoked: None,

@@ -165,6 +165,7 @@ impl Clock {
     }
 }
 
+/// So many attempts, of which the later ones are an hour apart.
 fn attempts(most: u32) -> RetryPolicy {
     RetryPolicy::Exponential {
         base: Duration::from_secs(2),

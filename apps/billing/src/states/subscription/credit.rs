@@ -172,11 +172,11 @@ impl Subscription {
     }
 
     pub(super) fn withhold(&mut self, withheld: Option<Money>) {
-        self.moves(withheld, |before, by| before.plus(by));
+        self.moves(withheld, Money::plus);
     }
 
     pub(super) fn restore(&mut self, restored: Option<Money>) {
-        self.moves(restored, |before, by| before.minus(by));
+        self.moves(restored, Money::minus);
     }
 
     /// Changes how much is withheld of what was given back. Both together stay the same.
