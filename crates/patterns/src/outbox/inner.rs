@@ -47,6 +47,7 @@ pub(super) struct Inner {
     pub(super) news: Notify,
     /// When to say again what it holds.
     show_at: Cell<i64>,
+    waiting: RefCell<Counted>,
     /// Counts the turns of destinations.
     turns: Cell<i64>,
 }
@@ -65,6 +66,7 @@ impl Inner {
             unwritten: RefCell::default(),
             news: Notify::new(),
             show_at: Cell::new(0),
+            waiting: RefCell::default(),
             turns: Cell::new(0),
         })
     }
@@ -264,22 +266,8 @@ impl Inner {
         for (destination, count) in flights.to_destination.each().chain(polls) {
             *in_flight.entry(destination.to_owned()).or_default() += i64::from(count);
         }
-        let mut waiting = Vec::new();
-        if counts.queued > 0 {
-            let most = limits::MAX_SHOWN_DESTINATIONS;
-            let full = flights.to_destination.each().map(|(to, _)| to.to_owned());
-            let due = self.rows.due_destinations(i64::MAX, most)?;
-            let due = due.into_iter().map(|row| row.destination);
-            let all: BTreeSet<String> = due.chain(full.take(most)).collect();
-            for destination in all {
-                let count = self.rows.count_waiting(&destination)?;
-                if count > 0 {
-                    waiting.push((destination, count));
-                }
-            }
-        }
         let holding = Holding {
-            waiting,
+            waiting: self.waiting(counts.queued, now)?,
             queued: counts.queued,
             sending: counts.sending,
             failing: counts.failing,
@@ -296,7 +284,42 @@ impl Inner {
         Ok(())
     }
 
-    /// The same, if it has changed and was not said for a while. When to say it, if that is later.
+    /// How many of the queued messages wait at each destination, within bounds. They are counted anew after a while, and when there
+    /// are more or fewer.
+    fn waiting(&self, queued: i64, now: i64) -> Result<Vec<(String, i64)>> {
+        let mut counted = self.waiting.borrow_mut();
+        let until = counted.at.saturating_add(millis(limits::SHOW_EVERY));
+        if counted.queued != queued || !(counted.at..until).contains(&now) {
+            *counted = Counted {
+                waiting: self.count_waiting(queued)?,
+                queued,
+                at: now,
+            };
+        }
+        Ok(counted.waiting.clone())
+    }
+
+    fn count_waiting(&self, queued: i64) -> Result<Vec<(String, i64)>> {
+        let mut waiting = Vec::new();
+        if queued == 0 {
+            return Ok(waiting);
+        }
+        let most = limits::MAX_SHOWN_DESTINATIONS;
+        let due = self.rows.due_destinations(i64::MAX, most)?;
+        let due = due.into_iter().map(|row| row.destination);
+        // A destination to which as many are in flight as may be is not due.
+        let flights = self.flights.borrow();
+        let full = flights.to_destination.each().map(|(to, _)| to.to_owned());
+        for destination in due.chain(full.take(most)).collect::<BTreeSet<_>>() {
+            let count = self.rows.count_waiting(&destination)?;
+            if count > 0 {
+                waiting.push((destination, count));
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Says what the outbox holds, if that has changed and was not said for a while. When to say it, if that is later.
     pub(super) fn show_changes(&self, now: i64) -> Result<Option<i64>> {
         if !self.rows.notes.holding_has_changed() {
             return Ok(None);
@@ -339,6 +362,15 @@ impl Inner {
             )?
             .one()
     }
+}
+
+/// How many messages waited at each destination when they were counted.
+#[derive(Default)]
+struct Counted {
+    waiting: Vec<(String, i64)>,
+    /// How many were queued then.
+    queued: i64,
+    at: i64,
 }
 
 /// What tells a message from others with the same dedup key: the beginning of a hash of its kind and payload.
