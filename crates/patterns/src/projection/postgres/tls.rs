@@ -58,17 +58,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        let host = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Handshake {
             connector: TlsConnector::from(Arc::clone(&self.0)),
-            host,
+            // Also called for a Unix socket, whose server then has no TLS.
+            host: ServerName::try_from(host.to_owned()).map_err(io::Error::other),
         })
     }
 }
 
 pub(super) struct Handshake {
     connector: TlsConnector,
-    host: ServerName<'static>,
+    host: io::Result<ServerName<'static>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
-            let stream = self.connector.connect(self.host, stream).await?;
+            let stream = self.connector.connect(self.host?, stream).await?;
             Ok(Stream(stream))
         })
     }
