@@ -1,14 +1,20 @@
 //! A read model in `PostgreSQL`.
 
-use std::{collections::BTreeMap, str::FromStr};
+mod address;
+mod tls;
+
+use std::collections::BTreeMap;
 
 use crate::broken::{Variant, broken};
 use abide::Value;
 use futures_util::future::{BoxFuture, try_join_all};
 use tokio_postgres::{
-    Client, Config, NoTls, Statement,
+    Client, Config, Statement,
     types::{IsNull, ToSql, Type as Pg, private::BytesMut, to_sql_checked},
 };
+
+use address::Address;
+use tls::Tls;
 
 use super::{
     Found, ProjectionError, ReadModel, Row, Table, Tables, Type, Written, limits, sql,
@@ -18,7 +24,8 @@ use super::{
 /// A read model in `PostgreSQL`: one connection writes, another reads. They are made when they are needed, and anew when they
 /// break. Rows are written with one statement for each table, all in one round trip.
 ///
-/// Connections are not encrypted: a server elsewhere wants a tunnel, or a proxy on this machine.
+/// Connections are encrypted as `sslmode` of the address says: `disable`, `prefer` (if the server can, and the default),
+/// `require`, or `verify-full`, the only one with which the server has to prove who it is.
 #[derive(Debug)]
 pub struct PostgresModel {
     tables: Tables,
@@ -32,6 +39,7 @@ const PREPARING: i64 = 0x6162_6964_6574_6162;
 /// A connection that is made when it is needed.
 struct Server {
     config: Config,
+    tls: Tls,
     tables: Tables,
     open: Option<Open>,
 }
@@ -46,22 +54,22 @@ impl PostgresModel {
     /// The read model at a server, such as `host=/run/postgresql user=abide dbname=billing`, with these tables, which are made
     /// when there are none. Columns that are missing are added. The server need not be there yet.
     ///
+    /// A password need not be in the text: `passfile=FILE` names a file with nothing else in it, and without that the environment
+    /// variable `PGPASSWORD` has it. No error shows it.
+    ///
     /// # Errors
-    /// If the text says no server.
+    /// If the text says no server, or the file cannot be read.
     pub fn new(server: &str, tables: Tables) -> Result<Self, ProjectionError> {
-        // The text may have a password, and what the parser says of it may quote that.
-        let mut config = Config::from_str(server).map_err(|_| {
-            ProjectionError::Invalid(
-                "the text says no server: one looks like `host=127.0.0.1 user=abide dbname=billing`, \
-                 where a password with spaces or quotes stands in '…'"
-                    .to_owned(),
-            )
-        })?;
+        let password = std::env::var("PGPASSWORD").ok();
+        let Address { mut config, verify } = Address::read(server, password)?;
+        let tls = Tls::new(verify)
+            .map_err(|error| ProjectionError::Invalid(format!("TLS cannot be set up: {error}")))?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(limits::CONNECT_TIMEOUT);
         }
         let (writer, reader) = Worker::pair(|| Server {
             config: config.clone(),
+            tls: tls.clone(),
             tables: tables.clone(),
             open: None,
         })?;
@@ -139,7 +147,11 @@ impl Server {
     }
 
     async fn connect(&self) -> Result<Open, ProjectionError> {
-        let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
+        let (client, connection) = self
+            .config
+            .connect(self.tls.clone())
+            .await
+            .map_err(failed)?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "the connection to the read model has ended");

@@ -445,7 +445,8 @@ mod tests {
             assert_eq!(is_same(a, b), expected, "{a} {b}");
             assert_eq!(is_same(b, a), expected, "{b} {a}");
         }
-        let deep = "[".repeat(500_000) + &"]".repeat(500_000);
-        assert!(is_same(&deep, &deep) && !is_same(&deep, &format!("{deep} ")));
+        // Too deep to look into, and not deeper than the stack.
+        let deep = |inner: &str| "[".repeat(500_000) + inner + &"]".repeat(500_000);
+        assert!(is_same(&deep("1"), &deep("1")) && !is_same(&deep("1"), &deep(" 1")));
     }
 }

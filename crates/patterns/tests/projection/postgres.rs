@@ -7,6 +7,16 @@ use abide_patterns::{
     projection::{PostgresModel, ProjectionError, ReadModel, Table, Tables, Type, queue_options},
     queue::{Options, RetryPolicy},
 };
+use rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
+    net::{TcpListener, UnixStream},
+};
+use tokio_rustls::TlsAcceptor;
 
 use crate::{
     models,
@@ -333,6 +343,69 @@ fn a_server_that_is_not_there_is_unavailable_and_a_text_that_says_none_is_refuse
             assert!(matches!(error, ProjectionError::Invalid(_)), "{error}");
             let told = format!("{error} {error:?}");
             assert!(!told.contains("s3cret") && !told.contains(wrong), "{told}");
+        }
+    });
+}
+
+/// A server that speaks TLS, with a certificate that nobody trusts, in front of another; where it listens.
+async fn with_tls(server: &Postgres) -> u16 {
+    let certificate =
+        CertificateDer::from_pem_slice(include_bytes!("../deliver/tls/certificate.pem"));
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../deliver/tls/key.pem"));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.unwrap()], key.unwrap())
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let address = server.address();
+    let dir = address
+        .split(' ')
+        .next()
+        .unwrap()
+        .trim_start_matches("host=");
+    let socket = format!("{dir}/.s.PGSQL.5432");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let (acceptor, socket) = (acceptor.clone(), socket.clone());
+            tokio::spawn(async move {
+                // The request for TLS; a client that wants none begins otherwise and is not served.
+                let mut request = [0; 8];
+                client.read_exact(&mut request).await?;
+                if request[4..] != 80_877_103_u32.to_be_bytes() {
+                    return Ok(());
+                }
+                client.write_all(b"S").await?;
+                let mut client = acceptor.accept(client).await?;
+                let mut server = UnixStream::connect(socket).await?;
+                copy_bidirectional(&mut client, &mut server).await.map(drop)
+            });
+        }
+    });
+    port
+}
+
+#[test]
+#[ignore = "needs PostgreSQL"]
+fn a_connection_is_encrypted_and_a_server_that_must_prove_who_it_is_does() {
+    run(async {
+        let server = Postgres::start();
+        let port = with_tls(&server).await;
+        for (mode, is_served) in [
+            ("sslmode=require", true),
+            ("sslmode=prefer", true),
+            ("", true),
+            ("sslmode=disable", false),
+            // The certificate is nobody's whom the machine trusts.
+            ("sslmode=verify-full", false),
+        ] {
+            let address = format!("host=127.0.0.1 port={port} user=test dbname=postgres {mode}");
+            let model = PostgresModel::new(&address, tables()).unwrap();
+            let wrote = model.apply(vec![row("a", 1, 1)]).await;
+            assert_eq!(wrote.is_ok(), is_served, "{mode}: {wrote:?}");
         }
     });
 }
