@@ -5,7 +5,7 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use abide::{ErrorKind, Result, Storage};
+use abide::{Result, Storage};
 use abide_patterns::{
     deliver::{Attachment, Email, SmtpDelivery},
     outbox::{Batch, Deliver, Delivery, Failure, FanOut, Message, Registry, Submitted},
@@ -187,10 +187,11 @@ impl<I: Ids> Deliver for Letters<I> {
         let letter = blog.get(delivery.object()).letter((*ids).into()).await;
         let letter = letter.and_then(|letter| letter).map_err(|error| {
             let text = format!("what the mail says could not be read: {error}");
-            match error.kind() {
-                ErrorKind::Decode => Failure::permanent(text),
-                // It is this node that cannot say: the mail server was asked nothing.
-                _ => Failure::not_sent(text),
+            // It is this node that cannot say: the mail server was asked nothing.
+            if error.retryable() {
+                Failure::not_sent(text)
+            } else {
+                Failure::refused(text)
             }
         })?;
         match letter {

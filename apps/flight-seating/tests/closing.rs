@@ -31,7 +31,7 @@ async fn hear(socket: &mut Socket) -> Option<News> {
         loop {
             match socket.next().await {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
-                Some(Ok(Message::Close(_))) | Some(Err(_)) | None => return None,
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                 Some(Ok(_)) => {}
             }
         }

@@ -53,7 +53,7 @@ fn an_object_goes_back_at_once_and_answers_with_the_bookmark_that_undoes_it() {
         let text = async || ledger.get().await.unwrap().unwrap().unwrap();
         let first = ledger.set("first".into()).await.unwrap().unwrap();
         ledger.set("second".into()).await.unwrap().unwrap();
-        let undo = ledger.restore(first.clone(), None).await.unwrap().unwrap();
+        let undo = ledger.restore(first, None).await.unwrap().unwrap();
         assert_eq!(text().await, "first");
         assert_eq!(ledger.memory().await.unwrap(), [""; 0]);
         let redo = ledger.restore(undo, None).await.unwrap().unwrap();
