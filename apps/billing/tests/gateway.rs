@@ -272,7 +272,7 @@ async fn a_gateway_with_a_file_knows_after_a_restart_what_it_knew() {
         let after = open(mischief);
         assert_eq!((after.payments(), after.refunds(), after.tally()), known);
         let waits: Vec<String> = after.waiting().into_iter().map(|p| p.id).collect();
-        assert_eq!(waits, [waiting.id.clone()]);
+        assert_eq!(waits, [&*waiting.id]);
     }
     let after = open(mischief);
     let node_after = node(&after);

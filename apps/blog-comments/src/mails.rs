@@ -234,9 +234,9 @@ impl Letter {
                     .header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
             }
             Says::Confirm { titles, url } => {
-                let posts: String = titles.iter().map(|title| format!("- {title}\n")).collect();
+                let posts = titles.join("\n- ");
                 let text = format!(
-                    "Hello,\n\nsomebody has commented with your address on\n\n{posts}\nIf it was you, and you want a mail when \
+                    "Hello,\n\nsomebody has commented with your address on\n\n- {posts}\n\nIf it was you, and you want a mail when \
                      somebody answers: {url}\n\n-- \nIf it was not you, do nothing: there will be no mails about answers.\n"
                 );
                 let body = html! {
