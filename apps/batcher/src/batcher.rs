@@ -36,6 +36,8 @@ pub struct Batcher {
 pub struct Accepted {
     /// Its place in the order of all posts under this name.
     pub id: i64,
+    /// Posts that wait under this name, with this one.
+    pub queued: i64,
 }
 
 /// What waits under a name.
@@ -145,7 +147,8 @@ impl Batcher {
         if storage.get_alarm()?.is_none() {
             storage.set_alarm(self.upstream.window)?;
         }
-        Ok(Accepted { id })
+        let queued = self.waiting()?;
+        Ok(Accepted { id, queued })
     }
 
     /// What waits.

@@ -2,7 +2,7 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `POST /batches/{name}` with any JSON | 202 and `{"id":1}`: it is stored and will be delivered |
+//! | `POST /batches/{name}` with any JSON | 202 and `{"id":7,"queued":3}`: it is stored and will be delivered; `queued` wait, with this one |
 //! | `GET /batches/{name}` | 200 and `{"waiting":3,"due":…,"batch":null}` |
 
 use abide::{

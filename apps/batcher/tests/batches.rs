@@ -10,6 +10,7 @@ use abide::{
 use abide_harness::in_time;
 use batcher::{BINDING, Batcher, BatcherError, MAX_WAITING, Queue, Upstream, options, router};
 use tokio::sync::{mpsc, oneshot};
+use tower::ServiceExt;
 
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -189,4 +190,51 @@ async fn a_queue_that_is_full_refuses_posts_and_keeps_those_it_has() {
     let refused = batcher.post("0".to_owned()).await.unwrap();
     assert!(matches!(refused, Err(BatcherError::Full)));
     assert_eq!(world.queue().await.waiting, MAX_WAITING);
+}
+
+/// As the tutorials' batcher: the answer says how many wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_answer_says_how_many_posts_wait() {
+    let mut world = World::new().await;
+    let post = async |world: &World| {
+        let request = axum::http::Request::post("/batches/b")
+            .header("content-type", "application/json")
+            .body(axum::body::Body::from("{}"))
+            .unwrap();
+        let answer = world.host.router().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::ACCEPTED);
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
+        serde_json::from_slice::<serde_json::Value>(&body.unwrap()).unwrap()
+    };
+    for queued in 1..=3 {
+        let answer = post(&world).await;
+        assert_eq!(
+            answer,
+            serde_json::json!({ "id": queued, "queued": queued })
+        );
+    }
+    world.clock.advance(WINDOW);
+    let batch = world.arrival().await;
+    batch.answer.send(StatusCode::OK).unwrap();
+    world.until(|queue| queue.waiting == 0).await;
+    let answer = post(&world).await;
+    assert_eq!(answer, serde_json::json!({ "id": 4, "queued": 1 }));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_post_that_does_not_say_that_it_is_json_is_refused() {
+    let world = World::new().await;
+    for kind in ["", "text/plain", "application/x-www-form-urlencoded"] {
+        let request = axum::http::Request::post("/batches/b")
+            .header("content-type", kind)
+            .body(axum::body::Body::from("{}"))
+            .unwrap();
+        let answer = world.host.router().oneshot(request).await.unwrap();
+        assert_eq!(
+            answer.status(),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "{kind}"
+        );
+    }
+    assert_eq!(world.queue().await.waiting, 0);
 }

@@ -36,6 +36,9 @@ const SECRET_VARIABLE: &str = "BILLING_GATEWAY_EVENTS_SECRET";
 /// The read model in the data directory.
 const READ_MODEL: &str = "read-model.db";
 
+/// What the local gateway remembers, in the data directory.
+const LOCAL_GATEWAY: &str = "local-gateway.jsonl";
+
 /// Between two looks at what the local gateway has to tell.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -170,7 +173,7 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         None => {
             let file = match options.read_model {
                 Some(file) => file,
-                None => in_data(&config)?,
+                None => in_data(&config, READ_MODEL)?,
             };
             Arc::new(SqliteModel::open(file, tables)?)
         }
@@ -192,7 +195,9 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         }
         return Ok(host.serve().await?);
     }
-    let local = LocalGateway::new("local", Mischief::lively(1), Arc::clone(&clock));
+    let file = in_data(&config, LOCAL_GATEWAY)?;
+    let local = LocalGateway::open("local", Mischief::lively(1), Arc::clone(&clock), &file)
+        .with_context(|| file.display().to_string())?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     eprintln!("a gateway that behaves badly, for tries: http://{address}/pay/pay_1");
@@ -238,11 +243,11 @@ fn test_clock(config: &Config, wanted: bool) -> anyhow::Result<Option<TestModeCl
     Ok(None)
 }
 
-/// The read model's file if none is named. The directory may not be there yet.
-fn in_data(config: &Config) -> anyhow::Result<PathBuf> {
+/// A file in the data directory, which may not be there yet.
+fn in_data(config: &Config, file: &str) -> anyhow::Result<PathBuf> {
     let dir = &config.data.dir;
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    Ok(dir.join(READ_MODEL))
+    Ok(dir.join(file))
 }
 
 fn fresh_secret() -> anyhow::Result<Secret> {

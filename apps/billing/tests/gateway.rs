@@ -12,7 +12,7 @@ use billing::{
     Money,
     gateway::{
         Charge, Gateway, GatewayError, HttpGateway, LocalGateway, Mischief, Payment, PaymentStatus,
-        server,
+        RefundCharge, server,
     },
 };
 
@@ -220,4 +220,70 @@ async fn some_webhooks_come_late_and_so_after_those_of_what_happened_later() {
     assert_ne!(order, happened);
     order.sort_by_key(|reference| reference[3..].parse::<u32>().unwrap());
     assert_eq!(order, happened, "each comes once");
+}
+
+#[tokio::test]
+async fn a_gateway_with_a_file_knows_after_a_restart_what_it_knew() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.jsonl");
+    let open =
+        |mischief| LocalGateway::open(KEY, mischief, Arc::new(SystemClock::new()), &file).unwrap();
+    let mischief = Mischief {
+        slow: 0,
+        ..Mischief::lively(7)
+    };
+    let before = open(mischief);
+    let node_before = node(&before);
+    let env = node_before.env();
+    let paid = pay(env, "card_ok", "a").await;
+    let slow = pay(env, "card_slow", "b").await;
+    let secured = pay(env, "card_3ds", "c").await;
+    pay(env, "card_declined", "d").await;
+    let waiting = pay(env, "card_3ds", "e").await;
+    before.authenticate(&secured.id, true).unwrap();
+    let back = RefundCharge {
+        payment: paid.id.clone(),
+        amount: Money::new(250, "EUR".parse().unwrap()).unwrap(),
+        reference: "back".to_owned(),
+    };
+    let refund = async |env: &Env| {
+        for _ in 0..200 {
+            match adapter().refund(env, "back", &back).await {
+                Err(error) if error.is_retryable() => {}
+                answer => return answer.unwrap(),
+            }
+        }
+        panic!("the gateway never answers");
+    };
+    let refunded = refund(env).await;
+    while adapter()
+        .status(env, &slow.id)
+        .await
+        .map(|payment| payment.status)
+        != Ok(PaymentStatus::Succeeded)
+    {}
+    let known = (before.payments(), before.refunds(), before.tally());
+
+    // What a crash has cut short was never answered.
+    let mut text = std::fs::read(&file).unwrap();
+    text.extend(b"{\"at\":1,\"cha");
+    std::fs::write(&file, text).unwrap();
+    for _ in 0..2 {
+        let after = open(mischief);
+        assert_eq!((after.payments(), after.refunds(), after.tally()), known);
+        let waits: Vec<String> = after.waiting().into_iter().map(|p| p.id).collect();
+        assert_eq!(waits, [&*waiting.id]);
+    }
+    let after = open(mischief);
+    let node_after = node(&after);
+    let env = node_after.env();
+    assert_eq!(pay(env, "card_ok", "a").await, paid, "the same keys");
+    assert_eq!(refund(env).await, refunded);
+    assert_eq!(after.tally(), known.2, "no money was taken twice");
+    pay(env, "card_ok", "f").await;
+    assert_eq!(open(mischief).payments().len(), known.0.len() + 1);
+
+    std::fs::write(&file, "nonsense\n").unwrap();
+    let refused = LocalGateway::open(KEY, mischief, Arc::new(SystemClock::new()), &file);
+    assert!(refused.unwrap_err().to_string().contains("line 1"));
 }

@@ -5,7 +5,7 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use abide::{ErrorKind, Result, Storage};
+use abide::{Result, Storage};
 use abide_patterns::{
     deliver::{Attachment, Email, SmtpDelivery},
     outbox::{Batch, Deliver, Delivery, Failure, FanOut, Message, Registry, Submitted},
@@ -187,10 +187,11 @@ impl<I: Ids> Deliver for Letters<I> {
         let letter = blog.get(delivery.object()).letter((*ids).into()).await;
         let letter = letter.and_then(|letter| letter).map_err(|error| {
             let text = format!("what the mail says could not be read: {error}");
-            match error.kind() {
-                ErrorKind::Decode => Failure::permanent(text),
-                // It is this node that cannot say: the mail server was asked nothing.
-                _ => Failure::not_sent(text),
+            // It is this node that cannot say: the mail server was asked nothing.
+            if error.retryable() {
+                Failure::not_sent(text)
+            } else {
+                Failure::refused(text)
             }
         })?;
         match letter {
@@ -233,9 +234,9 @@ impl Letter {
                     .header("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
             }
             Says::Confirm { titles, url } => {
-                let posts: String = titles.iter().map(|title| format!("- {title}\n")).collect();
+                let posts = titles.join("\n- ");
                 let text = format!(
-                    "Hello,\n\nsomebody has commented with your address on\n\n{posts}\nIf it was you, and you want a mail when \
+                    "Hello,\n\nsomebody has commented with your address on\n\n- {posts}\n\nIf it was you, and you want a mail when \
                      somebody answers: {url}\n\n-- \nIf it was not you, do nothing: there will be no mails about answers.\n"
                 );
                 let body = html! {

@@ -7,6 +7,10 @@ use abide_harness::Server;
 use chat::ToClient;
 use http::StatusCode;
 use support::{Guest, asleep, program};
+use tokio_tungstenite::{
+    connect_async,
+    tungstenite::{self, client::IntoClientRequest},
+};
 
 fn server() -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
@@ -173,4 +177,34 @@ async fn a_room_leaves_memory_between_messages_and_its_people_do_not_notice() {
             "a ping wakes nobody"
         );
     }
+}
+
+/// A web page elsewhere can open a WebSocket to any server, and its browser says whose page it is.
+#[tokio::test]
+async fn a_page_of_a_stranger_does_not_come_in() {
+    let (server, _dir) = server();
+    let address = server.address().to_owned();
+    let enter = async |host: &str, origin: Option<&str>| {
+        let url = format!("ws://{address}/rooms/lobby/socket?name=eve");
+        let mut request = url.into_client_request().unwrap();
+        let headers = request.headers_mut();
+        headers.insert("host", host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert("origin", origin.parse().unwrap());
+        }
+        match connect_async(request).await {
+            Ok(_) => 101,
+            Err(tungstenite::Error::Http(answer)) => answer.status().as_u16(),
+            Err(other) => panic!("{other}"),
+        }
+    };
+    let own = format!("http://{address}");
+    assert_eq!(enter(&address, Some(&own)).await, 101);
+    assert_eq!(enter(&address, None).await, 101, "a program");
+    for origin in ["https://evil.example", "null", "http://127.0.0.1:1"] {
+        assert_eq!(enter(&address, Some(origin)).await, 403, "{origin}");
+    }
+    // A stranger's name that leads here.
+    let evil = Some("http://evil.example");
+    assert_eq!(enter("evil.example", evil).await, 403);
 }

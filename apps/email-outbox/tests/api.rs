@@ -164,6 +164,15 @@ async fn what_is_composed_with_a_key_is_taken_once() {
             .unwrap();
         client.send(request).await.unwrap()
     };
+    let draft = json!({ "to": ["ada@example.com"], "subject": "Hello", "text": "a" });
+    let plain = Request::post(client.url("/api/mails")).header("content-type", "text/plain");
+    let plain = plain.body(draft.to_string().into()).unwrap();
+    let plain = client.send(plain).await.unwrap();
+    assert_eq!(
+        plain.code(),
+        "unsupported_media_type",
+        "nothing of it counts"
+    );
     let first = post("a").await;
     assert_eq!(first.body, json!({ "list": 1 }));
     assert_eq!(post("a").await.body, first.body);

@@ -51,7 +51,7 @@ impl Invalid {
 }
 
 /// A flight on a date: the name of its object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flight {
     designator: String,
     date: String,
@@ -85,6 +85,20 @@ impl Flight {
     /// The date as `YYYY-MM-DD`.
     pub fn date(&self) -> &str {
         &self.date
+    }
+
+    /// When the day begins in UTC, in milliseconds since 1970; 0 for days before.
+    pub(crate) fn day_begins(&self) -> u64 {
+        let number = |range: std::ops::Range<usize>| self.date[range].parse::<i64>().unwrap_or(0);
+        let (year, month, day) = (number(0..4), number(5..7), number(8..10));
+        // Years begin in March, so that the leap day is a year's last.
+        let year = if month > 2 { year } else { year - 1 };
+        let month = (month + 9) % 12;
+        let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+        let days = days + (month * 306 + 5) / 10 + day - 1;
+        // From 1 March of the year 0 to 1 January 1970.
+        let days = days - 719_468;
+        u64::try_from(days).unwrap_or(0) * 24 * 60 * 60 * 1_000
     }
 }
 
@@ -203,6 +217,21 @@ mod tests {
             "٢٠٢٦-12-01",
         ] {
             assert_eq!(Flight::parse("BA117", date), Err(Invalid::Date), "{date}");
+        }
+    }
+
+    #[test]
+    fn a_day_begins_when_the_calendar_says() {
+        for (date, days) in [
+            ("1970-01-01", 0),
+            ("1970-03-01", 59),
+            ("2000-02-29", 11_016),
+            ("2000-03-01", 11_017),
+            ("2026-12-31", 20_818),
+            ("1960-01-01", 0),
+        ] {
+            let flight = Flight::parse("BA117", date).unwrap();
+            assert_eq!(flight.day_begins(), days * 86_400_000, "{date}");
         }
     }
 

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `PUT /flights/{flight}/{date}` with `{"rows":30,"columns":"ABCDEF"}` | 201, or 200 if it is there already |
 //! | `POST /flights/{flight}/{date}/seats/{seat}` with `{"occupant":"…"}` | 200 and `{"seat":…,"occupant":…,"moved_from":…}` |
-//! | `GET /flights/{flight}/{date}` | 200 and `{"seats":[{"seat":"1A","occupant":null},…]}`; a browser gets the page |
+//! | `GET /flights/{flight}/{date}` | 200 and `{"seats":[{"seat":"1A","occupant":null},…]}`, with `closed_at` if it is closed; a browser gets the page |
+//! | `GET /flights/{flight}/{date}/live`, a WebSocket | `{"seats":[…]}`, then `{"changed":[…]}` at each change, at last `{"closed":1796083200000}` |
+//! | `POST /flights/{flight}/{date}/close` | 200 and the seat map with `closed_at`, as it stays; 409 before its day |
 //! | `GET /` | the page |
 
 use abide::{
@@ -14,7 +16,7 @@ use abide::{
 use abide_patterns::json::JsonOnly;
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{Request, State},
     http::{HeaderMap, StatusCode, header},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -22,7 +24,8 @@ use axum::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Assigned, Cabin, Created, Flight, FlightSeating, Invalid, Seat, SeatingError, occupant,
+    Assigned, Cabin, Created, Flight, FlightSeating, Invalid, Seat, SeatingError, archive::archive,
+    occupant,
 };
 
 const PAGE: &str = include_str!("cabin.html");
@@ -36,6 +39,8 @@ pub fn router(env: Env) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/flights/{flight}/{date}", get(read).put(create))
+        .route("/flights/{flight}/{date}/live", get(watch))
+        .route("/flights/{flight}/{date}/close", post(close))
         .route("/flights/{flight}/{date}/seats/{seat}", post(assign))
         .with_state(env)
 }
@@ -80,7 +85,7 @@ async fn create(
     let flight = Flight::parse(&path.flight, &path.date)?;
     let cabin = Cabin::new(body.rows, &body.columns)?;
     let seating = seating(&env, &flight);
-    let status = match seating.create(cabin).await?? {
+    let status = match seating.create(flight.clone(), cabin).await?? {
         Created::Now => StatusCode::CREATED,
         Created::Before => StatusCode::OK,
     };
@@ -95,9 +100,54 @@ async fn assign(
     let flight = Flight::parse(&path.flight, &path.date)?;
     let occupant = occupant(&body.occupant)?.to_owned();
     let seat = path.seat.to_ascii_uppercase();
-    Ok(Json(
-        seating(&env, &flight).assign_seat(seat, occupant).await??,
-    ))
+    let assigned = seating(&env, &flight).assign_seat(seat, occupant).await?;
+    if let Err(SeatingError::NoSeatMap) = &assigned
+        && document(&env, &flight).await?.is_some()
+    {
+        return Err(SeatingError::Closed.into());
+    }
+    Ok(Json(assigned?))
+}
+
+async fn close(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<FlightPath>,
+) -> Result<Response, ApiError> {
+    let flight = Flight::parse(&path.flight, &path.date)?;
+    let closed = seating(&env, &flight).close(flight.clone()).await?;
+    archived_or(&env, &flight, closed).await
+}
+
+/// Hands the request to the flight, unless there is nothing to watch.
+async fn watch(
+    State(env): State<Env>,
+    UrlPath(path): UrlPath<FlightPath>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let flight = Flight::parse(&path.flight, &path.date)?;
+    let seating = seating(&env, &flight);
+    seating.may_be_watched().await??;
+    let response = seating.fetch(request).await?;
+    Ok(response.map(axum::body::Body::new))
+}
+
+/// A seat map as JSON, or that of a flight without one from the archive.
+async fn archived_or(
+    env: &Env,
+    flight: &Flight,
+    seat_map: Result<String, SeatingError>,
+) -> Result<Response, ApiError> {
+    let json = match seat_map {
+        Err(SeatingError::NoSeatMap) => document(env, flight).await?.ok_or(SeatingError::NoSeatMap),
+        other => other,
+    }?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
+}
+
+/// The document of a flight that was closed.
+async fn document(env: &Env, flight: &Flight) -> Result<Option<String>, ApiError> {
+    let found = archive(env, flight).find(flight.designator().to_owned());
+    Ok(found.await??)
 }
 
 async fn read(
@@ -109,8 +159,12 @@ async fn read(
         page().await.into_response()
     } else {
         let flight = Flight::parse(&path.flight, &path.date)?;
-        let seats = seating(&env, &flight).seats().await??;
-        Json(seat_map(&flight, seats)).into_response()
+        let seats = seating(&env, &flight).seats().await?;
+        let json = seats.and_then(|seats| {
+            let json = serde_json::to_string(&seat_map(&flight, seats));
+            Ok(json.map_err(abide::Error::from_std)?)
+        });
+        archived_or(&env, &flight, json).await?
     };
     // One address, two forms: a cache must not give a program the page.
     Ok((
@@ -166,6 +220,11 @@ impl From<SeatingError> for ApiError {
             SeatingError::NoSuchSeat(_) => Self::not_found("no_such_seat", text),
             SeatingError::OtherSeatMap => Self::conflict("other_seat_map", text),
             SeatingError::SeatTaken(_) => Self::conflict("seat_taken", text),
+            SeatingError::Closed => Self::conflict("flight_closed", text),
+            SeatingError::NotDeparted => Self::conflict("not_departed", text),
+            SeatingError::TooManyWatch => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_watch", text).retry_soon()
+            }
             SeatingError::Storage(error) => error.into(),
         }
     }

@@ -2,16 +2,25 @@
 //!
 //! The object ([`FlightSeating`]) decides who sits where; the router ([`router`]) turns HTTP into calls of it. Two people
 //! who want one seat meet in the object, which handles one event at a time, so exactly one of them gets it; and nobody is
-//! told so before it is on disk.
+//! told so before it is on disk. Whoever looks at a cabin is told of changes over a WebSocket, for which the object need not stay in
+//! memory.
+//!
+//! After its departure a flight can be closed: its seat map becomes a JSON document in the archive ([`FlightArchive`], one for each
+//! date), where it stays readable at the same address, and the flight's own object is deleted.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod flight;
 mod http;
 mod seating;
 
+pub use archive::{Closed, FlightArchive};
 pub use flight::{Cabin, Flight, Invalid, occupant};
 pub use http::router;
-pub use seating::{Assigned, Created, FlightSeating, Seat, SeatingError};
+pub use seating::{Assigned, Created, FlightSeating, MAX_WATCHERS, News, Seat, SeatingError};
 
 /// The name under which the class is registered.
 pub const BINDING: &str = "FLIGHT_SEATING";
+
+/// The same for the archive.
+pub const ARCHIVE_BINDING: &str = "FLIGHT_ARCHIVE";

@@ -3,7 +3,7 @@
 
 use abide::server::ServeArgs;
 use clap::Parser;
-use flight_seating::{BINDING, FlightSeating, router};
+use flight_seating::{ARCHIVE_BINDING, BINDING, FlightArchive, FlightSeating, router};
 
 /// Seat maps of flights, one durable object for each flight and date
 #[derive(Parser)]
@@ -18,6 +18,7 @@ async fn main() -> anyhow::Result<()> {
     let Command::Serve(args) = Command::parse();
     abide::Host::from_config(args.load()?)
         .object::<FlightSeating>(BINDING)
+        .object::<FlightArchive>(ARCHIVE_BINDING)
         .router(router)
         .serve()
         .await?;

@@ -3,7 +3,10 @@
 
 mod support;
 
-use abide_harness::Browser;
+use std::path::Path;
+
+use abide_harness::{Browser, Client, Page};
+use http::Method;
 use serde_json::json;
 use support::{occupant, program};
 
@@ -28,4 +31,63 @@ async fn a_seat_that_is_clicked_belongs_to_whoever_clicked_it() {
     page.until("document.querySelector('button.chair.mine')")
         .await;
     assert_eq!(occupant(&client.get(flight).await, "2B"), Some("ada"));
+}
+
+/// A picture for people to look at, if they ask for it.
+async fn picture(page: &Page, name: &str) {
+    if let Ok(pictures) = std::env::var("ABIDE_SCREENSHOTS") {
+        page.screenshot(&Path::new(&pictures).join(name)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Chromium"]
+async fn the_page_shows_what_others_do_also_after_a_crash_and_that_the_flight_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).start();
+    let address = server.address().to_owned();
+    let client = server.client();
+    let flight = "/flights/BA117/2020-12-01";
+    client
+        .put(flight, &json!({ "rows": 4, "columns": "ABC" }))
+        .await;
+    let browser = Browser::start().await;
+    let page = browser.open(&client.url(flight)).await;
+    page.until("document.querySelectorAll('button.chair').length === 12")
+        .await;
+    let taken =
+        |count: u32| format!("document.querySelectorAll('button.chair.taken').length === {count}");
+    let take = async |client: &Client, seat: &str| {
+        let path = format!("{flight}/seats/{seat}");
+        client.post(&path, &json!({ "occupant": seat })).await
+    };
+    take(&client, "2B").await;
+    page.until(&taken(1)).await;
+    // It asks for the cabin once, and is told the rest.
+    let asked =
+        "performance.getEntriesByType('resource').filter(e => e.initiatorType === 'fetch').length";
+    assert_eq!(page.eval(asked).await, 1);
+
+    drop(client);
+    server.kill();
+    let server = program(&data).listen(&address).start();
+    let client = server.client();
+    take(&client, "3C").await;
+    page.until(&taken(2)).await;
+    let closed = client
+        .ask(Method::POST, &format!("{flight}/close"), "")
+        .await;
+    assert_eq!(closed.status, 200, "{closed:?}");
+    let told = "document.querySelector('#note').textContent.startsWith('This flight was closed')";
+    page.until(told).await;
+    page.until("document.querySelectorAll('button.chair:disabled').length === 12")
+        .await;
+    page.look(1_280, 844, false).await;
+    picture(&page, "cabin-closed-wide.png").await;
+    page.look(390, 844, true).await;
+    picture(&page, "cabin-closed-phone-dark.png").await;
+    page.go(&client.url(flight)).await;
+    page.until(told).await;
+    page.until(&taken(2)).await;
 }

@@ -9,6 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use abide_storage::Bookmark;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -96,6 +97,19 @@ impl State {
     pub fn abort(&self, reason: impl Into<String>) {
         self.object()
             .reset_after_turn(Error::with_kind(ErrorKind::Reset, reason.into()));
+    }
+
+    /// Brings the object back to a bookmark: the object starts anew when the current poll has ended, and is restored before any of
+    /// its code runs. Returns the bookmark that undoes it, that of the state at the end of this poll.
+    ///
+    /// A handler returns after it: what the poll answers and sends leaves as always, and what would follow another `await` does not
+    /// run. Whoever else waits for the object learns that it was reset, and events that have not begun find the restored
+    /// state. For a restore later see
+    /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), whose errors these are, too.
+    pub fn restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
+        let undo = self.storage().on_next_session_restore(bookmark)?;
+        self.object().restart_after_turn();
+        Ok(undo)
     }
 
     /// Has the call that is in its method in this poll not remembered under its idempotency key: the same call with the same

@@ -53,6 +53,11 @@ async fn a_web_page_of_a_stranger_changes_nothing_and_sees_nothing() {
     }
     assert_eq!(world.get(&path).await.text, before);
 
+    // A form of a page cannot say that it is JSON.
+    let form = Request::post("/v1/products").header("content-type", "text/plain");
+    let form = form.body(Body::from(json!({ "name": "Gold" }).to_string()));
+    assert_eq!(world.send(form.unwrap()).await.status, 415);
+
     let own = format!("http://{SERVER}");
     for origin in [None, Some(&*own)] {
         let answer = sent(&world, "POST", "/v1/products", SERVER, origin).await;

@@ -71,6 +71,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// Has itself restored, after a write that counts.
+    pub(crate) async fn restore(&self, to: Bookmark, text: Option<String>) -> Result<Bookmark> {
+        if let Some(text) = text {
+            self.state.storage().put("text", &text)?;
+        }
+        self.state.restore(&to)
+    }
+
+    /// The same, and waits for what does not come.
+    pub(crate) async fn restore_and_wait(&self, to: Bookmark) -> Result<()> {
+        self.state.restore(&to)?;
+        self.signals.wait("never").await;
+        Ok(())
+    }
+
     /// Asks for a restore and panics.
     pub(crate) async fn restore_and_panic(&self, to: Bookmark) -> Result<()> {
         self.state.storage().on_next_session_restore(&to)?;

@@ -4,7 +4,7 @@ use abide::{ErrorKind, clock::Clock as _};
 
 use crate::{
     ledger::{Ledger, MINUTE, ledger, world},
-    support::{World, run},
+    support::{World, run, signals},
 };
 
 #[test]
@@ -41,6 +41,51 @@ fn the_bookmark_that_a_restore_returns_undoes_it() {
         assert_eq!(ledger.get().await.unwrap().unwrap().unwrap(), "second");
         ledger.restore_next(redo).await.unwrap().unwrap();
         ledger.abort().await.unwrap_err();
+        assert_eq!(ledger.get().await.unwrap().unwrap().unwrap(), "first");
+    });
+}
+
+#[test]
+fn an_object_goes_back_at_once_and_answers_with_the_bookmark_that_undoes_it() {
+    run(async {
+        let world = world();
+        let ledger = ledger(&world, "a");
+        let text = async || ledger.get().await.unwrap().unwrap().unwrap();
+        let first = ledger.set("first".into()).await.unwrap().unwrap();
+        ledger.set("second".into()).await.unwrap().unwrap();
+        let undo = ledger.restore(first, None).await.unwrap().unwrap();
+        assert_eq!(text().await, "first");
+        assert_eq!(ledger.memory().await.unwrap(), [""; 0]);
+        let redo = ledger.restore(undo, None).await.unwrap().unwrap();
+        assert_eq!(text().await, "second");
+        ledger.restore(redo, None).await.unwrap().unwrap();
+        assert_eq!(text().await, "first");
+        // Once, not at every start.
+        ledger.set("third".into()).await.unwrap().unwrap();
+        ledger.abort().await.unwrap_err();
+        assert_eq!(text().await, "third");
+        // What the poll wrote before is in the state that the bookmark names.
+        let undo = ledger.restore(first, Some("fourth".into())).await;
+        assert_eq!(text().await, "first");
+        let undo = undo.unwrap().unwrap();
+        ledger.restore(undo, None).await.unwrap().unwrap();
+        assert_eq!(text().await, "fourth");
+    });
+}
+
+#[test]
+fn who_waits_for_an_object_that_goes_back_learns_that_it_was_reset() {
+    run(async {
+        let world = world();
+        let ledger = ledger(&world, "a");
+        let first = ledger.set("first".into()).await.unwrap().unwrap();
+        ledger.set("second".into()).await.unwrap().unwrap();
+        let waiting = ledger.wait();
+        signals(world.env()).wait("waiting").await;
+        // A handler that goes on waiting is one of them, and the object is restored all the same.
+        let error = ledger.restore_and_wait(first).await.unwrap_err();
+        assert!(error.object_reset(), "{error}");
+        assert!(waiting.await.unwrap_err().object_reset());
         assert_eq!(ledger.get().await.unwrap().unwrap().unwrap(), "first");
     });
 }

@@ -94,9 +94,10 @@ fn operators_routes() -> Router<Env> {
     with_routes(Router::new(), operations())
 }
 
-fn with_routes(router: Router<Env>, routes: Vec<(&str, MethodRouter<Env>)>) -> Router<Env> {
-    let add = |router: Router<Env>, (path, methods)| router.route(path, methods);
-    routes.into_iter().fold(router, add)
+fn with_routes(router: Router<Env>, more: Vec<(&str, MethodRouter<Env>)>) -> Router<Env> {
+    more.into_iter().fold(router, |router, (path, methods)| {
+        router.route(path, methods)
+    })
 }
 
 /// Those who may call it, see [`access`](abide::server::access).

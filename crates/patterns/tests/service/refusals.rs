@@ -203,6 +203,13 @@ async fn a_client_writes_no_message_of_a_kind_that_is_not_open() {
     }
     assert_eq!(api.get("/outbox/box").await.body["counts"]["queued"], 0);
 
+    let plain = [("content-type", "text/plain")];
+    let body = note(true).to_string();
+    let plain = api
+        .send(Method::POST, "/outbox/box/messages", &plain, &body)
+        .await;
+    assert_eq!(plain.code(), "unsupported_media_type");
+
     // A dead letter that the program has written.
     let outbox = api.host.env().object::<Outbox>().get_by_name("box");
     let message = Message::new(SIGNED, &json!({ "good": false })).unwrap();

@@ -106,6 +106,8 @@ pub(crate) struct Object {
     fate: RefCell<Option<Error>>,
     /// Why it is to end when the current turn does.
     reset_after_turn: RefCell<Option<Error>>,
+    /// Whether it is to end when the current turn has committed and what that sends is on its way.
+    restart_after_turn: Cell<bool>,
 
     gate: RefCell<InputGate>,
     queue: RefCell<VecDeque<Arrival>>,
@@ -173,6 +175,7 @@ impl Object {
             instance: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
+            restart_after_turn: Cell::new(false),
             gate: RefCell::default(),
             queue: RefCell::default(),
             running: RefCell::default(),

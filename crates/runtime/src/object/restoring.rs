@@ -19,6 +19,23 @@ impl Object {
         self.write(Confirmation::Confirmed, |db| db.request_restore(to))
     }
 
+    /// Has the object start anew when the current turn has committed. Unlike a reset this undoes nothing, and what the turn has
+    /// answered is answered.
+    pub(crate) fn restart_after_turn(&self) {
+        self.restart_after_turn.set(true);
+    }
+
+    /// Starts the object anew, after a turn. Why, for those who are interrupted.
+    pub(super) fn restart(self: &Rc<Self>) -> Error {
+        let error = Error::with_kind(
+            ErrorKind::Reset,
+            "the object was restarted, to be restored to an earlier state",
+        );
+        let error = error.into_reset();
+        self.kill(error.clone());
+        error
+    }
+
     /// The turn is aborted, and all that it wrote is undone but the request for a restore.
     pub(super) fn keep_restore_request(&self) {
         let db = self.db.borrow();

@@ -63,6 +63,9 @@ impl Object {
                 self.leave_attempt();
                 self.flush();
                 self.spawn_all();
+                if self.restart_after_turn.take() {
+                    return Turn::Broken(self.restart());
+                }
                 if poll.is_ready() {
                     Turn::Done
                 } else {

@@ -69,6 +69,8 @@ pub(super) struct Book {
     /// Those whose customers must prove who they are.
     waiting: BTreeSet<usize>,
     events: u64,
+    /// How often something has changed.
+    changes: u64,
 }
 
 impl Book {
@@ -79,6 +81,7 @@ impl Book {
             keys: HashMap::new(),
             waiting: BTreeSet::new(),
             events: 0,
+            changes: 0,
         }
     }
 
@@ -102,6 +105,10 @@ impl Book {
             } += 1;
         }
         tally
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub(super) fn event_id(&mut self) -> String {
@@ -128,6 +135,7 @@ impl Book {
                 .ok_or(Refusal::KeyReused);
         }
         let number = self.entries.len();
+        self.changes += 1;
         self.keys.insert(key.to_owned(), (number, "create"));
         let payment = Payment {
             id: format!("pay_{}", number + 1),
@@ -160,6 +168,7 @@ impl Book {
         if entry.payment.status != PaymentStatus::RequiresConfirmation {
             return Err(Refusal::TooLate);
         }
+        self.changes += 1;
         self.keys.insert(key.to_owned(), (number, "confirm"));
         let payment = &mut entry.payment;
         match entry.card {
@@ -195,6 +204,7 @@ impl Book {
             PaymentStatus::RequiresConfirmation | PaymentStatus::RequiresAction => {
                 payment.status = PaymentStatus::Canceled;
                 payment.action_url = None;
+                self.changes += 1;
                 self.waiting.remove(&number);
                 self.keys.insert(key.to_owned(), (number, "cancel"));
                 Ok(payment.clone())
@@ -214,6 +224,7 @@ impl Book {
         let number = self.find(id)?;
         let entry = &mut self.entries[number];
         if entry.payment.status == PaymentStatus::Processing {
+            self.changes += 1;
             entry.questions += 1;
             if entry.questions > SLOW_QUESTIONS {
                 entry.payment.status = PaymentStatus::Succeeded;
@@ -229,6 +240,7 @@ impl Book {
             return None;
         }
         payment.action_url = None;
+        self.changes += 1;
         self.waiting.remove(&number);
         if succeeds {
             payment.status = PaymentStatus::Succeeded;

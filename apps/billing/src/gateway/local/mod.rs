@@ -7,18 +7,24 @@
 
 mod book;
 mod card;
+mod journal;
 mod mischief;
 mod outbound;
 mod refunds;
 mod sender;
 pub mod server;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use abide::{clock::Clock, http::Method};
 use serde_json::{Value, json};
 
 use book::{Book, Refusal};
+use journal::{Change, Entry, Journal};
 use mischief::Dice;
 use refunds::Refunds;
 
@@ -30,6 +36,9 @@ use super::{GatewayEvent, Payment, Refund, RefundEvent, Told};
 
 /// Milliseconds after which a webhook that was not taken is sent again.
 const AGAIN: u64 = 1_000;
+
+/// Webhooks that were to be sent so many milliseconds before the gateway starts again, or later, are sent; perhaps once more.
+const REMEMBERED: u64 = 60_000;
 
 /// The gateway. Clones are the same one.
 #[derive(Clone)]
@@ -46,6 +55,8 @@ struct Shared {
     dice: Dice,
     /// Webhooks that wait to be sent, copies included, and when they are, in milliseconds since 1970.
     events: Vec<(u64, Told)>,
+    /// Where changes are written, if the gateway outlives its process.
+    journal: Option<Journal>,
 }
 
 /// A request as the gateway sees it.
@@ -80,8 +91,33 @@ impl LocalGateway {
                 refunds: Refunds::default(),
                 dice: Dice::new(mischief.seed),
                 events: Vec::new(),
+                journal: None,
             })),
         }
+    }
+
+    /// The same, which remembers what it was asked in a file. It knows the same payments and refunds when it is opened again with
+    /// the same seed.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or is none of a gateway.
+    pub fn open(
+        key: &str,
+        mischief: Mischief,
+        clock: Arc<dyn Clock>,
+        file: &Path,
+    ) -> io::Result<Self> {
+        let gateway = Self::new(key, mischief, clock);
+        let (journal, entries) = Journal::open(file)?;
+        let mut shared = gateway.shared();
+        for Entry { at, change } in entries {
+            shared.change_again(&mischief, at, change)?;
+        }
+        let horizon = gateway.clock.unix_millis().saturating_sub(REMEMBERED);
+        shared.events.retain(|(at, _)| *at >= horizon);
+        shared.journal = Some(journal);
+        drop(shared);
+        Ok(gateway)
     }
 
     /// Every payment, in the order in which they were created.
@@ -132,8 +168,16 @@ impl LocalGateway {
     /// The customer proves who they are, or fails to. Nothing happens if the payment does not wait for it.
     pub fn authenticate(&self, payment: &str, succeeds: bool) -> Option<Payment> {
         let mut shared = self.shared();
+        let now = self.clock.unix_millis();
+        let change = Change::Authenticated {
+            payment: payment.to_owned(),
+            succeeds,
+        };
         let payment = shared.book.authenticate(payment, succeeds)?;
-        shared.announce(&self.mischief, self.clock.unix_millis(), &payment);
+        shared.announce(&self.mischief, now, &payment);
+        if let Err(error) = shared.remember(now, change) {
+            tracing::error!(%error, "the local gateway will forget that a customer has proved who they are");
+        }
         Some(payment)
     }
 
@@ -153,10 +197,18 @@ impl LocalGateway {
         if fate.dropped {
             return Answer::nothing();
         }
-        let mut answer = match shared.handle(asked, &self.mischief, self.clock.unix_millis()) {
+        let now = self.clock.unix_millis();
+        let before = shared.changes();
+        let mut answer = match shared.handle(asked, &self.mischief, now) {
             Ok(answer) => Answer::of(200, answer),
             Err(refusal) => Answer::of(refusal.status(), json!({ "error": refusal.to_string() })),
         };
+        if shared.changes() != before
+            && let Err(error) = shared.remember(now, asked.into())
+        {
+            tracing::error!(%error, "the local gateway cannot remember what it was asked");
+            return Answer::of(500, json!({ "error": "The disk cannot be written." }));
+        }
         answer.delay = fate.delay;
         if fate.lost {
             answer.said = None;
@@ -172,7 +224,65 @@ impl LocalGateway {
     }
 }
 
+impl From<&Asked<'_>> for Change {
+    fn from(asked: &Asked<'_>) -> Self {
+        Self::Asked {
+            method: asked.method.to_string(),
+            path: asked.path.to_owned(),
+            key: asked.key.map(str::to_owned),
+            // What has changed something was JSON.
+            body: String::from_utf8_lossy(asked.body).into_owned(),
+        }
+    }
+}
+
 impl Shared {
+    fn changes(&self) -> u64 {
+        self.book.changes() + self.refunds.changes()
+    }
+
+    fn remember(&mut self, at: u64, change: Change) -> io::Result<()> {
+        match &mut self.journal {
+            Some(journal) => journal.write(&Entry { at, change }),
+            None => Ok(()),
+        }
+    }
+
+    /// Does what was done before the process ended.
+    fn change_again(&mut self, mischief: &Mischief, at: u64, change: Change) -> io::Result<()> {
+        let before = self.changes();
+        match change {
+            Change::Asked {
+                method,
+                path,
+                key,
+                body,
+            } => {
+                let asked = Asked {
+                    method: &method.parse().map_err(io::Error::other)?,
+                    path: &path,
+                    authorization: "",
+                    key: key.as_deref(),
+                    body: body.as_bytes(),
+                };
+                // What is refused changes nothing, which is told below.
+                let _ = self.handle(&asked, mischief, at);
+            }
+            Change::Authenticated { payment, succeeds } => {
+                if let Some(payment) = self.book.authenticate(&payment, succeeds) {
+                    self.announce(mischief, at, &payment);
+                }
+            }
+        }
+        if self.changes() == before {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the file of the local gateway is not one of this seed",
+            ));
+        }
+        Ok(())
+    }
+
     fn handle(
         &mut self,
         asked: &Asked<'_>,

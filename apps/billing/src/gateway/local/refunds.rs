@@ -24,9 +24,15 @@ pub(super) struct Refunds {
     entries: Vec<Entry>,
     /// Which refund a key belongs to.
     keys: HashMap<String, usize>,
+    /// How often something has changed.
+    changes: u64,
 }
 
 impl Refunds {
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = Refund> {
         self.entries.iter().map(|entry| entry.refund.clone())
     }
@@ -77,6 +83,7 @@ impl Refunds {
             reference: charge.reference,
             failure: (status == RefundStatus::Failed).then(|| "closed_card".to_owned()),
         };
+        self.changes += 1;
         self.keys.insert(key.to_owned(), number);
         self.entries.push(Entry {
             refund: refund.clone(),
@@ -91,6 +98,7 @@ impl Refunds {
         let entry = found.ok_or(Refusal::NotFound)?;
         let mut changed = false;
         if entry.refund.status == RefundStatus::Pending {
+            self.changes += 1;
             entry.questions += 1;
             if entry.questions > SLOW_QUESTIONS {
                 entry.refund.status = RefundStatus::Succeeded;

@@ -1,0 +1,55 @@
+//! The object that keeps the documents of the flights of one date that were closed.
+//!
+//! Contract: a document that is kept stays as it is. The same one again changes nothing.
+
+use abide::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::{Flight, Seat};
+
+/// The documents of one date.
+#[durable_object]
+pub struct FlightArchive {
+    state: State,
+}
+
+/// What is kept of a flight that was closed: a JSON document, as clients get it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    /// The flight's designator.
+    pub flight: String,
+    /// Its date.
+    pub date: String,
+    /// When it was closed, in milliseconds since 1970.
+    pub closed_at: u64,
+    /// Every seat, from the front.
+    pub seats: Vec<Seat>,
+}
+
+/// The archive that a flight's document is in.
+pub(crate) fn archive(env: &Env, flight: &Flight) -> Stub<FlightArchive> {
+    env.object::<FlightArchive>().get_by_name(flight.date())
+}
+
+impl DurableObject for FlightArchive {
+    fn new(state: State, _env: Env) -> Result<Self> {
+        Ok(Self { state })
+    }
+}
+
+#[rpc]
+impl FlightArchive {
+    /// Keeps a flight's document, unless there is one.
+    pub async fn keep(&self, flight: String, document: String) -> Result<()> {
+        let storage = self.state.storage();
+        if storage.get::<String>(&flight)?.is_none() {
+            storage.put(&flight, &document)?;
+        }
+        Ok(())
+    }
+
+    /// A flight's document, if it was closed.
+    pub async fn find(&self, flight: String) -> Result<Option<String>> {
+        self.state.storage().get(&flight)
+    }
+}
