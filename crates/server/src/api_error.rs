@@ -84,6 +84,13 @@ impl ApiError {
         self
     }
 
+    /// Tells the client when to try again (`Retry-After`), in whole seconds and not a moment too early.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry = Retry::After(wait);
+        self
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.status
@@ -131,15 +138,13 @@ impl ApiError {
     }
 
     pub(crate) fn too_many_requests(wait: Duration) -> Self {
-        Self {
-            retry: Retry::After(wait),
-            ..Self::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "too_many_requests",
-                "This client sends requests faster than it may; the header Retry-After says when the next one is answered. The \
-                 setting server.requests_per_client says how many it may send.",
-            )
-        }
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_requests",
+            "This client sends requests faster than it may; the header Retry-After says when the next one is answered. The \
+             setting server.requests_per_client says how many it may send.",
+        )
+        .retry_after(wait)
     }
 
     pub(crate) fn body_timeout() -> Self {

@@ -179,7 +179,9 @@ async fn both_listeners_speak_tls_and_nothing_else() {
 
 #[tokio::test]
 async fn a_socket_goes_over_tls() {
+    use futures_util::{SinkExt, StreamExt};
     use tokio_tungstenite::tungstenite::Message;
+
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let host = host(authority.write(dir.path())).await;
@@ -188,7 +190,6 @@ async fn a_socket_goes_over_tls() {
     let (mut socket, _) = tokio_tungstenite::client_async("wss://localhost/echo/a/", stream)
         .await
         .unwrap();
-    use futures_util::{SinkExt, StreamExt};
     let long = "x".repeat(100_000);
     for text in ["one", &long] {
         socket.send(Message::text(text)).await.unwrap();
@@ -288,7 +289,7 @@ async fn whoever_never_shakes_hands_loses_the_connection() {
     half.write_all(&[0x16, 0x03, 0x01]).await.unwrap();
     for stream in [&mut silent, &mut half] {
         let mut answer = Vec::new();
-        let ended = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut answer));
+        let ended = tokio::time::timeout(Duration::from_mins(1), stream.read_to_end(&mut answer));
         let _ = ended.await.expect("it is ended");
     }
     host.shutdown().await.unwrap();

@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use abide_runtime::Env;
@@ -23,7 +23,7 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{
     HeaderValue, Method, StatusCode,
-    header::{AUTHORIZATION, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{AUTHORIZATION, WWW_AUTHENTICATE},
     request::Parts,
 };
 
@@ -56,6 +56,12 @@ impl FromStr for AccessPolicy {
         }
     }
 }
+
+/// The ways to send a token.
+const LOGINS: [&str; 2] = [
+    "Bearer realm=\"abide\"",
+    "Basic realm=\"abide\", charset=\"UTF-8\"",
+];
 
 /// What a request needs.
 #[derive(Clone, Debug)]
@@ -235,7 +241,7 @@ impl Access {
         let (mut parts, body) = request.into_parts();
         let caller = match self.caller(&parts, &need) {
             Ok(caller) => caller,
-            Err(refused) => return refused,
+            Err(refused) => return self.refusal(refused),
         };
         if let Err(refused) = check(&caller, &need) {
             return refused.into_response();
@@ -284,7 +290,7 @@ impl Access {
         response
     }
 
-    fn caller(&self, parts: &Parts, need: &Need) -> Result<Caller, Response> {
+    fn caller(&self, parts: &Parts, need: &Need) -> Result<Caller, ApiError> {
         if let Some(ConnectInfo(user)) = parts.extensions.get::<ConnectInfo<LocalUser>>() {
             return Ok(Caller::local(*user));
         }
@@ -292,7 +298,7 @@ impl Access {
             return Ok(Caller::anyone());
         }
         if let Some(authorize) = &self.shared.authorize {
-            return authorize(parts, need).map_err(IntoResponse::into_response);
+            return authorize(parts, need);
         }
         let Some(text) = credentials(parts) else {
             return Err(unauthorized(
@@ -302,15 +308,38 @@ impl Access {
         };
         let (address, now) = (address(parts), Instant::now());
         if let Some(wait) = self.shared.throttle.wait(address, now) {
-            return Err(throttled(wait));
+            return Err(ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_failures",
+                "Too many wrong tokens came from this address; wait as long as `Retry-After` says.",
+            )
+            .retry_after(wait));
         }
-        self.check_token(&text).map_err(|refused| {
+        let checked = self.check_token(&text);
+        if checked
+            .as_ref()
+            .is_err_and(|refused| refused.status() == StatusCode::UNAUTHORIZED)
+        {
             self.shared.throttle.failed(address, now);
-            refused
-        })
+        }
+        checked
     }
 
-    fn check_token(&self, text: &str) -> Result<Caller, Response> {
+    /// The answer to whoever is not let in, with how to log in.
+    fn refusal(&self, refused: ApiError) -> Response {
+        let wants_token =
+            refused.status() == StatusCode::UNAUTHORIZED && self.shared.authorize.is_none();
+        let mut response = refused.into_response();
+        if wants_token {
+            for scheme in LOGINS {
+                let headers = response.headers_mut();
+                headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+            }
+        }
+        response
+    }
+
+    fn check_token(&self, text: &str) -> Result<Caller, ApiError> {
         let wrong = || unauthorized("token_invalid", "There is no such token.");
         let (id, secret) = token::parse(text).ok_or_else(wrong)?;
         let found = self.shared.store.find(id).map_err(|error| {
@@ -320,7 +349,6 @@ impl Access {
                 "tokens_unavailable",
                 "Tokens cannot be read; the server's log has the details.",
             )
-            .into_response()
         })?;
         let stored = found
             .filter(|stored| stored.hash.is_of(&secret))
@@ -453,31 +481,8 @@ async fn read_detail(need: &Need, body: Body) -> Result<(Option<String>, Body), 
     ))
 }
 
-/// 401, and how to log in.
-fn unauthorized(code: &'static str, message: &str) -> Response {
-    let mut response = ApiError::new(StatusCode::UNAUTHORIZED, code, message).into_response();
-    for scheme in [
-        "Bearer realm=\"abide\"",
-        "Basic realm=\"abide\", charset=\"UTF-8\"",
-    ] {
-        let headers = response.headers_mut();
-        headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
-    }
-    response
-}
-
-fn throttled(wait: Duration) -> Response {
-    let mut response = ApiError::new(
-        StatusCode::TOO_MANY_REQUESTS,
-        "too_many_failures",
-        "Too many wrong tokens came from this address; wait as long as `Retry-After` says.",
-    )
-    .into_response();
-    let seconds = wait.as_secs() + 1;
-    response
-        .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(seconds));
-    response
+fn unauthorized(code: &'static str, message: &str) -> ApiError {
+    ApiError::new(StatusCode::UNAUTHORIZED, code, message)
 }
 
 async fn blocking<R: Send + 'static>(

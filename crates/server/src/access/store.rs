@@ -376,8 +376,8 @@ mod tests {
         let secret = made.text.rsplit_once('_').unwrap().1.to_owned();
         for entry in std::fs::read_dir(dir.path()).unwrap() {
             let entry = entry.unwrap();
-            let mode = entry.metadata().unwrap().permissions().mode();
-            assert_eq!(mode & 0o077, 0, "{:?}", entry.path());
+            let allowed = entry.metadata().unwrap().permissions().mode();
+            assert_eq!(allowed & 0o077, 0, "{:?}", entry.path());
             let bytes = std::fs::read(entry.path()).unwrap();
             let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);
             assert!(!has(secret.as_bytes()));

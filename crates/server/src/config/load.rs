@@ -412,6 +412,7 @@ mod tests {
             ("HOME".to_owned(), "/root".to_owned()),
         ]);
         let sources = Sources {
+            insecure: false,
             listen: Some("0.0.0.0:3".to_owned()),
             data: Some("b".into()),
             memory: Some("3GiB".to_owned()),

@@ -143,7 +143,7 @@ mod tests {
                 drop(
                     db.exec("CREATE TABLE t AS SELECT random() AS n", ())
                         .unwrap(),
-                )
+                );
             },
             |db| {
                 drop(
@@ -152,7 +152,7 @@ mod tests {
                         (),
                     )
                     .unwrap(),
-                )
+                );
             },
             |db| db.kv_put("k", b"v").unwrap(),
             |db| {
