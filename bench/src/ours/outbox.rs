@@ -3,6 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use abide::{
+    ErrorKind,
     prelude::*,
     server::{AllowPrivate, Host, LocalHost},
 };
