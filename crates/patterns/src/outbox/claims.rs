@@ -276,11 +276,10 @@ impl Rows {
 
     /// When the first message of a destination is due that may be sent.
     pub(super) fn first_due(&self, destination: &str) -> Result<Option<i64>> {
-        if let Some(first) = self.known_lines(destination, Lines::first_due) {
-            return Ok(first);
+        let is_known = |lines: &Lines| lines.are_enough().then_some(());
+        if self.known_lines(destination, is_known).is_none() {
+            self.read_lines(destination, 1)?;
         }
-        self.read_lines(destination, 1)?;
-        let first = self.known_lines(destination, Lines::first_due);
-        Ok(first.flatten())
+        Ok(self.known_lines(destination, Lines::first_due))
     }
 }

@@ -5,6 +5,9 @@ use abide::Result;
 
 use super::{BehindDeadLetter, rows::Rows, turns};
 
+/// A message that may go: its destination, origin, time, whether it is to be tried alone, its priority, and whether it was tried.
+type Freed = (String, Option<String>, i64, bool, usize, bool);
+
 impl Rows {
     /// If messages are to go on behind dead letters and were not before, lets those go that wait.
     pub(super) fn apply_order(&self) -> Result<()> {
@@ -85,7 +88,6 @@ impl Rows {
         if another_goes || self.first_dead(key)?.is_some_and(|dead| dead < id) {
             return Ok(());
         }
-        type Freed = (String, Option<String>, i64, bool, usize, bool);
         let (to, origin, at, alone, priority, again): Freed = self
             .sql
             .exec(

@@ -94,14 +94,16 @@ impl Lines {
         }
     }
 
-    /// When the first is due, if one waits; none if memory does not hold it.
-    pub(super) fn first_due(&self) -> Option<Option<i64>> {
+    /// Whether memory holds the first of each line, if one waits there.
+    pub(super) fn are_enough(&self) -> bool {
         let is_unknown = |line: &Line| line.is_cut && line.first.is_empty();
-        if self.0.iter().any(is_unknown) {
-            return None;
-        }
+        !self.0.iter().any(is_unknown)
+    }
+
+    /// When the first is due, if one waits. Memory has to hold the first of each line.
+    pub(super) fn first_due(&self) -> Option<i64> {
         let first = self.0.iter().filter_map(|line| line.first.front());
-        Some(first.map(|(at, _)| *at).min())
+        first.map(|(at, _)| *at).min()
     }
 }
 
@@ -188,9 +190,9 @@ mod tests {
                         for line in &mut rows {
                             line.retain(|(_, id)| !taken.contains(id));
                         }
-                        if let Some(first) = lines.first_due() {
+                        if lines.are_enough() {
                             let all = rows.iter().filter_map(|line| line.first());
-                            prop_assert_eq!(first, all.map(|(at, _)| *at).min());
+                            prop_assert_eq!(lines.first_due(), all.map(|(at, _)| *at).min());
                         }
                     }
                 }
