@@ -357,6 +357,7 @@ mod tests {
             let written = ask(&router, Method::PUT, &path, &json!(large).to_string()).await;
             assert_eq!(written.0, StatusCode::NO_CONTENT);
         }
+        let text = json!(large).to_string();
         for limit in ["", "&limit=3"] {
             let mut keys = Vec::new();
             let mut after = String::new();
@@ -369,7 +370,7 @@ mod tests {
                 assert!(
                     page.entries
                         .iter()
-                        .all(|entry| entry.value.as_str() == json!(large).to_string())
+                        .all(|entry| entry.value.as_str() == text)
                 );
                 keys.extend(page.entries.into_iter().map(|entry| entry.key));
                 match page.next {

@@ -39,23 +39,20 @@ impl Address {
                     .to_owned(),
             )
         })?;
-        let mut verify = Verify::Nothing;
-        match own.sslmode.as_deref() {
+        let (mode, verify) = match own.sslmode.as_deref() {
             // Without a host's name the client would make no TLS connection, and no other.
-            None if config.get_hosts().is_empty() => drop(config.ssl_mode(SslMode::Disable)),
-            None | Some("prefer") => drop(config.ssl_mode(SslMode::Prefer)),
-            Some("disable") => drop(config.ssl_mode(SslMode::Disable)),
-            Some("require") => drop(config.ssl_mode(SslMode::Require)),
-            Some("verify-full") => {
-                config.ssl_mode(SslMode::Require);
-                verify = Verify::Full;
-            }
+            None if config.get_hosts().is_empty() => (SslMode::Disable, Verify::Nothing),
+            None | Some("prefer") => (SslMode::Prefer, Verify::Nothing),
+            Some("disable") => (SslMode::Disable, Verify::Nothing),
+            Some("require") => (SslMode::Require, Verify::Nothing),
+            Some("verify-full") => (SslMode::Require, Verify::Full),
             Some(_) => {
                 return Err(ProjectionError::Invalid(
                     "sslmode is `disable`, `prefer`, `require` or `verify-full`".to_owned(),
                 ));
             }
-        }
+        };
+        config.ssl_mode(mode);
         if config.get_password().is_none() {
             let of_file = own.passfile.map(|file| {
                 fs::read_to_string(&file).map_err(|error| {
