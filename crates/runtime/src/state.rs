@@ -103,8 +103,8 @@ impl State {
     /// its code runs. Returns the bookmark that undoes it, that of the state at the end of this poll.
     ///
     /// A handler returns after it: what the poll answers and sends leaves as always, and what would follow another `await` does not
-    /// run. Whoever else waits for the object learns that it was reset, and events that have not begun find the restored
-    /// state. For a restore later see
+    /// run. Whoever else waits for the object learns that it was reset; messages of sockets that have not begun find the
+    /// restored state. For a restore later see
     /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), whose errors these are, too.
     pub fn restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
         let undo = self.storage().on_next_session_restore(bookmark)?;
