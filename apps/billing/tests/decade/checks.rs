@@ -8,7 +8,7 @@ use std::{
 use abide::{AlarmState, Result, Value};
 use abide_patterns::projection::ReadModel;
 use billing::{
-    BillingError, Money, Time,
+    BillingError, Money, Period, Time,
     gateway::PaymentStatus,
     resource::{Event, Row, View},
     resources::{Customer, Invoice, PaymentIntent, Price, Product, Subscription},
@@ -147,7 +147,11 @@ impl Checks<'_> {
                     drafts.push(draft);
                 }
                 ("advance", "skipped") => {
-                    next += 1;
+                    let period = entry.data::<Period>().unwrap();
+                    // What waited is billed at the boundary, under the number of the period that is skipped.
+                    let waited = drafts.last().is_some_and(|draft| draft.period == period);
+                    assert_eq!(period.number + u32::from(waited), next, "{id}");
+                    next = period.number + 1;
                     self.count(|found| found.skipped += 1);
                 }
                 ("change", _) => self.count(|found| found.changes += 1),
