@@ -60,9 +60,11 @@ pub fn router(env: Env) -> Router {
         .merge(pages)
         .nest("/api", api::router())
         .route("/live", get(live))
-        .route("/assets/{name}", get(assets::asset))
-        .with_state(env.clone());
-    Access::of(&env).protect(router, |route| Need::by_method(route.method))
+        .route("/assets/{name}", get(assets::asset));
+    let access = Access::of(&env);
+    access.protect(router.with_state(env), |route| {
+        Need::by_method(route.method)
+    })
 }
 
 /// An error as a page.

@@ -60,7 +60,6 @@ pub(crate) async fn fill(env: &Env, id: &str, outcomes: u32) -> Result<()> {
                     lines: Vec::new(),
                     restored: None,
                     returned: None,
-                    restored: None,
                     revoked: None,
                 };
                 write(env, id, "collect", "settled", &collected).await?

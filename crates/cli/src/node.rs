@@ -35,7 +35,7 @@ pub(crate) struct NodeArgs {
 /// What lets the command in.
 #[derive(Args)]
 pub(crate) struct TokenArgs {
-    /// File with the token to send [default: the environment variable ABIDE_TOKEN]
+    /// File with the token to send [default: what the variable `ABIDE_TOKEN` holds]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

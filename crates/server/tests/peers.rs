@@ -236,9 +236,9 @@ async fn one_client_has_as_many_connections_as_it_may_and_no_more() {
     shows(&host, "abide_http_connections_refused_total 1").await;
     held.clear();
     until("a connection to be accepted", async || {
-        let head = "GET /giver/3 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+        let request = "GET /giver/3 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
         let mut stream = TcpStream::connect(addr).await.unwrap();
-        stream.write_all(head.as_bytes()).await.ok()?;
+        stream.write_all(request.as_bytes()).await.ok()?;
         read_to_end(stream).await.ends_with("xxx").then_some(())
     })
     .await;

@@ -356,7 +356,8 @@ mod tests {
         assert!(!node.has_valid_token().unwrap());
         let made = command.create_token(NewToken::new(Role::Read)).unwrap();
         let found = || {
-            node.known().looked = node.known().looked.map(|at| at - limits::TOKENS_REFRESH);
+            let looked = node.known().looked;
+            node.known().looked = looked.and_then(|at| at.checked_sub(limits::TOKENS_REFRESH));
             node.find(&made.token.id).unwrap().unwrap().token
         };
         assert_eq!(found(), made.token);
