@@ -7,9 +7,8 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, UrlPath},
+    server::{ApiError, JsonBody, UrlPath},
 };
-use abide_patterns::json::JsonOnly;
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,7 +30,7 @@ struct BatchPath {
 async fn take(
     State(env): State<Env>,
     UrlPath(path): UrlPath<BatchPath>,
-    JsonOnly(body): JsonOnly<Box<RawValue>>,
+    JsonBody(body): JsonBody<Box<RawValue>>,
 ) -> Result<(StatusCode, Json<Accepted>), ApiError> {
     let body = body.get();
     if body.len() > MAX_POST {

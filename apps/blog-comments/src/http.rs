@@ -21,9 +21,8 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, UrlPath, UrlQuery},
+    server::{ApiError, JsonBody, UrlPath, UrlQuery},
 };
-use abide_patterns::json::JsonOnly;
 use abide_patterns::outbox::{OutboxError, Record, Status};
 use axum::{
     Json, Router,
@@ -308,7 +307,7 @@ async fn publish(
     _: Owner,
     State(env): State<Env>,
     UrlPath(path): UrlPath<PostPath>,
-    JsonOnly(post): JsonOnly<NewPost>,
+    JsonBody(post): JsonBody<NewPost>,
 ) -> Result<(StatusCode, Json<Post>), Refusal> {
     let slug = slug(&path.post).map_err(BlogError::from)?;
     let post = post.checked().map_err(BlogError::from)?;
@@ -321,7 +320,7 @@ async fn comment(
     UrlPath(path): UrlPath<PostPath>,
     Client(client): Client,
     headers: HeaderMap,
-    JsonOnly(mut comment): JsonOnly<NewComment>,
+    JsonBody(mut comment): JsonBody<NewComment>,
 ) -> Result<(StatusCode, Json<Posted>), Refusal> {
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| BlogError::from(Invalid::Mark))?;

@@ -11,9 +11,8 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, UrlPath, UrlQuery},
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
 };
-use abide_patterns::json::JsonOnly;
 use abide_patterns::outbox::{Page, Record};
 use axum::{
     Json, Router,
@@ -43,7 +42,7 @@ async fn nowhere() -> ApiError {
 async fn compose(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(draft): JsonOnly<Draft>,
+    JsonBody(draft): JsonBody<Draft>,
 ) -> Result<(StatusCode, Json<Composed>), ApiError> {
     let mails = mails(&env);
     let mails = match key {

@@ -11,9 +11,8 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, UrlPath},
+    server::{ApiError, JsonBody, UrlPath},
 };
-use abide_patterns::json::JsonOnly;
 use axum::{
     Json, Router,
     extract::{Request, State},
@@ -80,7 +79,7 @@ struct SeatMap {
 async fn create(
     State(env): State<Env>,
     UrlPath(path): UrlPath<FlightPath>,
-    JsonOnly(body): JsonOnly<NewSeatMap>,
+    JsonBody(body): JsonBody<NewSeatMap>,
 ) -> Result<(StatusCode, Json<SeatMap>), ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
     let cabin = Cabin::new(body.rows, &body.columns)?;
@@ -95,7 +94,7 @@ async fn create(
 async fn assign(
     State(env): State<Env>,
     UrlPath(path): UrlPath<SeatPath>,
-    JsonOnly(body): JsonOnly<NewOccupant>,
+    JsonBody(body): JsonBody<NewOccupant>,
 ) -> Result<Json<Assigned>, ApiError> {
     let flight = Flight::parse(&path.flight, &path.date)?;
     let occupant = occupant(&body.occupant)?.to_owned();

@@ -53,9 +53,14 @@ fn serve(data: &Path) -> (Child, String) {
 }
 
 async fn put(url: String, body: &'static str) -> http::StatusCode {
+    put_as("application/json", url, body).await
+}
+
+async fn put_as(content_type: &str, url: String, body: &'static str) -> http::StatusCode {
     let client: Client<HttpConnector, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();
     let request = http::Request::put(url)
+        .header("content-type", content_type)
         .body(Full::from(body))
         .expect("a request");
     let response = client.request(request).await.expect("an answer");
@@ -77,6 +82,10 @@ async fn what_was_served_is_listed_queried_and_verified() {
         put(format!("{address}/kv/grace/color"), "\"blue\"").await,
         204
     );
+
+    // A web page can make a browser send this.
+    let sent = put_as("text/plain", format!("{address}/kv/ada/color"), "\"red\"");
+    assert_eq!(sent.await, 415);
 
     let (done, _, said) = run(&["objects", "list"], &data);
     assert!(!done && said.contains("in use"), "{said}");

@@ -2,7 +2,6 @@
 //!
 //! - [`alarm`]: an object's one alarm, shared by several components.
 //! - [`deliver`]: handlers for what most outboxes send: HTTP requests, webhooks, mails, calls of other objects.
-//! - [`json`]: JSON in requests, which must say that it is.
 //! - [`outbox`]: what an object must tell the world, written with its state and delivered for certain.
 //! - [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes.
 //! - [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL`, that can be queried across them.
@@ -20,7 +19,6 @@ pub mod alarm;
 #[doc(hidden)]
 pub mod broken;
 pub mod deliver;
-pub mod json;
 mod numbers;
 pub mod outbox;
 pub mod outcomes;

@@ -46,6 +46,17 @@ impl<S: Sync> FromRequestParts<S> for ClientAddr {
 }
 
 impl ClientAddr {
+    /// What counts as one client: the address, or the network of 64 bits that a household or machine with IPv6 has.
+    pub fn network(self) -> IpAddr {
+        match self.0.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> 64 << 64;
+                Ipv6Addr::from_bits(network).into()
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        }
+    }
+
     pub(crate) fn of(extensions: &Extensions) -> Self {
         let peer = extensions.get::<ConnectInfo<SocketAddr>>();
         let known = extensions.get::<Self>().copied();
@@ -149,17 +160,6 @@ impl Clients {
     }
 }
 
-/// An address as one client: of IPv6 the network of a household or machine, 64 bits of it.
-fn identity(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() >> 64 << 64;
-            Ipv6Addr::from_bits(network).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
@@ -233,9 +233,9 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_is_one_client() {
-        let identity = |address: &str| identity(address.parse().unwrap()).to_string();
-        assert_eq!(identity("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
-        assert_eq!(identity("::ffff:1.2.3.4"), "1.2.3.4");
-        assert_eq!(identity("1.2.3.4"), "1.2.3.4");
+        let network = |address: &str| ClientAddr(address.parse().unwrap()).network().to_string();
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(network("::ffff:1.2.3.4"), "1.2.3.4");
+        assert_eq!(network("1.2.3.4"), "1.2.3.4");
     }
 }

@@ -4,13 +4,15 @@ use axum::extract::{
     FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection,
 };
 use bytes::Bytes;
-use http::{StatusCode, request::Parts};
+use http::{HeaderMap, StatusCode, header, request::Parts};
 use serde::de::DeserializeOwned;
 
 use crate::ApiError;
 
-/// The request's body, read as JSON whatever its `Content-Type` says. Refuses with 400 `malformed_json` or
-/// `invalid_body`, or 413 `body_too_large`.
+/// The request's body as JSON. Its `Content-Type` must say so: `application/json`, or a type that ends with `+json`. Refuses with
+/// 415 `unsupported_media_type`, 400 `malformed_json` or `invalid_body`, or 413 `body_too_large`.
+///
+/// A web page can make a browser send text to any server, but without asking first only as one of the types of a form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonBody<T>(pub T);
 
@@ -18,7 +20,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _state: &S) -> Result<Self, ApiError> {
-        let bytes = whole_body(request).await?;
+        let bytes = json_text(request).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let code = if error.is_data() {
                 "invalid_body"
@@ -33,11 +35,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// A request's body, whole.
-pub(crate) async fn whole_body(request: Request) -> Result<Bytes, ApiError> {
+/// A request's body, whole, if it says that it is JSON.
+pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
+    if !says_json(request.headers()) {
+        return Err(ApiError::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            "The body is JSON, and the request must say so: Content-Type: application/json.",
+        ));
+    }
     Bytes::from_request(request, &())
         .await
         .map_err(|rejection| unreadable(&rejection))
+}
+
+fn says_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(one), None) = (types.next(), types.next()) else {
+        return false;
+    };
+    let essence = one.to_str().ok().and_then(|text| text.split(';').next());
+    essence.is_some_and(|essence| {
+        let essence = essence.trim().to_ascii_lowercase();
+        essence == "application/json"
+            || essence.starts_with("application/") && essence.ends_with("+json")
+    })
 }
 
 fn unreadable(rejection: &BytesRejection) -> ApiError {
@@ -90,5 +112,40 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
                 ),
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_must_say_that_it_is_json() {
+        let says = |types: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for one in types {
+                headers.append(header::CONTENT_TYPE, one.parse().unwrap());
+            }
+            says_json(&headers)
+        };
+        for json in [
+            "application/json",
+            "Application/JSON; charset=utf-8",
+            "application/merge-patch+json",
+        ] {
+            assert!(says(&[json]), "{json}");
+        }
+        for other in [
+            "",
+            "text/plain",
+            "text/plain; application/json",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "text/json+json",
+        ] {
+            assert!(!says(&[other]), "{other}");
+        }
+        assert!(!says(&[]));
+        assert!(!says(&["text/plain", "application/json"]));
     }
 }

@@ -114,7 +114,7 @@ async fn a_name_has_a_bound_and_is_not_empty_wherever_it_enters() {
             (host.addr(), format!("/{name}/x")),
             (host.addr(), format!("/rpc/ROOM/{name}/say")),
         ] {
-            let answer = support::send_json(addr, Method::POST, &path, "[]").await;
+            let answer = send(addr, Method::POST, &path, b"[]".to_vec()).await;
             assert!(
                 [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND].contains(&answer.status),
                 "{path}: {answer:?}"

@@ -69,7 +69,7 @@ async fn narrow(addr: SocketAddr) -> TcpStream {
 async fn unfinished_bodies_are_bounded_together_and_their_clients_are_told_to_come_back() {
     let host = host(4 * MIB).await;
     let head = format!(
-        "POST /json/length HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n\"",
+        "POST /json/length HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\"",
         2 * MIB
     );
     let mut clients = Vec::new();

@@ -39,9 +39,8 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, UrlPath, UrlQuery},
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
 };
-use abide_patterns::json::JsonOnly;
 use abide_patterns::outcomes::{OutcomesError, Until};
 use axum::{
     Json, Router,
@@ -290,7 +289,7 @@ async fn annotate(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(path): UrlPath<OfKind>,
-    JsonOnly(metadata): JsonOnly<Annotation>,
+    JsonBody(metadata): JsonBody<Annotation>,
 ) -> Result<Json<View>, ApiError> {
     let _: View = of_kind!(env, path, get_state());
     Ok(Json(of_kind!(env, path, key, annotate(metadata))))
@@ -357,7 +356,7 @@ fn value(data: &impl Serialize) -> Result<Value, ApiError> {
 async fn create_product(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<NewProduct>>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewProduct>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let id = id::fresh("prod", key.as_deref())?;
@@ -370,7 +369,7 @@ async fn update_product(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(new): JsonOnly<NewProduct>,
+    JsonBody(new): JsonBody<NewProduct>,
 ) -> Result<Json<View>, ApiError> {
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &id, key);
@@ -391,7 +390,7 @@ async fn delete_product(
 async fn create_price(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<NewPrice>>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewPrice>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let product = object!(env, Product, "prod", &new.product);
@@ -419,7 +418,7 @@ async fn delete_price(
 async fn create_customer(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<NewCustomer>>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<NewCustomer>>,
 ) -> Created {
     new.check().map_err(refused)?;
     let id = id::fresh("cus", key.as_deref())?;
@@ -432,7 +431,7 @@ async fn update_customer(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(new): JsonOnly<NewCustomer>,
+    JsonBody(new): JsonBody<NewCustomer>,
 ) -> Result<Json<View>, ApiError> {
     new.check().map_err(refused)?;
     let customer = object!(env, Customer, "cus", &id, key);
@@ -454,7 +453,7 @@ async fn set_payment_method(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(set): JsonOnly<SetPaymentMethod>,
+    JsonBody(set): JsonBody<SetPaymentMethod>,
 ) -> Result<Json<View>, ApiError> {
     set.check().map_err(refused)?;
     let customer = object!(env, Customer, "cus", &id, key);
@@ -494,7 +493,7 @@ impl WantedSubscription {
 async fn create_subscription(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(Annotated { new, metadata }): JsonOnly<Annotated<WantedSubscription>>,
+    JsonBody(Annotated { new, metadata }): JsonBody<Annotated<WantedSubscription>>,
 ) -> Created {
     let (new, own) = new.parts();
     id::check("cus", &new.customer)?;
@@ -510,7 +509,7 @@ async fn change(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(change): JsonOnly<Change>,
+    JsonBody(change): JsonBody<Change>,
 ) -> Result<Json<View>, ApiError> {
     id::check("price", &change.price)?;
     let subscription = object!(env, Subscription, "sub", &id, key);
@@ -522,7 +521,7 @@ async fn cancel(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(cancel): JsonOnly<Cancel>,
+    JsonBody(cancel): JsonBody<Cancel>,
 ) -> Result<Json<View>, ApiError> {
     let subscription = object!(env, Subscription, "sub", &id, key);
     let view = subscription.cancel(cancel.at == When::PeriodEnd).await?;

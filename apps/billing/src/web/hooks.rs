@@ -2,9 +2,8 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, UrlPath},
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath},
 };
-use abide_patterns::json::JsonOnly;
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Serialize;
 
@@ -24,7 +23,7 @@ pub(super) struct Listed {
 pub(super) async fn register(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(new): JsonOnly<NewEndpoint>,
+    JsonBody(new): JsonBody<NewEndpoint>,
 ) -> Result<(StatusCode, Json<Registered>), ApiError> {
     let id = id::fresh(PREFIX, key.as_deref())?;
     let endpoints = match key {

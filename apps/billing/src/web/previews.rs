@@ -2,9 +2,8 @@
 
 use abide::{
     Env,
-    server::{ApiError, UrlPath},
+    server::{ApiError, JsonBody, UrlPath},
 };
-use abide_patterns::json::JsonOnly;
 use axum::{Json, extract::State};
 use serde::Serialize;
 
@@ -36,7 +35,7 @@ pub(super) async fn upcoming(
 pub(super) async fn change(
     State(env): State<Env>,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(change): JsonOnly<Change>,
+    JsonBody(change): JsonBody<Change>,
 ) -> Result<Json<Preview>, ApiError> {
     id::check("price", &change.price)?;
     let subscription = object!(env, Subscription, "sub", &id);

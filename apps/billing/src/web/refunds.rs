@@ -2,9 +2,8 @@
 
 use abide::{
     Env,
-    server::{ApiError, IdempotencyKey, UrlPath},
+    server::{ApiError, IdempotencyKey, JsonBody, UrlPath},
 };
-use abide_patterns::json::JsonOnly;
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +37,7 @@ pub(super) async fn create(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(wanted): JsonOnly<Wanted>,
+    JsonBody(wanted): JsonBody<Wanted>,
 ) -> Created {
     let refund = beneath("re", &id, key.as_deref())?;
     let intent = object!(env, PaymentIntent, "pi", &id, key);
@@ -82,7 +81,7 @@ pub(super) async fn credit(
     State(env): State<Env>,
     IdempotencyKey(key): IdempotencyKey,
     UrlPath(ById { id }): UrlPath<ById>,
-    JsonOnly(wanted): JsonOnly<Wanted>,
+    JsonBody(wanted): JsonBody<Wanted>,
 ) -> Created {
     let note = beneath("cn", &id, key.as_deref())?;
     let invoice = object!(env, Invoice, "in", &id, key);

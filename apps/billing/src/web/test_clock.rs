@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use abide::{Env, server::ApiError};
-use abide_patterns::json::JsonOnly;
+use abide::{
+    Env,
+    server::{ApiError, JsonBody},
+};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +40,7 @@ pub(super) async fn show(State(env): State<Env>) -> Result<Json<Shown>, ApiError
 /// Moves the clock of the whole program forward.
 pub(super) async fn advance(
     State(env): State<Env>,
-    JsonOnly(advance): JsonOnly<Advance>,
+    JsonBody(advance): JsonBody<Advance>,
 ) -> Result<Json<Shown>, ApiError> {
     let clock = clock(&env)?;
     let moved = clock.advance(Duration::from_secs(advance.seconds));

@@ -3,7 +3,7 @@
 use abide::{
     Env, Stub,
     server::{
-        ApiError, IdempotencyKey, UrlPath, UrlQuery,
+        ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery,
         access::{Access, Need, Route},
     },
 };
@@ -24,7 +24,6 @@ use super::{
     request::Messages,
 };
 use crate::broken::{Variant, broken};
-use crate::json::JsonOnly;
 use crate::outbox::{
     Change, Counts, DeadLetterFilter, Destination, Enqueued, Filter, OutboxError, Page, Record,
     Registry, Status, Swept, limits,
@@ -220,7 +219,7 @@ async fn enqueue(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
     IdempotencyKey(key): IdempotencyKey,
-    JsonOnly(body): JsonOnly<Box<RawValue>>,
+    JsonBody(body): JsonBody<Box<RawValue>>,
 ) -> Result<Response, ApiError> {
     let outbox = object(&env, &name)?;
     let Messages { messages, one } = Messages::read(&body)?;
@@ -374,7 +373,7 @@ async fn remove(
 async fn edit(
     Shared(env): Shared<Env>,
     UrlPath(path): UrlPath<MessagePath>,
-    JsonOnly(payload): JsonOnly<Box<RawValue>>,
+    JsonBody(payload): JsonBody<Box<RawValue>>,
 ) -> Result<Json<Record>, ApiError> {
     let outbox = object(&env, &path.name)?;
     let edited = outbox.edit(path.id, payload.get().to_owned()).await?;
@@ -392,7 +391,7 @@ async fn redrive(
 async fn redrive_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    JsonOnly(which): JsonOnly<Which>,
+    JsonBody(which): JsonBody<Which>,
 ) -> Result<Json<Swept>, ApiError> {
     let swept = object(&env, &name)?.redrive_all(which.into()).await?;
     swept.map(Json).map_err(refused)
@@ -401,7 +400,7 @@ async fn redrive_all(
 async fn discard_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    JsonOnly(which): JsonOnly<Which>,
+    JsonBody(which): JsonBody<Which>,
 ) -> Result<Json<Swept>, ApiError> {
     let swept = object(&env, &name)?.discard_all(which.into()).await?;
     swept.map(Json).map_err(refused)
@@ -410,7 +409,7 @@ async fn discard_all(
 async fn resume(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
-    JsonOnly(which): JsonOnly<Resumed>,
+    JsonBody(which): JsonBody<Resumed>,
 ) -> Result<StatusCode, ApiError> {
     if object(&env, &name)?.resume(which.destination).await?? {
         return Ok(StatusCode::NO_CONTENT);

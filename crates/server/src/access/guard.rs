@@ -3,7 +3,6 @@
 use std::{
     fmt,
     future::Future,
-    net::IpAddr,
     str::FromStr,
     sync::{
         Arc,
@@ -306,7 +305,7 @@ impl Access {
                 "A token is needed: `Authorization: Bearer TOKEN`, or the token as a password. `abide token create` makes one.",
             ));
         };
-        let (address, now) = (address(parts), Instant::now());
+        let (address, now) = (ClientAddr::of(&parts.extensions), Instant::now());
         if let Some(wait) = self.shared.throttle.wait(address, now) {
             return Err(ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -454,16 +453,12 @@ fn credentials(parts: &Parts) -> Option<String> {
     login.split_once(':').map(|(_, token)| token.to_owned())
 }
 
-fn address(parts: &Parts) -> IpAddr {
-    ClientAddr::of(&parts.extensions).0
-}
-
 /// The client as the audit log has it.
 fn client(parts: &Parts) -> String {
     if parts.extensions.get::<ConnectInfo<LocalUser>>().is_some() {
         "local".to_owned()
     } else {
-        address(parts).to_string()
+        ClientAddr::of(&parts.extensions).0.to_string()
     }
 }
 

@@ -6,12 +6,12 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use crate::limits;
+use crate::{ClientAddr, limits};
 
 #[derive(Debug, Default)]
 pub(super) struct Throttle(Mutex<HashMap<IpAddr, Failures>>);
@@ -32,17 +32,17 @@ impl Failures {
 
 impl Throttle {
     /// How long this client has to wait, if it failed too often.
-    pub(super) fn wait(&self, client: IpAddr, now: Instant) -> Option<Duration> {
+    pub(super) fn wait(&self, client: ClientAddr, now: Instant) -> Option<Duration> {
         let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = failures.get(&network(client))?;
+        let of = failures.get(&client.network())?;
         of.remaining(now)
             .filter(|_| of.count >= limits::MAX_FAILED_LOGINS)
     }
 
     /// Counts a failure of this client.
-    pub(super) fn failed(&self, client: IpAddr, now: Instant) {
+    pub(super) fn failed(&self, client: ClientAddr, now: Instant) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let client = network(client);
+        let client = client.network();
         if let Some(of) = failures.get_mut(&client)
             && of.remaining(now).is_some()
         {
@@ -66,16 +66,6 @@ impl Throttle {
     }
 }
 
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,8 +74,8 @@ mod tests {
     fn a_client_that_guesses_waits_and_no_other_does() {
         let throttle = Throttle::default();
         let start = Instant::now();
-        let [guesser, neighbour, other]: [IpAddr; 3] =
-            ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|text| text.parse().unwrap());
+        let [guesser, neighbour, other] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"]
+            .map(|text| ClientAddr(text.parse().unwrap()));
         for _ in 0..limits::MAX_FAILED_LOGINS {
             assert_eq!(throttle.wait(guesser, start), None);
             throttle.failed(guesser, start);
@@ -109,7 +99,7 @@ mod tests {
         let start = Instant::now();
         for client in 0..limits::MAX_FAILED_CLIENTS as u32 + 10 {
             let at = start + Duration::from_micros(client.into());
-            throttle.failed(IpAddr::V4(client.into()), at);
+            throttle.failed(ClientAddr(IpAddr::V4(client.into())), at);
         }
         let failures = throttle.0.lock().unwrap();
         assert_eq!(failures.len(), limits::MAX_FAILED_CLIENTS);

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::identity;
+use super::ClientAddr;
 use crate::limits;
 
 /// How many connections, or requests through a trusted proxy, each client has.
@@ -31,7 +31,7 @@ impl Admission {
         let Some(most) = self.most else {
             return Some(ClientSlot::uncounted());
         };
-        let client = identity(client);
+        let client = ClientAddr(client).network();
         let mut all = lock(&self.taken);
         let taken = all.entry(client).or_default();
         if *taken >= most {
@@ -94,7 +94,7 @@ impl Rate {
 
     /// Takes a token, or says how long until there is one.
     pub(crate) fn take(&self, client: IpAddr, now: Instant) -> Result<(), Duration> {
-        let mut client = identity(client);
+        let mut client = ClientAddr(client).network();
         let mut buckets = lock(&self.buckets);
         if buckets.len() >= limits::RATED_CLIENTS && !buckets.contains_key(&client) {
             // A bucket that is full again is as good as none.

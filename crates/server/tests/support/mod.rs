@@ -41,10 +41,11 @@ pub(crate) async fn change_to(addr: SocketAddr, path: &str, body: impl ToString)
     exchange(request.body(body).expect("a request")).await
 }
 
-/// Sends a request.
+/// Sends a request whose body, if it has one, says that it is JSON.
 pub(crate) async fn send(addr: SocketAddr, method: Method, path: &str, body: Vec<u8>) -> Answer {
     let request = Request::builder()
         .method(method)
+        .header("content-type", "application/json")
         .uri(format!("http://{addr}{path}"));
     exchange(request.body(Full::from(body)).expect("a request")).await
 }
@@ -90,14 +91,4 @@ pub(crate) async fn read_to_end(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes).await;
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Sends JSON.
-pub(crate) async fn send_json(addr: SocketAddr, method: Method, path: &str, body: &str) -> Answer {
-    let request = Request::builder()
-        .method(method)
-        .uri(format!("http://{addr}{path}"))
-        .header("content-type", "application/json");
-    let body = Full::from(body.to_owned());
-    exchange(request.body(body).expect("a request")).await
 }
