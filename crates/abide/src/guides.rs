@@ -1,8 +1,5 @@
 //! The guides in `docs/`: their examples compile and run.
 
-#[doc = include_str!("../../../docs/access.md")]
-struct Access;
-
 #[doc = include_str!("../../../docs/alarms.md")]
 struct Alarms;
 

@@ -40,6 +40,7 @@ async fn status(client: &Client, method: Method, path: &str, token: &str) -> u16
         .method(method)
         .uri(client.url(path))
         .header("authorization", format!("Bearer {token}"))
+        .header("content-type", "application/json")
         .body(Full::from(Bytes::from_static(b"1")));
     client.send(request.unwrap()).await.unwrap().status.as_u16()
 }
@@ -71,6 +72,7 @@ async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_i
     let writer = create("operate", &["--object-prefix", "Kv/ada"]);
     let key = "/kv/ada/score";
     while status(&client, Method::PUT, key, &writer).await == 401 {}
+    assert_eq!(status(&client, Method::PUT, key, &writer).await, 204);
     assert_eq!(status(&client, Method::PUT, key, &reader).await, 403);
     assert_eq!(status(&client, Method::GET, key, &reader).await, 200);
     assert_eq!(

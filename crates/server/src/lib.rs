@@ -61,6 +61,11 @@ pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};
 
+/// The guide's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/access.md")]
+struct AccessGuide;
+
 /// The program in the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

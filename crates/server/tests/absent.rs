@@ -7,7 +7,7 @@ use std::{path::Path, time::Duration};
 
 use abide::{
     prelude::*,
-    server::{Host, RunningHost, object_router},
+    server::{Host, RunningHost, access::AccessPolicy, object_router},
 };
 use abide_harness::until;
 use http::{Method, StatusCode};
@@ -45,6 +45,7 @@ async fn host(dir: &Path) -> RunningHost {
         .configure(|c| {
             c.server.listen = abide::server::ListenAddress::any_port();
             c.admin.listen = Some(abide::server::ListenAddress::any_port());
+            c.admin.access = AccessPolicy::Open;
             c.objects.idle_timeout = Duration::from_millis(10);
         })
         .start()

@@ -227,7 +227,8 @@ impl Dormitory {
             node.stats().alarms_suspect > 0 && failing.iter().any(is_due)
         };
         self.world.until(|node| !is_late(node)).await;
-        witness.get().await.unwrap().unwrap();
+        // They have been taken, and their objects are opened now.
+        self.world.fence().await;
     }
 
     /// Returns when so many objects have been reset, and what follows from it is done.

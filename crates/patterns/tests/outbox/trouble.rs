@@ -55,8 +55,8 @@ fn a_reset_of_the_object_makes_what_is_on_its_way_unknown_and_it_is_sent_again()
         let world = World::new(plain());
         world.script.say("hello", [Act::TakeAndHang]);
         let id = world.enqueue(note("bob", "hello")).await;
-        // The row says `sending` before the handler is called.
-        while world.script.calls().is_empty() {
+        // The row says `sending` before the handler is called, and the handler is called before it takes effect.
+        while world.script.effects().is_empty() {
             tokio::task::yield_now().await;
         }
         let _ = world.sender().reset().await;

@@ -429,7 +429,8 @@ mod tests {
     fn an_unknown_key_is_refused_and_told_its_neighbours() {
         assert_eq!(
             from_file("[admin]\nport = 1\n").unwrap_err(),
-            "`admin.port` in abide.toml names no setting; expected one of: admin.listen"
+            "`admin.port` in abide.toml names no setting; expected one of: admin.listen, admin.access, \
+             admin.tls_certificate, admin.tls_key, admin.tls_client_ca"
         );
         assert!(
             from_file("[sever]\nlisten = \"x\"\n")
