@@ -531,9 +531,13 @@ impl World {
             before = changes;
             // A kill has left the object with an alarm that waits for its next attempt.
             let waits = still > STILL_LOOKS && self.alarm().is_some_and(|left| left > 0);
-            if !waits && timers.iter().any(|timer| self.goes_off(timer)) {
-                tokio::time::sleep(LOOK).await;
-                continue;
+            if timers.iter().any(|timer| self.goes_off(timer)) {
+                if !waits {
+                    tokio::time::sleep(LOOK).await;
+                    continue;
+                }
+                // Whoever asks does not wait for that attempt.
+                self.is_asked().await?;
             }
             let now = self.now();
             self.model.looked_at(now);

@@ -69,10 +69,9 @@ fn a_message_that_was_taken_back_is_not_sent() {
 fn a_message_of_an_undone_transaction_is_not_mistaken_for_the_next_with_its_id() {
     run(async {
         let world = known().await;
-        let undone = world.sender().enqueue_and_roll_back(note("bob", "undone"));
-        undone.await.unwrap().unwrap();
         let later = note("eve", "later").not_before(world.now() + 60_000);
-        let later = world.enqueue(later).await;
+        let enqueued = world.sender().enqueue_instead(note("bob", "undone"), later);
+        let later = enqueued.await.unwrap().unwrap().id;
         let third = world.enqueue(note("bob", "third")).await;
         world.pass(Duration::from_secs(1)).await;
         assert_eq!(world.status(third).await, Status::Sent);
