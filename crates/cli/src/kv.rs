@@ -251,6 +251,7 @@ mod tests {
         let request = Request::builder()
             .method(method)
             .uri(path)
+            .header("content-type", "application/json")
             .body(Body::from(body.to_owned()))
             .unwrap();
         let response = router.clone().oneshot(request).await.unwrap();

@@ -428,9 +428,8 @@ mod tests {
     #[test]
     fn an_unknown_key_is_refused_and_told_its_neighbours() {
         assert_eq!(
-            from_file("[admin]\nport = 1\n").unwrap_err(),
-            "`admin.port` in abide.toml names no setting; expected one of: admin.listen, admin.access, \
-             admin.tls_certificate, admin.tls_key, admin.tls_client_ca"
+            from_file("[data]\npath = \"x\"\n").unwrap_err(),
+            "`data.path` in abide.toml names no setting; expected one of: data.dir"
         );
         assert!(
             from_file("[sever]\nlisten = \"x\"\n")
@@ -448,9 +447,8 @@ mod tests {
                 .contains("`server.listen`")
         );
         assert_eq!(
-            from_variable("ABIDE__ADMIN__PORT", "1").unwrap_err(),
-            "the environment variable ABIDE__ADMIN__PORT names no setting; \
-             expected one of: ABIDE__ADMIN__LISTEN"
+            from_variable("ABIDE__DATA__PATH", "x").unwrap_err(),
+            "the environment variable ABIDE__DATA__PATH names no setting; expected one of: ABIDE__DATA__DIR"
         );
         assert!(
             from_variable("ABIDE__LISTEN", "1")
