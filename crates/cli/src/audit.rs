@@ -32,22 +32,30 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<()> {
         left -= rows.len();
         for row in rows {
             let operation = &row.operation;
-            let plain = |text: &Option<String>| {
-                text.as_deref()
-                    .map_or_else(|| "-".to_owned(), |text| text.escape_debug().to_string())
-            };
+            let or_none = |text: &Option<String>| text.as_deref().map_or("-".to_owned(), plain);
             writeln!(
                 out,
                 "{}\t{}\t{}\t{}\t{}\t{}\t{}",
                 time(row.at),
-                operation.who.escape_debug(),
-                operation.client.escape_debug(),
+                plain(&operation.who),
+                plain(&operation.client),
                 operation.action,
-                plain(&operation.object),
-                row.outcome.as_deref().unwrap_or("unknown").escape_debug(),
-                plain(&operation.detail),
+                or_none(&operation.object),
+                plain(row.outcome.as_deref().unwrap_or("unknown")),
+                or_none(&operation.detail),
             )?;
         }
     }
     Ok(())
+}
+
+/// Texts come from clients; a control character must not reach a terminal.
+fn plain(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, letter| {
+        match letter {
+            '"' | '\'' => shown.push(letter),
+            _ => shown.extend(letter.escape_debug()),
+        }
+        shown
+    })
 }
