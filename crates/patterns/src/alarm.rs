@@ -33,10 +33,11 @@
 
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
-use abide::{Result, Sql, State};
+use abide::{Result, ScheduledTime, Sql, State};
 
 use crate::numbers::millis;
 use crate::outbox::Outbox;
+use crate::seen::scheduled;
 
 /// How soon the object is woken again if what was due has not been seen to.
 pub const AGAIN: Duration = Duration::from_secs(30);
@@ -87,9 +88,11 @@ impl SharedAlarm {
     /// is due, and is not seen to by setting or emptying its slot, is due again after [`AGAIN`].
     pub fn woken(&self) -> Result<()> {
         let now = self.now();
+        // A clock that was set back does not delay what waits; what waits for a time of the clock finds that it is early.
+        let shown = now.max(scheduled(&self.0.state));
         let due = self.sql().exec(
             "UPDATE shared_alarm SET at = ?1 WHERE at <= ?2 RETURNING slot",
-            (now.saturating_add(millis(AGAIN)), now),
+            (now.saturating_add(millis(AGAIN)), shown),
         )?;
         *self.0.due.borrow_mut() = due.to_array::<String>()?.into_iter().collect();
         self.arm()
@@ -133,7 +136,7 @@ impl SharedAlarm {
         let storage = self.0.state.storage();
         match (&self.0.outbox, first) {
             (Some(outbox), at) => outbox.set_alarm(at),
-            (None, Some(at)) => storage.set_alarm(at),
+            (None, Some(at)) => storage.set_alarm(ScheduledTime::wait_until(at)),
             (None, None) => storage.delete_alarm(),
         }
     }

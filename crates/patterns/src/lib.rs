@@ -26,6 +26,7 @@ pub mod projection;
 pub mod queue;
 mod retry;
 pub mod schedule;
+mod seen;
 pub mod service;
 mod tables;
 mod texts;

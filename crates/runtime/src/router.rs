@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::{
     Error, ObjectId, Outbound, Result,
+    alarms::NodeClock,
     clock::Clock,
     context::{self, Holder},
     envelope::{Drain, Envelope, Mailbox},
@@ -77,10 +78,10 @@ impl Router {
             websockets,
             clients,
         } = parts;
-        let router = Arc::new(Self {
+        let router = Arc::new_cyclic(|router| Self {
             workers,
             store,
-            clock,
+            clock: Arc::new(NodeClock::new(clock, router.clone())),
             randomness,
             websockets,
             clients,
@@ -190,7 +191,7 @@ impl Drop for Router {
 
 /// Drops the router on the log's writer thread. The last drop runs destructors of the program, which may take long or
 /// panic: they get a thread of their own.
-fn drop_router(router: Arc<Router>) {
+pub(crate) fn drop_router(router: Arc<Router>) {
     if let Some(router) = Arc::into_inner(router) {
         // If there can be no thread it is dropped here.
         let _ = std::thread::Builder::new()

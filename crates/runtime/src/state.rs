@@ -13,7 +13,7 @@ use abide_storage::Bookmark;
 use tokio::sync::oneshot;
 
 use crate::{
-    Env, Error, ErrorKind, ObjectId, Result, Storage,
+    AlarmInfo, Env, Error, ErrorKind, ObjectId, Result, Storage,
     object::Object,
     socket::{RequestResponsePair, ServerSocket, WebSocket},
 };
@@ -54,6 +54,14 @@ impl State {
     /// The environment: other objects, shared values.
     pub fn env(&self) -> &Env {
         &self.object().worker.env
+    }
+
+    /// The alarm that is being handled, if one is.
+    ///
+    /// Its scheduled time may be later than the clock shows: the alarm was [a wait](crate::ScheduledTime), and the wall clock has
+    /// been set back since by at least the difference.
+    pub fn current_alarm(&self) -> Option<AlarmInfo> {
+        self.object().current_alarm()
     }
 
     /// Runs a future to its end before anything else may happen in this object: events that arrive wait, and so

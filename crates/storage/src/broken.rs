@@ -158,6 +158,10 @@ broken_variants! {
         AlarmNotPutBack,
         /// An attempt that its process did not survive uses up a retry. Alarms go off.
         CrashCountsForAll,
+        /// Waits follow a clock that is set back. A wait is no longer for that.
+        ClockSetBackIgnored,
+        /// Recovery does not look for a clock that was set back. A wait is no longer for that.
+        ClockSetBackForgotten,
     }
 }
 

@@ -52,6 +52,9 @@ pub(crate) const EXPIRED_KEYS_PER_WRITE: u32 = 8;
 /// Most keys of one multi-key call. Source: the field.
 pub const MAX_KEYS_PER_CALL: usize = 128;
 
+/// A wall clock that goes back by more than this was set back; less is what threads and time services do.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
 /// Tables of a new object that are looked into before it is stored: one with more is stored although they are empty.
 pub(crate) const MAX_DEFERRED_TABLES: usize = 64;
 

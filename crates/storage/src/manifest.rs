@@ -3,7 +3,7 @@
 //! Text: a first line `abide manifest VERSION CRC`, where CRC is the CRC-32C of all that follows in hex, then JSON. It is
 //! replaced as a whole: written beside, synced, renamed, and the directory synced.
 
-use crate::alarms::Runs;
+use crate::alarms::{ClockReading, Runs};
 use crate::archive::ArchiveState;
 use crate::disk::{Disk, Failure, OpenMode};
 use crate::error::{Error, Result};
@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 
 /// The version of the data directory's format. 1 had no archive: a program that knows only it would forget the runs. 2 did
 /// not tell of attempts that have begun: a program that knows only it would take a record with one for damage. 3 had no
-/// saved pages of quarantined objects: it would forget them.
-pub(crate) const FORMAT_VERSION: u32 = 4;
+/// saved pages of quarantined objects: it would forget them. 4 did not tell which alarms wait: a program that knows only it would
+/// take their records for damage.
+pub(crate) const FORMAT_VERSION: u32 = 5;
 
 const NAME: &str = "MANIFEST";
 const NEW_NAME: &str = "MANIFEST.new";
@@ -48,6 +49,9 @@ pub(crate) struct Manifest {
     /// Where the alarm index is saved.
     #[serde(default)]
     pub(crate) alarms: Runs,
+    /// What the wall clock showed when it was saved.
+    #[serde(default)]
+    pub(crate) clock: ClockReading,
     /// How far the log is archived, and in which runs.
     #[serde(default)]
     pub(crate) archive: ArchiveState,
@@ -130,7 +134,12 @@ impl Manifest {
     fn is_possible(&self) -> bool {
         let segment = MIN_SEGMENT_BYTES..=MOST_BYTES;
         let archive = &self.archive;
-        let positions = [self.redo, self.alarms.newest, archive.rebase];
+        let positions = [
+            self.redo,
+            self.alarms.newest,
+            self.clock.position,
+            archive.rebase,
+        ];
         let mut alarm_runs = self.alarms.list.iter();
         let saved = self.quarantined.values().filter_map(|of| of.pages.as_ref());
         let saved = saved.map(|saved| &saved.run);
@@ -218,6 +227,7 @@ mod tests {
             archive: ArchiveState::default(),
             quarantined: BTreeMap::new(),
             alarms: Runs::default(),
+            clock: ClockReading::default(),
         }
     }
 

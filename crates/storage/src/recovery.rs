@@ -9,7 +9,7 @@
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header says
 //!    where the old epoch ended.
 
-use crate::alarms::{self, AlarmIndex, Loaded, Runs};
+use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
 use crate::archive::{self, ArchiveState};
 use crate::broken::{Variant, broken};
 use crate::catalog::object_path;
@@ -84,11 +84,24 @@ pub(crate) fn open(
     let mut objects = FxHashMap::default();
     let begun = std::time::Instant::now();
     let mut proven = manifest.redo();
+    let mut clock = manifest.clock;
     let end = reader::read(&segments, manifest.redo(), None, |logged| {
         let durable = logged.parts.iter().map(|(header, _)| header.durable);
         proven = durable.fold(proven, Lsn::max);
+        if let Some((first, _)) = logged.parts.first()
+            && let Some(by_millis) = clock.advance(first.lsn, first.unix_millis)
+        {
+            alarms.clock_set_back(by_millis);
+        }
         take(&mut objects, &alarms, dir, &manifest, logged)
     })?;
+    if let Some(by_millis) = clock.advance(end, (options.unix_millis)()) {
+        tracing::warn!(
+            by_millis,
+            "the wall clock has been set back since the log's end: alarms that wait go off as if it had not"
+        );
+        alarms.clock_set_back(by_millis);
+    }
     let bytes = end.get() - manifest.redo;
     if bytes > 0 {
         tracing::info!(
@@ -157,6 +170,7 @@ fn begin(disk: &dyn Disk, dir: &Path, log_dir: &Path, options: &StoreOptions) ->
         namespaces: Vec::new(),
         quarantined: BTreeMap::new(),
         alarms: Runs::default(),
+        clock: ClockReading::default(),
         archive: ArchiveState::default(),
     };
     manifest.store(disk, dir)?;

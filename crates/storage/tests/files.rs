@@ -76,21 +76,21 @@ fn a_data_directory_of_a_newer_format_is_refused_and_left_as_it_is() {
     let path = dir.path().join("MANIFEST");
     let text = std::fs::read_to_string(&path)
         .unwrap()
-        .replacen("manifest 4", "manifest 5", 1);
+        .replacen("manifest 5", "manifest 6", 1);
     std::fs::write(&path, &text).unwrap();
     let error = store(dir.path()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
     assert!(
-        error.to_string().contains("format 5") && error.to_string().contains("newer program"),
+        error.to_string().contains("format 6") && error.to_string().contains("newer program"),
         "{error}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
 }
 
-/// A directory of format 2 has everything that one of format 4 has, but for attempts that have begun and pages of quarantined
-/// objects.
+/// A directory of format 2 has everything that one of format 5 has, but for attempts that have begun, pages of quarantined
+/// objects, and which alarms wait.
 #[test]
-fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_4() {
+fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_5() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("MANIFEST");
     let first = store(dir.path()).unwrap();
@@ -118,7 +118,7 @@ fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_4() {
         )
         .unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, text.replacen("manifest 4", "manifest 2", 1)).unwrap();
+    std::fs::write(&path, text.replacen("manifest 5", "manifest 2", 1)).unwrap();
 
     let second = store(dir.path()).unwrap();
     let known = second.alarms().get(key).unwrap();
@@ -129,7 +129,7 @@ fn a_data_directory_of_format_2_is_opened_and_becomes_one_of_format_4() {
     assert_eq!((alarm.scheduled, alarm.attempts, alarm.broken), (60, 0, 3));
     second.close().unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
-    assert!(text.starts_with("abide manifest 4 "), "{text}");
+    assert!(text.starts_with("abide manifest 5 "), "{text}");
 }
 
 #[test]

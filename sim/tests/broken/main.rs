@@ -147,7 +147,9 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::HistoryGivenUpEarly
         | V::QuarantineKept
         | V::BudgetIgnored
-        | V::CrashCountsForAll => return None,
+        | V::CrashCountsForAll
+        | V::ClockSetBackIgnored
+        | V::ClockSetBackForgotten => return None,
     })
 }
 

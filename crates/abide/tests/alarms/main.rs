@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+mod clock;
 mod crash;
 mod firing;
 mod given_up;

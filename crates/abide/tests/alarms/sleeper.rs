@@ -196,6 +196,12 @@ impl Dormitory {
         }
     }
 
+    /// Another node on what a kill of this one leaves.
+    pub(crate) fn killed(&self) -> Self {
+        let disk = self.world.disk.after_kill();
+        Self::on(self.world.clock.clone(), disk, exact())
+    }
+
     pub(crate) fn object(&self, name: &str) -> Stub<Sleeper> {
         self.world.env().object::<Sleeper>().get_by_name(name)
     }

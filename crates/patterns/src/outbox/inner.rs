@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use abide::{Result, State};
+use abide::{Result, ScheduledTime, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
@@ -25,6 +25,7 @@ use super::{
     suspects::Suspects,
 };
 use crate::numbers::millis;
+use crate::seen::SeenByAlarm;
 
 /// One object's outbox.
 pub(super) struct Inner {
@@ -35,6 +36,8 @@ pub(super) struct Inner {
     pub(super) flights: RefCell<Flights>,
     /// True while a background task passes.
     pub(super) running: Cell<bool>,
+    /// What the alarm that went off tells of the clock.
+    pub(super) seen: SeenByAlarm,
     /// True if a task was dropped with attempts on their way.
     pub(super) orphaned: Cell<bool>,
     /// Whether this node has too much to do.
@@ -60,6 +63,7 @@ impl Inner {
             rows: Rows::new(state.storage().clone(), options),
             flights: RefCell::default(),
             running: Cell::new(false),
+            seen: SeenByAlarm::default(),
             orphaned: Cell::new(false),
             overload: Cell::default(),
             suspects: Cell::default(),
@@ -219,7 +223,7 @@ impl Inner {
         let storage = self.state.storage();
         match storage.get_alarm()? {
             Some(set) if set.unix_millis() <= at => Ok(()),
-            _ => storage.set_alarm(at),
+            _ => storage.set_alarm(ScheduledTime::wait_until(at)),
         }
     }
 
@@ -235,7 +239,7 @@ impl Inner {
         let set = storage.get_alarm()?.map(abide::AlarmTime::unix_millis);
         match at {
             _ if set == at => Ok(()),
-            Some(at) => storage.set_alarm(at),
+            Some(at) => storage.set_alarm(ScheduledTime::wait_until(at)),
             None => storage.delete_alarm(),
         }
     }

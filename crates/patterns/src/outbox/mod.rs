@@ -171,6 +171,7 @@ impl Outbox {
     /// Goes on with what is due. Call it from the object's [`alarm`](abide::DurableObject::alarm), whatever else that does.
     pub fn alarm(&self) -> Result<()> {
         let inner = &self.0;
+        inner.seen.note(&inner.state);
         if inner.has_work()? {
             let now = inner.now();
             let own = inner.rows.own_alarm()?.filter(|at| *at > now);

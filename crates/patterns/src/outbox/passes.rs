@@ -71,10 +71,11 @@ impl Inner {
     /// whose wait is counted from the new time already: that must not be shortened.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
         let mut meta = self.rows.meta()?;
-        if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) >= meta.last_seen {
+        let seen = self.seen.take_or(meta.last_seen);
+        if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) >= seen {
             return Ok(());
         }
-        self.clock_went_back(meta.last_seen - now, now)?;
+        self.clock_went_back(seen - now, now)?;
         meta.last_seen = now;
         meta.next_tick = meta.next_tick.min(now);
         self.rows.save_meta(meta);

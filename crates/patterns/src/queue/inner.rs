@@ -6,12 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use abide::{AlarmTime, Result, State};
+use abide::{AlarmTime, Result, ScheduledTime, State};
 use tokio::sync::Notify;
 
-use super::{Counts, QueueError, Queues, figures::Figures, limits, queues::Declared, rows::Rows};
+use super::{
+    Counts, QueueError, Queues, figures::Figures, limits, meta::Meta, queues::Declared, rows::Rows,
+};
 use crate::broken::{Variant, broken};
 use crate::numbers::{millis, rows};
+use crate::seen::SeenByAlarm;
 
 /// One shard.
 pub(super) struct Inner {
@@ -21,6 +24,8 @@ pub(super) struct Inner {
     pub(super) figures: Figures,
     /// True while a background task runs.
     pub(super) running: Cell<bool>,
+    /// What the alarm that went off tells of the clock.
+    pub(super) seen: SeenByAlarm,
     /// Wakes the task.
     pub(super) news: Notify,
     /// Until when dead letters wait that the other queue did not take.
@@ -37,6 +42,7 @@ impl Inner {
             rows,
             queues,
             running: Cell::new(false),
+            seen: SeenByAlarm::default(),
             news: Notify::new(),
             forward_after: Cell::new(0),
             told: RefCell::default(),
@@ -88,7 +94,9 @@ impl Inner {
         let (meta, now) = (self.rows.meta()?, self.now());
         let batch = match self.rows.first_due()? {
             // A pass puts the times right.
-            Some(_) if meta.clock_went_back(now).is_some() => Some(now),
+            Some(_) if Meta::clock_went_back(self.seen.or(meta.last_seen), now).is_some() => {
+                Some(now)
+            }
             Some(due)
                 if declared.consumer.is_some()
                     && (!meta.paused || broken(Variant::PauseIgnored)) =>
@@ -113,7 +121,7 @@ impl Inner {
         let storage = self.state.storage();
         match storage.get_alarm()? {
             Some(set) if set.unix_millis() <= at => Ok(()),
-            _ => storage.set_alarm(at),
+            _ => storage.set_alarm(ScheduledTime::wait_until(at)),
         }
     }
 
@@ -123,7 +131,7 @@ impl Inner {
         let set = storage.get_alarm()?.map(AlarmTime::unix_millis);
         match at {
             _ if set == at => Ok(()),
-            Some(at) => storage.set_alarm(at),
+            Some(at) => storage.set_alarm(ScheduledTime::wait_until(at)),
             None => storage.delete_alarm(),
         }
     }

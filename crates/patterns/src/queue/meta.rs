@@ -30,9 +30,9 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// By how much the wall clock was set back since the newest claim, if it was.
-    pub(super) fn clock_went_back(&self, now: i64) -> Option<i64> {
-        let by = self.last_seen.saturating_sub(now);
+    /// By how much the wall clock was set back since it showed what was seen, if it was.
+    pub(super) fn clock_went_back(seen: i64, now: i64) -> Option<i64> {
+        let by = seen.saturating_sub(now);
         (by > millis(limits::CLOCK_TOLERANCE)).then_some(by)
     }
 }

@@ -161,7 +161,7 @@ impl Inner {
 
     /// What waits does so as long as it would have, if the wall clock was set back.
     fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
-        let Some(by) = meta.clock_went_back(now) else {
+        let Some(by) = Meta::clock_went_back(self.seen.take_or(meta.last_seen), now) else {
             return Ok(());
         };
         tracing::warn!(

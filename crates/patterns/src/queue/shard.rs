@@ -39,6 +39,7 @@ impl DurableObject for QueueShard {
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        self.inner.seen.note(&self.inner.state);
         self.inner.go_on()
     }
 }

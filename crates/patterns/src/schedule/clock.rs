@@ -14,7 +14,7 @@ use crate::numbers::millis;
 impl Inner {
     /// Notes the time, and makes good that the clock was set back, if it was.
     pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
-        let seen = self.rows.last_seen()?;
+        let seen = self.seen.take_or(self.rows.last_seen()?);
         if now.saturating_sub(seen) >= millis(limits::CLOCK_STEP) {
             return self.rows.see(now);
         }

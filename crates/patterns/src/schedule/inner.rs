@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::{Options, figures, rows::Rows};
 use crate::alarm::{AGAIN, SharedAlarm};
 use crate::numbers::millis;
+use crate::seen::SeenByAlarm;
 
 /// The schedule's slot of the object's alarm.
 pub(super) const SLOT: &str = "schedule";
@@ -21,6 +22,7 @@ pub(super) struct Inner {
     pub(super) rows: Rows,
     /// True while somebody takes what is due.
     pub(super) running: Cell<bool>,
+    pub(super) seen: SeenByAlarm,
     /// Wakes whoever does.
     pub(super) news: Notify,
 }
@@ -34,6 +36,7 @@ impl Inner {
             rows: Rows::new(state.storage(), options.history),
             options,
             running: Cell::new(false),
+            seen: SeenByAlarm::default(),
             news: Notify::new(),
         })
     }

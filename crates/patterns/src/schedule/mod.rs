@@ -292,6 +292,7 @@ impl Schedule {
         &self,
         handler: impl Fn(&Firing) -> Result<(), E>,
     ) -> Result<()> {
+        self.0.seen.note(&self.0.state);
         self.0.see_to(handler).await
     }
 
@@ -327,6 +328,7 @@ impl Schedule {
         F: Future<Output = Result<(), E>> + 'static,
         E: Into<Failure>,
     {
+        self.0.seen.note(&self.0.state);
         self.0.see_to_in_background(handler)
     }
 

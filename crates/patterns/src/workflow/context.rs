@@ -139,8 +139,7 @@ impl Context {
         }
     }
 
-    /// Waits for so long. The object may leave memory meanwhile. A wall clock that is set back makes this no longer, once the
-    /// instance is awake.
+    /// Waits for so long. The object may leave memory meanwhile. A wall clock that is set back makes this no longer.
     ///
     /// # Errors
     /// A cancellation.

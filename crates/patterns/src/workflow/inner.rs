@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use abide::{Result, State};
+use abide::{Result, ScheduledTime, State};
 use futures_util::FutureExt;
 use tokio::sync::Notify;
 
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use crate::numbers::millis;
+use crate::seen::SeenByAlarm;
 
 /// One instance's object.
 pub(super) struct Inner {
@@ -28,6 +29,8 @@ pub(super) struct Inner {
     pub(super) rows: Rows,
     /// True while a background task drives the instance.
     pub(super) running: Cell<bool>,
+    /// What the alarm that went off tells of the clock.
+    pub(super) seen: SeenByAlarm,
     /// Wakes the task.
     pub(super) news: Notify,
     /// Wakes whoever waits for the instance to end.
@@ -49,6 +52,7 @@ impl Inner {
         }
         let recovery = millis(self.options.recovery);
         let at = self.now().saturating_add(recovery);
+        let at = ScheduledTime::wait_until(at);
         self.state.storage().set_alarm(at)
     }
 
@@ -56,7 +60,10 @@ impl Inner {
     pub(super) fn arm(&self, due: Option<i64>) -> Result<()> {
         let storage = self.state.storage();
         match due {
-            Some(due) => storage.set_alarm(due.clamp(0, limits::MAX_TIME)),
+            Some(due) => {
+                let at = due.clamp(1, limits::MAX_TIME);
+                storage.set_alarm(ScheduledTime::wait_until(at))
+            }
             None => storage.delete_alarm(),
         }
     }
@@ -64,7 +71,7 @@ impl Inner {
     /// Notes the time that it is. If the clock was set back since the last time, says by how much, and brings nearer by that
     /// what waits.
     pub(super) fn note_time(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
-        let back = instance.last_seen.saturating_sub(now);
+        let back = self.seen.take_or(instance.last_seen).saturating_sub(now);
         if -back >= millis(limits::CLOCK_STEP) {
             self.rows.set_last_seen(now)?;
         }

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::broken::{Variant, broken};
+use crate::seen::SeenByAlarm;
 
 use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
@@ -68,12 +69,14 @@ impl DurableObject for WorkflowInstance {
                 news: Notify::new(),
                 ended: Notify::new(),
                 cancel: RefCell::default(),
+                seen: SeenByAlarm::default(),
                 state,
             }),
         })
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
+        self.inner.seen.note(&self.inner.state);
         if self.inner.rows.instance()?.is_some() {
             self.inner.kick()?;
         }

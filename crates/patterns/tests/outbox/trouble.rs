@@ -226,6 +226,21 @@ fn waits_are_as_long_as_before_when_the_wall_clock_is_set_back() {
 }
 
 #[test]
+fn an_outbox_that_rests_tries_again_in_time_although_the_wall_clock_was_set_back() {
+    run(async {
+        let world = World::new(plain());
+        let refusals = vec![refused(), refused(), refused()];
+        world.script.say("hello", refusals);
+        let id = world.enqueue(note("bob", "hello")).await;
+        world.pass(Duration::from_secs(4)).await;
+        assert_eq!(world.status(id).await, Status::Queued);
+        world.clock.set_wall(-86_400_000);
+        world.pass(Duration::from_secs(10)).await;
+        assert_eq!(world.status(id).await, Status::Sent);
+    });
+}
+
+#[test]
 fn a_wait_that_begins_after_the_wall_clock_was_set_back_is_not_shortened() {
     run(async {
         let world = World::new(plain());

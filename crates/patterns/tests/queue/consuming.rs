@@ -249,6 +249,21 @@ fn a_wall_clock_that_was_set_back_does_not_make_messages_wait_longer() {
 }
 
 #[test]
+fn a_shard_that_rests_gives_messages_in_time_although_the_wall_clock_was_set_back() {
+    run(async {
+        let world = World::new(words);
+        world.send(&["first"]).await;
+        world.until_consumed(1).await;
+        let later = message("later").delay(Duration::from_mins(1));
+        world.queue("words").send(later).await.unwrap();
+        world.clock.set_wall(-YEAR);
+        world.pass_until_consumed(2).await;
+        let at = world.script.times("later")[0];
+        assert!((60_000..90_000).contains(&at), "{at}");
+    });
+}
+
+#[test]
 fn a_consumers_rest_ends_although_the_wall_clock_was_set_back() {
     run(async {
         let world = World::new(words);

@@ -67,6 +67,24 @@ fn a_clock_that_was_far_ahead_leaves_no_timer_waiting_for_years() {
 }
 
 #[test]
+fn a_schedule_that_rests_tries_again_in_time_although_the_clock_was_set_back() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let fails = failing(1);
+        world.set("t", doing(Spec::once("a", start), &fails)).await;
+        world.set("plain", Spec::every("a", secs(60))).await;
+        world.rest().await;
+        assert_eq!(world.calls.attempts("t"), [1]);
+        world.clock.set_wall(-2 * HOUR);
+        world.pass(secs(6), secs(1)).await;
+        assert_eq!(world.calls.attempts("t"), [1, 2]);
+        world.pass(secs(60), secs(5)).await;
+        assert!(world.dues("plain").await.len() >= 1);
+    });
+}
+
+#[test]
 fn a_retry_does_not_wait_longer_because_the_clock_was_set_back() {
     run(async {
         let world = World::new(plain());

@@ -51,6 +51,32 @@ fn a_clock_that_is_set_back_makes_no_wait_longer_and_no_named_time_earlier() {
     });
 }
 
+#[test]
+fn an_instance_that_rests_wakes_in_time_although_the_clock_was_set_back() {
+    run(async {
+        let world = World::new(sleeper());
+        world.start("sleeper").await;
+        world.until_step(1, StepState::Waiting).await;
+        let begun = world.now();
+        world.pass(Duration::from_secs(5)).await;
+        world.clock.advance(HOUR);
+        world.clock.set_wall(-(3_600_000 * 10));
+        world.clock.advance(HOUR - Duration::from_secs(20));
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(world.script.names(), [""; 0]);
+        world.pass(Duration::from_secs(20)).await;
+        world.until_called("woken", 1).await;
+        // What it named stays: by the new clock that is eleven hours later.
+        world.clock.advance(HOUR * 10);
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(world.record().await.status, Status::Running);
+        world.clock.advance(HOUR * 2);
+        world.pass(Duration::from_secs(5)).await;
+        world.until_status(Status::Completed).await;
+        assert!(world.now() >= begun + 3 * 3_600_000);
+    });
+}
+
 /// Somebody looks at instance `a`, so that it sees the time.
 async fn look(world: &World) {
     let looked = world.workflows().send_event("a", "look", &()).await;

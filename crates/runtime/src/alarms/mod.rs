@@ -25,6 +25,7 @@
 //!    process did not survive that attempt, it waits as the next attempt of that one would, and longer each time in a row.
 
 mod firer;
+mod node_clock;
 mod retry;
 mod scheduler;
 mod suspects;
@@ -33,11 +34,11 @@ mod time;
 use abide_storage::{AlarmCursor, AlarmEntry, AlarmRow, Isolation, ObjectKey};
 use tokio::sync::oneshot;
 
+pub(crate) use self::{node_clock::NodeClock, scheduler::Schedulers, suspects::fire_suspects};
 pub use self::{
     retry::AlarmRetry,
     time::{AlarmTime, ScheduledTime},
 };
-pub(crate) use self::{scheduler::Schedulers, suspects::fire_suspects};
 
 use crate::{
     Error, ObjectId,

@@ -54,6 +54,8 @@ impl From<AlarmTime> for SystemTime {
 
 /// When an alarm is to go off, in any of the forms that [`Storage::set_alarm`](crate::Storage::set_alarm) takes: a
 /// [`SystemTime`], an [`AlarmTime`], a [`Duration`] from now, or an `i64` of milliseconds since 1970.
+///
+/// Times are absolute, by the wall clock. A [`Duration`] is a wait: it ends no later if the wall clock is set back meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledTime(Form);
 
@@ -61,13 +63,25 @@ pub struct ScheduledTime(Form);
 enum Form {
     At(i64),
     In(Duration),
+    WaitUntil(i64),
 }
 
 impl ScheduledTime {
+    /// A wait that ends when the wall clock shows this time, in milliseconds since 1970, or as much later than now if it is set
+    /// back meanwhile.
+    pub const fn wait_until(unix_millis: i64) -> Self {
+        Self(Form::WaitUntil(unix_millis))
+    }
+
+    /// True for a wait, false for a time of the wall clock.
+    pub(crate) fn is_wait(self) -> bool {
+        !matches!(self.0, Form::At(_))
+    }
+
     /// The time in milliseconds since 1970, if it is `now`. Refuses what cannot be meant.
     pub(crate) fn resolve(self, now: i64) -> Result<i64> {
         let millis = match self.0 {
-            Form::At(millis) => Some(millis),
+            Form::At(millis) | Form::WaitUntil(millis) => Some(millis),
             // Never earlier than was asked for.
             Form::In(wait) => i64::try_from(wait.as_nanos().div_ceil(1_000_000))
                 .ok()

@@ -7,12 +7,12 @@
 use abide_storage::{AlarmRow, BegunAttempt, Isolation, ObjectDb};
 
 use super::{Confirmation, Object};
-use crate::{AlarmTime, Result, alarms::ScheduledTime};
+use crate::{AlarmInfo, AlarmTime, Result, alarms::ScheduledTime};
 
 impl Object {
     pub(crate) fn set_alarm(&self, at: ScheduledTime) -> Result<()> {
         let now = self.worker.unix_millis();
-        let at = at.resolve(now)?;
+        let (at, wait) = (at.resolve(now)?, at.is_wait());
         let row = match self.running_alarm()? {
             Some(row) => Some(row),
             None => self.cut_off_alarm()?,
@@ -20,9 +20,13 @@ impl Object {
         let row = match row {
             Some(row) => AlarmRow {
                 next: Some(at),
+                next_wait: wait,
                 ..row
             },
-            None => AlarmRow::asked(at, now),
+            None => AlarmRow {
+                wait,
+                ..AlarmRow::asked(at, now)
+            },
         };
         self.write_alarm(Some(&row))
     }
@@ -43,16 +47,21 @@ impl Object {
     /// attempt succeeds.
     pub(crate) fn delete_alarm(&self) -> Result<()> {
         let row = self.running_alarm()?;
-        self.write_alarm(row.map(|row| AlarmRow { next: None, ..row }).as_ref())
+        self.write_alarm(row.map(|row| without_next(row)).as_ref())
     }
 
     pub(crate) fn delete_all(&self) -> Result<()> {
         let running = self.running_alarm()?;
         self.write(Confirmation::Confirmed, ObjectDb::delete_all)?;
         match running {
-            Some(row) => self.write_alarm(Some(&AlarmRow { next: None, ..row })),
+            Some(row) => self.write_alarm(Some(&without_next(row))),
             None => Ok(()),
         }
+    }
+
+    /// The attempt that runs, if one does.
+    pub(crate) fn current_alarm(&self) -> Option<AlarmInfo> {
+        self.attempt.get()
     }
 
     /// The row, if an attempt runs.
@@ -80,5 +89,13 @@ impl Object {
 
     pub(super) fn write_alarm(&self, row: Option<&AlarmRow>) -> Result<()> {
         self.write(Confirmation::Confirmed, |db| db.set_alarm(row))
+    }
+}
+
+fn without_next(row: AlarmRow) -> AlarmRow {
+    AlarmRow {
+        next: None,
+        next_wait: false,
+        ..row
     }
 }

@@ -124,7 +124,10 @@ impl Object {
             self.write(Confirmation::Confirmed, ObjectDb::repeat_alarm)?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
-        let Some(row) = row.filter(|row| !row.failed && row.entry().due <= now) else {
+        // A clock that was set back has hastened a wait in the index; its row has the time by the old clock.
+        let Some(row) =
+            row.filter(|row| !row.failed && known.is_some_and(|known| known.due <= now))
+        else {
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         };
         let epoch = self.worker.store.epoch();
@@ -183,7 +186,7 @@ impl Object {
             let counters = &self.worker.mailbox.counters;
             counters.alarms_fired.add();
             let wanted = row.asked_at.unwrap_or(row.scheduled);
-            let late = self.worker.unix_millis() - wanted;
+            let late = (self.worker.unix_millis() - wanted).max(0);
             if attempt.is_retry {
                 counters.alarms_retried.add();
             } else {
@@ -212,9 +215,7 @@ impl Object {
             return Ok(());
         };
         let row = match error.filter(|_| !broken(Variant::AlarmDeletedOnError)) {
-            None => row
-                .next
-                .map(|next| AlarmRow::asked(next, self.worker.unix_millis())),
+            None => row.after(self.worker.unix_millis()),
             Some(error) => {
                 self.worker.mailbox.counters.errors.add();
                 Some(self.failed(row, &error))
@@ -314,8 +315,8 @@ impl Object {
                 "an alarm's handler failed again"
             );
         }
-        if let Some(next) = row.next {
-            return AlarmRow::asked(next, self.worker.unix_millis());
+        if let Some(next) = row.after(self.worker.unix_millis()) {
+            return next;
         }
         row.begun = None;
         row.broken = 0;

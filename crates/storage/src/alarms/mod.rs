@@ -16,6 +16,7 @@ mod rebuild;
 mod row;
 mod run;
 mod shard;
+mod wall_clock;
 
 pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, AlarmState, DueAlarm};
 pub(crate) use rebuild::DamagedRun;
@@ -23,6 +24,7 @@ pub use row::{AlarmRow, BegunAttempt};
 #[cfg(feature = "fuzzing")]
 pub(crate) use run::seal as seal_run;
 pub(crate) use run::{Loaded, Runs, dir_of, load, remove_others, write};
+pub(crate) use wall_clock::ClockReading;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +41,8 @@ pub struct AlarmEntry {
     pub failing: bool,
     /// An attempt with this isolation has begun and its end is not recorded.
     pub begun: Option<Isolation>,
+    /// It is due when some time has passed, not when the clock shows some time. See [`AlarmIndex::clock_set_back`].
+    pub wait: bool,
 }
 
 impl AlarmEntry {
@@ -50,17 +54,30 @@ impl AlarmEntry {
             failed: false,
             failing: false,
             begun: None,
+            wait: false,
         }
     }
 
-    /// True if what the index knows of an object's alarm is what its row says. The index learns from saved runs of format 2
-    /// nothing of what is failing, and nothing hangs on that.
+    /// True if what the index knows of an object's alarm is what its row says.
+    ///
+    /// A wait may end earlier than its row says, because the clock was set back since. Saved runs of format 2 do not tell what is
+    /// failing and those of format 4 not what waits; nothing depends on either.
     pub fn agree(known: Option<Self>, row: Option<Self>) -> bool {
-        let but_for_failing = |entry: Self| Self {
-            failing: false,
-            ..entry
+        let (Some(known), Some(row)) = (known, row) else {
+            return known == row;
         };
-        known.map(but_for_failing) == row.map(but_for_failing)
+        let due = if row.wait {
+            known.due.max(row.due)
+        } else {
+            known.due
+        };
+        let known = Self {
+            due,
+            failing: row.failing,
+            wait: row.wait,
+            ..known
+        };
+        known == row
     }
 }
 
@@ -89,9 +106,10 @@ pub(crate) mod marks {
     const BEGUN: u32 = 4;
     const FEW: u32 = 8;
     const ALONE: u32 = 16;
+    const WAIT: u32 = 32;
 
     /// All of them.
-    pub(crate) const ALL: u32 = FAILED | FAILING | BEGUN | FEW | ALONE;
+    pub(crate) const ALL: u32 = FAILED | FAILING | BEGUN | FEW | ALONE | WAIT;
 
     pub(crate) fn of(entry: &AlarmEntry) -> u32 {
         let begun = match entry.begun {
@@ -102,7 +120,8 @@ pub(crate) mod marks {
         };
         let failed = if entry.failed { FAILED } else { 0 };
         let failing = if entry.failing { FAILING } else { 0 };
-        begun | failed | failing
+        let wait = if entry.wait { WAIT } else { 0 };
+        begun | failed | failing | wait
     }
 
     /// `None` if no version writes these.
@@ -120,6 +139,7 @@ pub(crate) mod marks {
             failed: marks & FAILED != 0,
             failing: marks & FAILING != 0,
             begun,
+            wait: marks & WAIT != 0,
         })
     }
 }

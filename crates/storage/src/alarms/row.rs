@@ -21,6 +21,9 @@ pub struct BegunAttempt {
 pub struct AlarmRow {
     /// When it was set to go off.
     pub scheduled: i64,
+    /// It was set to go off after some time, not at some time: a clock that is set back does not delay it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait: bool,
     /// When it was asked for, if its time had passed by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<i64>,
@@ -48,6 +51,9 @@ pub struct AlarmRow {
     /// The alarm that was set while the attempt ran. It takes the place of this one when the attempt ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<i64>,
+    /// What [`wait`](Self::wait) is of the next one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub next_wait: bool,
     /// All attempts have failed. It goes off no more unless somebody runs it again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
@@ -94,6 +100,7 @@ impl AlarmRow {
             Some(next) => Self {
                 broken: self.broken,
                 crashes: self.crashes,
+                wait: self.next_wait,
                 ..Self::at(next)
             },
             None => self,
@@ -109,7 +116,7 @@ impl AlarmRow {
                 begun.isolation = Isolation::Few;
                 self
             }
-            (_, Some(next)) => Self::asked(next, now),
+            (_, Some(_)) => self.after(now).unwrap_or(self),
             _ => Self {
                 begun: None,
                 retry_at: None,
@@ -117,6 +124,14 @@ impl AlarmRow {
                 ..self
             },
         }
+    }
+
+    /// The alarm that was set while the attempt ran, which takes the place of this one at `now`.
+    pub fn after(&self, now: i64) -> Option<Self> {
+        self.next.map(|next| Self {
+            wait: self.next_wait,
+            ..Self::asked(next, now)
+        })
     }
 
     /// The alarm that goes off at once, as if for the first time, if it was given up or waits for a retry. `epoch` is the
@@ -140,11 +155,13 @@ impl AlarmRow {
 
     /// What the index is told of it.
     pub fn entry(&self) -> AlarmEntry {
-        let due = match (self.next, self.retry_at) {
-            _ if self.failed => self.scheduled,
+        let (due, wait) = match (self.next, self.retry_at) {
+            _ if self.failed => (self.scheduled, false),
             // An attempt that never ended does not hasten the alarm that it has set: it may have ended its process.
-            (Some(next), Some(retry_at)) => next.max(retry_at),
-            (next, retry_at) => next.or(retry_at).unwrap_or(self.scheduled),
+            (Some(next), Some(retry_at)) if next > retry_at => (next, self.next_wait),
+            (_, Some(retry_at)) => (retry_at, true),
+            (Some(next), None) => (next, self.next_wait),
+            (None, None) => (self.scheduled, self.wait),
         };
         AlarmEntry {
             due,
@@ -155,6 +172,7 @@ impl AlarmRow {
                 .begun
                 .filter(|_| !self.failed)
                 .map(|begun| begun.isolation),
+            wait,
         }
     }
 }

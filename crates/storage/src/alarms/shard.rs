@@ -166,6 +166,18 @@ impl Shard {
         }
     }
 
+    /// The wall clock was set back by so much: what waits is due by the new clock when it would have been by the old one.
+    pub(super) fn clock_set_back(&mut self, by_millis: i64) {
+        let waits = self.entries.iter().filter(|(_, entry)| entry.wait);
+        let waits: Vec<_> = waits.map(|(key, entry)| (*key, *entry)).collect();
+        for (key, entry) in waits {
+            let due = entry.due.saturating_sub(by_millis).max(1);
+            let entry = AlarmEntry { due, ..entry };
+            self.change(key, AlarmChange::Set(entry));
+            self.changed.insert(key);
+        }
+    }
+
     /// The current entry of this key as a change of a run.
     pub(super) fn change_of(&self, key: &ObjectKey) -> AlarmChange {
         match self.entries.get(key) {

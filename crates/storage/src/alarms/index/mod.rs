@@ -19,6 +19,7 @@ mod unsaved;
 pub(super) use self::unsaved::Unsaved;
 use super::shard::{Effect, Shard};
 use super::{AlarmChange, AlarmEntry, Isolation};
+use crate::broken::{Variant, broken};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -290,6 +291,20 @@ impl AlarmIndex {
             shard.change(key, change)
         };
         self.take_effect(&layout, place, effect);
+    }
+
+    /// The wall clock was set back by so much: alarms that wait are due earlier by that, so that they wait no longer than they
+    /// would have. Rows keep the times that they had; the next checkpoint saves those of the index, and until then recovery
+    /// finds the same in the times of the log's records.
+    pub fn clock_set_back(&self, by_millis: i64) {
+        if broken(Variant::ClockSetBackIgnored) {
+            return;
+        }
+        let layout = self.layout();
+        for place in 0..layout.shards.len() {
+            layout.shards[place].lock().clock_set_back(by_millis);
+            layout.notify(place, true);
+        }
     }
 
     /// Applies an entry of a run, or of a row, when a store is opened, in order of age.
