@@ -144,7 +144,7 @@ impl Node {
     }
 
     /// The node that serves a data directory, on this machine and for this user.
-    fn of_directory(dir: &Path) -> Result<Self> {
+    pub(crate) fn of_directory(dir: &Path) -> Result<Self> {
         let place = dir.join(SOCKET).display().to_string();
         // The path of a socket has 107 bytes at most, whatever the directory's is.
         let dir = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;

@@ -200,6 +200,11 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
                 let result = T::dispatch(object, method, args);
                 Box::pin(async move { result.await.map(Reply::Rpc) })
             }
+            // The runtime keeps them from classes.
+            Event::Operation { .. } => Box::pin(std::future::ready(Err(Error::with_kind(
+                ErrorKind::NotFound,
+                "operations are for components",
+            )))),
             Event::Alarm(info) => {
                 Box::pin(async move { object.alarm(info).await.map(|()| Reply::Done) })
             }

@@ -45,6 +45,13 @@ pub enum Event {
         /// The key under which the result is remembered. The runtime sees to that; a class need not look.
         idempotency_key: Option<String>,
     },
+    /// An operator's request to a component of the object. The runtime hands it to the component: a class does not see it.
+    Operation {
+        /// The component's name; `None` lists those that the object has.
+        component: Option<String>,
+        /// What is asked of it.
+        request: Box<Request>,
+    },
     /// The object's alarm goes off.
     Alarm(AlarmInfo),
     /// A message of a WebSocket that the object has accepted.
@@ -87,7 +94,7 @@ impl Event {
     /// What it takes of the memory budget. A socket counts its messages itself.
     pub(crate) fn weight(&self) -> usize {
         let content = match self {
-            Self::Fetch(request) => {
+            Self::Fetch(request) | Self::Operation { request, .. } => {
                 let head = request.headers().iter();
                 let head: usize = head
                     .map(|(name, value)| name.as_str().len() + value.len())
@@ -125,7 +132,7 @@ impl Event {
 /// What an object answers to an [`Event`].
 #[derive(Debug)]
 pub enum Reply {
-    /// To [`Event::Fetch`].
+    /// To [`Event::Fetch`] and [`Event::Operation`].
     Fetch(Response),
     /// To [`Event::Rpc`]: the result, encoded as the arguments were.
     Rpc(Vec<u8>),

@@ -13,7 +13,7 @@ use abide_storage::Bookmark;
 use tokio::sync::oneshot;
 
 use crate::{
-    AlarmInfo, Env, Error, ErrorKind, ObjectId, Result, Storage,
+    AlarmInfo, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response, Result, Storage,
     object::Object,
     socket::{RequestResponsePair, ServerSocket, WebSocket},
 };
@@ -118,6 +118,21 @@ impl State {
         let undo = self.storage().on_next_session_restore(bookmark)?;
         self.object().restart_after_turn();
         Ok(undo)
+    }
+
+    /// Has a component of the object answer operators' requests: to be called when the component is opened. `component` is the
+    /// name under which `/objects/{class}/{object}/components/{component}/…` of the admin listener reaches it; the request has
+    /// the rest of that path, the query and the body. GET and HEAD change nothing.
+    ///
+    /// The answer passes the output gate like that of a `fetch`. The error is [`ErrorKind::Input`] if the object has a component of
+    /// this name already.
+    pub fn serve_operations<F: Future<Output = Result<Response>> + 'static>(
+        &self,
+        component: &str,
+        answer: impl Fn(Request) -> F + 'static,
+    ) -> Result<()> {
+        let answer = Rc::new(move |request| -> LocalFuture<_> { Box::pin(answer(request)) });
+        self.object().serve_operations(component, answer)
     }
 
     /// Has the call that is in its method in this poll not remembered under its idempotency key: the same call with the same

@@ -77,6 +77,25 @@ impl AnyStub {
         }
     }
 
+    /// Sends an operator's request to a component of the object, such as its outbox, as [`State::serve_operations`](crate::State::serve_operations)
+    /// describes. The error is [`ErrorKind::NotFound`] if the object has no such component.
+    pub fn operate(&self, component: impl Into<String>, request: Request) -> Call<Response> {
+        let event = Event::Operation {
+            component: Some(component.into()),
+            request: Box::new(request),
+        };
+        self.send(event, Reply::into_response)
+    }
+
+    /// The names of the object's components that operators can ask, as a JSON array of strings.
+    pub fn components(&self) -> Call<Response> {
+        let event = Event::Operation {
+            component: None,
+            request: Box::default(),
+        };
+        self.send(event, Reply::into_response)
+    }
+
     /// Calls a method by name; `args` is a tuple.
     pub fn call<R: DeserializeOwned>(
         &self,

@@ -1,4 +1,4 @@
-//! `abide outbox`: the messages of a running node's outboxes, through the API that clients use.
+//! `abide outbox`: the messages of a running node's outboxes, through the API that clients use, or the admin listener's.
 
 use std::{
     fmt::Write as _,
@@ -45,10 +45,12 @@ pub(crate) enum Command {
 /// Which outbox of which node.
 #[derive(Args)]
 pub(crate) struct OutboxArgs {
-    /// The outbox
+    /// The outbox: the name of a ready-made one, or CLASS/OBJECT for that of any object
+    #[arg(value_name = "OUTBOX")]
     name: String,
 
-    /// Listener of the running node [default: what the settings say, such as <http://127.0.0.1:8080>]
+    /// Listener of the running node, for CLASS/OBJECT its admin listener [default: what the settings say, such as
+    /// <http://127.0.0.1:8080>; for CLASS/OBJECT the Unix socket in the data directory]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
@@ -175,6 +177,15 @@ struct Outbox {
 
 impl OutboxArgs {
     fn open(&self) -> Result<Outbox> {
+        if let Some((class, object)) = self.name.split_once('/') {
+            let node = match &self.url {
+                Some(url) => Node::at(url, "its admin listener with --url", &self.token)?,
+                None => Node::of_directory(&self.data.config()?.data.dir)?,
+            };
+            let (class, object) = (segment(class), segment(object));
+            let path = format!("/objects/{class}/{object}/components/outbox");
+            return Ok(Outbox { node, path });
+        }
         let url = match &self.url {
             Some(url) => url.clone(),
             None => node::server_address(&self.data.config()?)?,

@@ -92,6 +92,7 @@ mod destinations;
 mod error;
 mod fan_out;
 mod flights;
+pub(crate) mod forms;
 mod inner;
 pub mod limits;
 mod list;
@@ -100,12 +101,14 @@ mod message;
 mod meta;
 mod metrics;
 mod notes;
+pub(crate) mod operations;
 mod options;
 mod order;
 mod overload;
 mod passes;
 mod pump;
 mod ready;
+pub(crate) mod refusal;
 mod registry;
 mod rows;
 mod schema;
@@ -159,7 +162,12 @@ impl Outbox {
             inner.kick();
         }
         inner.show(now)?;
-        Ok(Self(inner))
+        let outbox = Self(inner);
+        let answering = outbox.clone();
+        state.serve_operations(operations::NAME, move |request| {
+            answering.clone().operate(request)
+        })?;
+        Ok(outbox)
     }
 
     /// True if an object has an outbox already. Opening one makes its tables; a class whose objects may be asked before

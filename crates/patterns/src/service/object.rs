@@ -5,10 +5,9 @@ use std::{cell::OnceCell, sync::Arc};
 use abide::prelude::*;
 
 use super::{Delayed, Refused, Shown};
-use crate::broken::{Variant, broken};
 use crate::outbox::{
     self, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError, Page,
-    Record, Registry, Status, Swept, limits,
+    Record, Registry, Swept, limits,
     live::{Live, Table},
 };
 
@@ -167,23 +166,12 @@ impl Outbox {
 
     /// Cancels a queued message, or discards a dead letter.
     pub async fn remove(&self, id: i64) -> Result<Record, OutboxError> {
-        let outbox = self.of(id)?;
-        match outbox.get(id)? {
-            Some(record) if record.status == Status::Failed => outbox.discard(id),
-            _ => outbox.cancel(id),
-        }
+        self.of(id)?.remove(id)
     }
 
     /// Changes what a dead letter says, if clients may write messages of its kind.
     pub async fn edit(&self, id: i64, payload: String) -> Result<Record, OutboxError> {
-        let outbox = self.of(id)?;
-        if let Some(Record { kind, .. }) = outbox.get(id)?
-            && !self.registry.open_kinds().any(|open| open == kind)
-            && !broken(Variant::ClosedKindEdited)
-        {
-            return Err(OutboxError::ClosedKind { kind });
-        }
-        outbox.edit(id, &payload)
+        self.of(id)?.edit_open(id, &payload)
     }
 
     /// Queues a dead letter again.

@@ -20,14 +20,20 @@ use serde_json::value::RawValue;
 
 use super::{
     Outbox, Shown,
-    error::{refused, refused_message, unanswered},
+    error::{refused_message, unanswered},
     request::Messages,
 };
 use crate::broken::{Variant, broken};
 use crate::outbox::{
-    Change, Counts, DeadLetterFilter, Destination, Enqueued, Filter, OutboxError, Page, Record,
-    Registry, Status, Swept, limits,
+    Enqueued, OutboxError, Record, Registry, Swept,
+    forms::{
+        Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
+        page_size,
+    },
+    limits,
     live::{LIVE, TURBO},
+    operations::no_such_destination,
+    refusal::refused,
 };
 
 /// What the router answers, as `OpenAPI` 3.1 in JSON.
@@ -39,9 +45,6 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'uns
 
 /// Longest name of an outbox, in bytes.
 const MAX_NAME_BYTES: usize = 2_048;
-
-/// Messages of a page if the client does not say.
-const DEFAULT_PAGE: usize = 100;
 
 /// What is escaped in a part of a path: all that is not "unreserved" (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -136,79 +139,9 @@ struct MessagePath {
     id: i64,
 }
 
-/// Which messages a page holds.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wanted {
-    status: Option<Status>,
-    before: Option<i64>,
-    limit: Option<usize>,
-}
-
-/// Which dead letters a page holds.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WantedDead {
-    kind: Option<String>,
-    destination: Option<String>,
-    before: Option<i64>,
-    limit: Option<usize>,
-}
-
-/// Which messages that are failing a page holds.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WantedFailing {
-    before: Option<i64>,
-    limit: Option<usize>,
-}
-
-/// Which dead letters to redrive or discard: all, or those of a kind or to a destination.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Which {
-    kind: Option<String>,
-    destination: Option<String>,
-    after: Option<i64>,
-}
-
-/// Which destination.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Resumed {
-    destination: String,
-}
-
 #[derive(Serialize)]
 struct Several {
     messages: Vec<Enqueued>,
-}
-
-#[derive(Serialize)]
-struct Listed {
-    messages: Vec<Record>,
-    next: Option<i64>,
-}
-
-#[derive(Serialize)]
-struct Failing {
-    destinations: Vec<Destination>,
-    messages: Vec<Record>,
-    next: Option<i64>,
-}
-
-#[derive(Serialize)]
-struct Overview {
-    counts: Counts,
-    destinations: Vec<Destination>,
-}
-
-#[derive(Serialize)]
-struct Whole {
-    #[serde(flatten)]
-    record: Record,
-    payload: Box<RawValue>,
-    history: Vec<Change>,
 }
 
 async fn describe() -> impl IntoResponse {
@@ -285,16 +218,8 @@ async fn list(
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<Wanted>,
 ) -> Result<Json<Listed>, ApiError> {
-    let filter = Filter {
-        status: wanted.status,
-        before: wanted.before,
-        limit: page_size(wanted.limit)?,
-    };
-    let Page { records, next } = object(&env, &name)?.list(filter).await??;
-    Ok(Json(Listed {
-        messages: records,
-        next,
-    }))
+    let page = object(&env, &name)?.list(wanted.filter()?).await??;
+    Ok(Json(page.into()))
 }
 
 async fn dead_letters(
@@ -302,18 +227,10 @@ async fn dead_letters(
     UrlPath(name): UrlPath<String>,
     UrlQuery(wanted): UrlQuery<WantedDead>,
 ) -> Result<Json<Listed>, ApiError> {
-    let filter = DeadLetterFilter {
-        kind: wanted.kind,
-        destination: wanted.destination,
-        before: wanted.before,
-        limit: page_size(wanted.limit)?,
-        after: None,
-    };
-    let Page { records, next } = object(&env, &name)?.dead_letters(filter).await??;
-    Ok(Json(Listed {
-        messages: records,
-        next,
-    }))
+    let page = object(&env, &name)?
+        .dead_letters(wanted.filter()?)
+        .await??;
+    Ok(Json(page.into()))
 }
 
 async fn failing(
@@ -323,12 +240,8 @@ async fn failing(
 ) -> Result<Json<Failing>, ApiError> {
     let limit = page_size(wanted.limit)?;
     let found = object(&env, &name)?.failing(wanted.before, limit).await??;
-    let (destinations, Page { records, next }) = found;
-    Ok(Json(Failing {
-        destinations,
-        messages: records,
-        next,
-    }))
+    let (destinations, page) = found;
+    Ok(Json(Failing::new(destinations, page)))
 }
 
 async fn overview(
@@ -354,12 +267,7 @@ async fn show(
         .show(path.id)
         .await?
         .map_err(refused)?;
-    let payload = RawValue::from_string(payload).map_err(abide::Error::from_std)?;
-    Ok(Json(Whole {
-        record,
-        payload,
-        history,
-    }))
+    Ok(Json(Whole::new(record, payload, history)?))
 }
 
 async fn remove(
@@ -414,10 +322,7 @@ async fn resume(
     if object(&env, &name)?.resume(which.destination).await?? {
         return Ok(StatusCode::NO_CONTENT);
     }
-    Err(ApiError::not_found(
-        "no_such_destination",
-        "This outbox has no messages to this destination.",
-    ))
+    Err(no_such_destination())
 }
 
 async fn live(
@@ -449,35 +354,12 @@ async fn asset(UrlPath(path): UrlPath<AssetPath>) -> Result<Response, ApiError> 
     Ok(asset.response().map(axum::body::Body::new))
 }
 
-impl From<Which> for DeadLetterFilter {
-    fn from(which: Which) -> Self {
-        Self {
-            kind: which.kind,
-            destination: which.destination,
-            before: None,
-            limit: limits::MAX_BATCH,
-            after: which.after,
-        }
-    }
-}
-
 fn object(env: &Env, name: &str) -> Result<Stub<Outbox>, ApiError> {
     if name.len() > MAX_NAME_BYTES {
         let told = format!("An outbox's name has at most {MAX_NAME_BYTES} bytes.");
         return Err(ApiError::bad_request("limit_exceeded", told));
     }
     Ok(env.object::<Outbox>().get_by_name(name))
-}
-
-fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
-    let limit = limit.unwrap_or(DEFAULT_PAGE);
-    if (1..=limits::MAX_PAGE).contains(&limit) {
-        return Ok(limit);
-    }
-    Err(ApiError::bad_request(
-        "invalid_query",
-        format!("limit is from 1 to {}.", limits::MAX_PAGE),
-    ))
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod alarm;
 mod attempt;
 mod events;
 mod idempotency;
+mod operations;
 mod restoring;
 mod sockets;
 mod turns;
@@ -51,6 +52,8 @@ use crate::{
     timers::Due,
     worker::Worker,
 };
+
+use operations::Operations;
 
 /// Whether the output gate waits for a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,6 +105,8 @@ pub(crate) struct Object {
     name: RefCell<Option<Arc<str>>>,
     db: RefCell<Option<ObjectDb>>,
     instance: RefCell<Option<Box<dyn Instance>>>,
+    /// The components that operators can ask, by name.
+    components: RefCell<BTreeMap<String, Operations>>,
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
     /// Why it is to end when the current turn does.
@@ -173,6 +178,7 @@ impl Object {
             name: RefCell::new(name),
             db: RefCell::default(),
             instance: RefCell::default(),
+            components: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
             restart_after_turn: Cell::new(false),
@@ -445,7 +451,7 @@ impl Object {
         memory.give(MemoryUse::Objects, self.weight.take());
         // Taken out first: a destructor may look at the object.
         let (outbox, spawned) = (self.outbox.take(), self.spawned.take());
-        let instance = self.instance.take();
+        let (instance, components) = (self.instance.take(), self.components.take());
         // One by one: a second panic while the first unwinds would end the process.
         for sent in outbox {
             self.discard(sent);
@@ -454,6 +460,9 @@ impl Object {
             self.discard(task);
         }
         self.discard(instance);
+        for component in components {
+            self.discard(component);
+        }
     }
 
     /// Drops a value of the user's outside a turn. Its destructor runs as code of the object, whose calls

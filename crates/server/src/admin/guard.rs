@@ -30,6 +30,14 @@ pub(super) fn operators(router: Router, readiness: Arc<Readiness>) -> Router {
 fn need(route: &Route<'_>) -> Need {
     let need = match route.path.rsplit('/').next() {
         _ if matches!(*route.method, Method::GET | Method::HEAD) => Need::role(Role::Read),
+        _ if route.path.contains("/components/") => Need::role(Role::Operate)
+            .audited("operate_component")
+            .detail(format!(
+                "{} {}/{}",
+                route.method,
+                route.param("component"),
+                route.param("operation")
+            )),
         Some("rerun") => Need::role(Role::Operate).audited("rerun_alarm"),
         Some("restore") => Need::role(Role::Admin).audited("restore").with_body(),
         Some("fork") => Need::role(Role::Admin).audited("fork").with_body(),

@@ -2,10 +2,11 @@
 //!
 //! Contract: `/healthz` is 200 while the process can answer at all; `/readyz` is 200 while requests are welcome and
 //! otherwise 503 with the reasons; `/metrics` is Prometheus' text format with the current values. `/alarms` lists
-//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them; `/quarantined` lists those that need it. Who may do what, see [`guard`]. Errors have
+//! alarms and runs those again that were given up. `/objects` restores objects to an earlier moment, forks and repairs them, and reaches their components; `/quarantined` lists those that need it. Who may do what, see [`guard`]. Errors have
 //! the form that [`ApiError`] has everywhere.
 
 mod alarms;
+mod components;
 mod guard;
 mod health;
 mod recovery;
@@ -36,7 +37,11 @@ pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
     Router::new()
         .merge(health::routes().with_state(Arc::clone(readiness)))
         .merge(metrics)
-        .merge(operators(alarms::routes().merge(recovery::routes())))
+        .merge(operators(
+            alarms::routes()
+                .merge(components::routes())
+                .merge(recovery::routes()),
+        ))
         .fallback(async || {
             ApiError::not_found(
                 "not_found",

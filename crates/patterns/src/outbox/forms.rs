@@ -1,0 +1,158 @@
+//! What is asked of an outbox over HTTP, and what it answers.
+
+use abide::server::ApiError;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{Change, Counts, DeadLetterFilter, Destination, Filter, Page, Record, Status, limits};
+
+/// Messages of a page if the client does not say.
+const DEFAULT_PAGE: usize = 100;
+
+/// Which messages a page holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    pub(crate) status: Option<Status>,
+    pub(crate) before: Option<i64>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// Which dead letters a page holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WantedDead {
+    pub(crate) kind: Option<String>,
+    pub(crate) destination: Option<String>,
+    pub(crate) before: Option<i64>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// Which messages that are failing a page holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WantedFailing {
+    pub(crate) before: Option<i64>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// Which dead letters to redrive or discard: all, or those of a kind or to a destination.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    pub(crate) kind: Option<String>,
+    pub(crate) destination: Option<String>,
+    pub(crate) after: Option<i64>,
+}
+
+/// Which destination.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resumed {
+    pub(crate) destination: String,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    pub(crate) messages: Vec<Record>,
+    pub(crate) next: Option<i64>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Failing {
+    pub(crate) destinations: Vec<Destination>,
+    pub(crate) messages: Vec<Record>,
+    pub(crate) next: Option<i64>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Overview {
+    pub(crate) counts: Counts,
+    pub(crate) destinations: Vec<Destination>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Whole {
+    #[serde(flatten)]
+    pub(crate) record: Record,
+    pub(crate) payload: Box<RawValue>,
+    pub(crate) history: Vec<Change>,
+}
+
+impl Wanted {
+    pub(crate) fn filter(&self) -> Result<Filter, ApiError> {
+        Ok(Filter {
+            status: self.status,
+            before: self.before,
+            limit: page_size(self.limit)?,
+        })
+    }
+}
+
+impl WantedDead {
+    pub(crate) fn filter(self) -> Result<DeadLetterFilter, ApiError> {
+        Ok(DeadLetterFilter {
+            kind: self.kind,
+            destination: self.destination,
+            before: self.before,
+            limit: page_size(self.limit)?,
+            after: None,
+        })
+    }
+}
+
+impl From<Page> for Listed {
+    fn from(page: Page) -> Self {
+        Self {
+            messages: page.records,
+            next: page.next,
+        }
+    }
+}
+
+impl Failing {
+    pub(crate) fn new(destinations: Vec<Destination>, page: Page) -> Self {
+        Self {
+            destinations,
+            messages: page.records,
+            next: page.next,
+        }
+    }
+}
+
+impl Whole {
+    pub(crate) fn new(
+        record: Record,
+        payload: String,
+        history: Vec<Change>,
+    ) -> abide::Result<Self> {
+        Ok(Self {
+            record,
+            payload: RawValue::from_string(payload).map_err(abide::Error::from_std)?,
+            history,
+        })
+    }
+}
+
+impl From<Which> for DeadLetterFilter {
+    fn from(which: Which) -> Self {
+        Self {
+            kind: which.kind,
+            destination: which.destination,
+            before: None,
+            limit: limits::MAX_BATCH,
+            after: which.after,
+        }
+    }
+}
+
+pub(crate) fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(DEFAULT_PAGE);
+    if (1..=limits::MAX_PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(ApiError::bad_request(
+        "invalid_query",
+        format!("limit is from 1 to {}.", limits::MAX_PAGE),
+    ))
+}

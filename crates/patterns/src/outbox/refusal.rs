@@ -1,0 +1,48 @@
+//! What a client is told when an outbox refuses.
+
+use abide::{ErrorKind, server::ApiError};
+use axum::http::StatusCode;
+
+use super::OutboxError;
+
+/// An outbox's refusal, as its client is told it.
+pub(crate) fn refused(error: OutboxError) -> ApiError {
+    let text = sentence(&error.to_string());
+    match error {
+        OutboxError::Invalid(_) => ApiError::bad_request("invalid_message", text),
+        OutboxError::Full { .. } => {
+            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "outbox_full", text).retry_soon()
+        }
+        OutboxError::KeyReused { .. } => {
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "dedup_key_reused", text)
+        }
+        OutboxError::NotFound { .. } => ApiError::not_found("no_such_message", text),
+        OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
+        OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
+        OutboxError::Object(error) => match error.kind() {
+            ErrorKind::Input => ApiError::bad_request("invalid_message", text),
+            ErrorKind::Limit | ErrorKind::NoSpace => error.into(),
+            // It may hold SQL or data.
+            _ => {
+                tracing::error!(%error, "an outbox failed; its client got object_error");
+                ApiError::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "object_error",
+                    "The outbox failed to handle the request; the server's log has the details.",
+                )
+            }
+        },
+    }
+}
+
+/// The text with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    let end = if text.ends_with('.') { "" } else { "." };
+    first
+        .into_iter()
+        .chain(letters)
+        .chain(end.chars())
+        .collect()
+}

@@ -1,0 +1,50 @@
+//! What operators may ask of the components that an object has, without a line of code in its class.
+
+use std::rc::Rc;
+
+use super::Object;
+use crate::{Body, Error, ErrorKind, LocalFuture, Reply, Request, Response, Result};
+
+/// Answers an operator's request to a component.
+pub(crate) type Operations = Rc<dyn Fn(Request) -> LocalFuture<Result<Response>>>;
+
+impl Object {
+    /// Has a component answer operators' requests under its name, for as long as this incarnation lives.
+    pub(crate) fn serve_operations(&self, component: &str, answer: Operations) -> Result<()> {
+        let mut components = self.components.borrow_mut();
+        if components.contains_key(component) {
+            return Err(Error::with_kind(
+                ErrorKind::Input,
+                format!(
+                    "the object has a component `{component}` already: an object has one of each name"
+                ),
+            ));
+        }
+        components.insert(component.to_owned(), answer);
+        Ok(())
+    }
+
+    /// Asks a component; without one, lists those that there are.
+    pub(super) fn operate(
+        &self,
+        component: Option<&str>,
+        request: Request,
+    ) -> LocalFuture<Result<Reply>> {
+        let answer = match component {
+            None => {
+                let names = self.components.borrow();
+                let names: Vec<_> = names.keys().map(|name| format!("{name:?}")).collect();
+                let list = format!("[{}]", names.join(","));
+                return Box::pin(async { Ok(Reply::Fetch(Response::new(Body::from(list)))) });
+            }
+            Some(component) => match self.components.borrow().get(component) {
+                Some(answer) => Ok(Rc::clone(answer)),
+                None => Err(Error::with_kind(
+                    ErrorKind::NotFound,
+                    format!("the object {} has no component `{component}`", self.id),
+                )),
+            },
+        };
+        Box::pin(async move { answer?(request).await.map(Reply::Fetch) })
+    }
+}
