@@ -33,6 +33,8 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+#[doc(hidden)]
+pub mod answer;
 mod backlog;
 mod body;
 #[doc(hidden)]

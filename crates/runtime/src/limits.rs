@@ -22,6 +22,9 @@ pub const MAX_RUNNING_PER_OBJECT: usize = 4_096;
 /// memory as the limit on handlers does.
 pub const MAX_BACKGROUND_PER_OBJECT: usize = 4_096;
 
+/// Seconds after which a client of an overloaded object is told to come back (`Retry-After`).
+pub const RETRY_AFTER_SECONDS: u64 = 1;
+
 /// Events sent to one worker and not answered yet, beyond which callers are told that it is overloaded.
 /// At 1 KiB an event this is 64 MiB a worker.
 pub const MAX_QUEUED_PER_WORKER: usize = 65_536;

@@ -123,7 +123,7 @@ pub use alarms::{
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
-pub use database::ObjectDb;
+pub use database::{ObjectDb, SqlError, SqlErrorKind};
 pub use disk::{
     Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, SimDisk,
     errno,
