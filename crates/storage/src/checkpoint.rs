@@ -286,7 +286,8 @@ impl Checkpointer {
     /// True if commits wait, or soon would, because the log has come to its bound.
     fn commits_need_the_log(&self) -> bool {
         let shared = &self.shared;
-        let filled = shared.kept_log() + shared.log.room() + self.segments.capacity();
+        let next = self.segments.next_bytes(shared.needed_segment_bytes());
+        let filled = shared.kept_log() + shared.log.room() + next;
         shared.log_is_full() || (shared.log.wants_segment(1) && filled > shared.log_bound())
     }
 

@@ -119,9 +119,16 @@ impl Engine {
             }
             Shortage::Overlay => WaitReason::OverlayBound,
             Shortage::Unsynced => WaitReason::UnsyncedBytes,
-            Shortage::Segments if self.shared.may_prepare_segment() => WaitReason::Segment,
+            Shortage::Segments if self.may_prepare_segment() => WaitReason::Segment,
             Shortage::Segments => WaitReason::LogBound,
         }
+    }
+
+    /// True if the log stays within its bound with one more segment.
+    pub(crate) fn may_prepare_segment(&self) -> bool {
+        let needed = self.shared.needed_segment_bytes();
+        self.shared
+            .may_prepare_segment(self.segments.next_bytes(needed))
     }
 
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],

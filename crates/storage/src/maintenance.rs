@@ -30,7 +30,7 @@ impl Engine {
 
     fn checkpoint_if_due(&self) -> Result<()> {
         let shared = &self.shared;
-        let no_segments = shared.log.wants_segment(1) && !shared.may_prepare_segment();
+        let no_segments = shared.log.wants_segment(1) && !self.may_prepare_segment();
         if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
             match self.checkpointer.checkpoint() {
                 // The log is kept for that object; others are not affected.
@@ -43,10 +43,10 @@ impl Engine {
 
     fn prepare_segments(&self) -> Result<()> {
         let shared = &self.shared;
-        while shared.log.wants_segment(PREPARED_SEGMENTS) && shared.may_prepare_segment() {
-            match self.segments.prepare() {
-                Ok(()) => {
-                    shared.log.add_segment();
+        while shared.log.wants_segment(PREPARED_SEGMENTS) && self.may_prepare_segment() {
+            match self.segments.prepare(shared.needed_segment_bytes()) {
+                Ok(capacity) => {
+                    shared.log.add_segment(capacity);
                     shared.set_no_space(false);
                     shared.set_obstacle(None);
                 }

@@ -48,7 +48,7 @@ impl LocalSegments {
             epoch: self.epoch,
             number: segment.number,
             first,
-            bytes: self.pool.segment_bytes,
+            bytes: segment.bytes,
         };
         segment.file.write_at(&header.encode(), 0)?;
         segment.file.sync()?;
@@ -81,7 +81,7 @@ impl LocalSegments {
 
     fn left(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| {
-            self.pool.segment_bytes - current.at - self.gathered.len() as u64
+            current.segment.bytes - current.at - self.gathered.len() as u64
         })
     }
 

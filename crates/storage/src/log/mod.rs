@@ -232,15 +232,16 @@ impl Batch {
 }
 
 impl Log {
-    /// A log that goes on at `end`; nothing can be appended before [`Self::add_segment`].
+    /// A log that goes on at `end`; nothing can be appended before [`Self::add_segment`]. A segment holds
+    /// `largest_segment` bytes of records at most.
     pub(crate) fn new(
         provider: Box<dyn Durability>,
         epoch: Epoch,
         end: Lsn,
         full_image_horizon: Lsn,
-        segment_capacity: u64,
+        largest_segment: u64,
     ) -> Self {
-        let room = Room::new(MAX_UNSYNCED_BYTES, segment_capacity);
+        let room = Room::new(MAX_UNSYNCED_BYTES, largest_segment);
         Self::with_room(provider, epoch, end, full_image_horizon, room)
     }
 
@@ -384,9 +385,9 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a prepared segment's room.
-    pub(crate) fn add_segment(&self) {
-        self.state.lock().room.add_segment();
+    /// Adds a prepared segment's room, in bytes of records. Segments are begun in the order in which they are added.
+    pub(crate) fn add_segment(&self, capacity: u64) {
+        self.state.lock().room.add_segment(capacity);
         self.progress.notify_all();
     }
 
@@ -395,9 +396,9 @@ impl Log {
         self.state.lock().room.segments()
     }
 
-    /// Bytes of records that a segment holds.
-    pub(crate) fn segment_capacity(&self) -> u64 {
-        self.state.lock().room.segment_capacity()
+    /// Bytes of the first transaction in the queue that the segments which are ready have no room for.
+    pub(crate) fn missing_room(&self) -> u64 {
+        self.state.lock().room.missing()
     }
 
     /// Bytes of records that fit the segments that are there.
