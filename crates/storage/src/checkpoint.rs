@@ -200,7 +200,7 @@ impl Checkpointer {
         let quarantined = self.save_quarantined()?;
         if broken(Variant::SegmentsFreedEarly) {
             self.segments.trim(redo).map_err(failed)?;
-            self.segments.prepare()?;
+            self.segments.prepare(0)?;
         }
         let threads = self.shared.parallel_threads();
         sync_files(&**disk, &mut written, &*barrier, threads)?;

@@ -209,3 +209,74 @@ impl Segments {
             .map(|(at, _)| at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+    use std::path::Path;
+
+    const MIN: u64 = MIN_SEGMENT_BYTES;
+
+    fn pool(disk: &SimDisk) -> SegmentPool {
+        let dir = Path::new("/log");
+        disk.create_dir_all(dir).unwrap();
+        let disk = Arc::new(disk.clone());
+        SegmentPool::new(disk, dir.to_owned(), 64 * MIN, 1, VecDeque::new())
+    }
+
+    /// Prepares segments for a log that needs so many bytes each time, takes them into use, and gives back all but the last.
+    fn spare(pool: &SegmentPool, needed: &[u64]) {
+        let mut at = Lsn(1);
+        for needed in needed {
+            at = at.advance(pool.prepare(*needed).unwrap() as usize);
+            let segment = pool.take().unwrap();
+            pool.begun(&segment, at);
+        }
+        pool.trim(at).unwrap();
+    }
+
+    #[test]
+    fn a_segment_has_room_for_what_is_needed_within_bounds() {
+        let pool = pool(&SimDisk::new());
+        for (needed, bytes) in [
+            (0, MIN),
+            (MIN - HEADER_BLOCK, MIN),
+            (MIN, 2 * MIN),
+            (5 * MIN, 8 * MIN),
+            (1 << 40, 64 * MIN),
+            (u64::MAX, 64 * MIN),
+        ] {
+            assert_eq!(pool.next_bytes(needed), bytes, "{needed}");
+        }
+        assert_eq!(pool.prepare(5 * MIN).unwrap(), 8 * MIN - HEADER_BLOCK);
+    }
+
+    #[test]
+    fn the_smallest_spare_segment_that_is_large_enough_is_written_again() {
+        let disk = SimDisk::new();
+        let pool = pool(&disk);
+        spare(&pool, &[0, 10 * MIN, 3 * MIN, 0]);
+        // Two are kept, the largest.
+        assert_eq!(pool.next_bytes(0), 4 * MIN);
+        assert_eq!(pool.next_bytes(4 * MIN), 16 * MIN);
+        assert_eq!(pool.next_bytes(20 * MIN), 32 * MIN);
+        let used = disk.used();
+        assert_eq!(pool.prepare(0).unwrap(), 4 * MIN - HEADER_BLOCK);
+        assert_eq!(disk.used(), used);
+    }
+
+    #[test]
+    fn on_a_full_disk_a_smaller_segment_is_written_again() {
+        let disk = SimDisk::new();
+        let pool = pool(&disk);
+        spare(&pool, &[0, 0, 0]);
+        disk.set_capacity(Some(disk.used() + MIN));
+        assert_eq!(pool.prepare(20 * MIN).unwrap(), MIN - HEADER_BLOCK);
+        assert_eq!(pool.prepare(20 * MIN).unwrap(), MIN - HEADER_BLOCK);
+        let refused = pool.prepare(20 * MIN).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        let names = disk.list(Path::new("/log")).unwrap();
+        assert_eq!(names.len(), 3, "nothing half made stays: {names:?}");
+    }
+}
