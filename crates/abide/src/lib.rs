@@ -214,9 +214,9 @@ pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, AnyNamespace, AnyStub,
     BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject, Encoding, Env,
-    Error, ErrorKind, Event, Fetching, Instance, JsonResult, LocalFuture, Moment, Namespace,
-    Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound, PutOptions,
-    QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
+    Error, ErrorKind, Event, Fetching, FoundObject, Instance, JsonResult, LocalFuture, Moment,
+    Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,
+    PutOptions, QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
     ScheduledTime, Sql, StallCause, State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,

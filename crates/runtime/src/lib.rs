@@ -48,6 +48,7 @@ mod env;
 mod envelope;
 mod error;
 mod event;
+mod find;
 mod gate;
 mod id;
 pub mod limits;
@@ -88,6 +89,7 @@ pub use crate::{
     env::Env,
     error::{Error, ErrorKind, Result},
     event::{Encoding, Event, MeteredBody, Reply, Request, Response},
+    find::FoundObject,
     gate::Released,
     id::ObjectId,
     namespace::{AnyNamespace, Namespace},

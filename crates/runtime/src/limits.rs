@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Longest name of an object, in bytes: as a key of its storage.
 pub const MAX_NAME_BYTES: usize = 2_048;
 
+/// The first digits of an id name an object from so many on: fewer are a slip.
+pub const MIN_ID_PREFIX: usize = 4;
+
 /// Encoded arguments, or the encoded result, of one RPC call. The field's documented RPC message limit.
 pub const MAX_RPC_BYTES: usize = 32 << 20;
 

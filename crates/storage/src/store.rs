@@ -349,6 +349,11 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
+    /// True if an object has been written. Reads a directory, and opens no file: not for hot paths.
+    pub fn has_object(&self, key: ObjectKey) -> Result<bool> {
+        self.0.engine.has_object(key)
+    }
+
     /// The alarms of all objects.
     pub fn alarms(&self) -> &AlarmIndex {
         &self.0.engine.alarms
