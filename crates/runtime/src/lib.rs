@@ -31,6 +31,10 @@
 //! in ([`Class`], [`Instance`]).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
 
 mod alarms;
 #[doc(hidden)]

@@ -66,6 +66,11 @@
 //! # Ok::<(), abide_storage::Error>(())
 //! ```
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
+
 mod alarms;
 mod archive;
 #[doc(hidden)]
@@ -105,6 +110,7 @@ mod sync;
 mod template;
 mod temporary;
 mod threads;
+mod timing;
 mod vfs;
 mod waits;
 mod wakeup;

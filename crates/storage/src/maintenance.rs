@@ -7,7 +7,8 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::PREPARED_SEGMENTS;
-use std::time::{Duration, Instant};
+use crate::timing;
+use std::time::Duration;
 
 /// The longest interval between two checks for work.
 const RETRY: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ impl Engine {
     pub(crate) fn run_checkpoints(&self) {
         let shared = &self.shared;
         let interval = shared.options.checkpoint_interval;
-        let mut last = Instant::now();
+        let mut last = timing::now();
         while self.maintenance.wait(RETRY.min(interval)) && !shared.log.failed() {
             if let Err(error) = self.checkpoint_if_due() {
                 tracing::warn!(%error, "maintenance goes on later");
@@ -81,7 +82,7 @@ impl Engine {
                 {
                     tracing::warn!(%error, "the checkpoint goes on later");
                 }
-                last = Instant::now();
+                last = timing::now();
             }
             // A checkpoint gives segments back, and room for more.
             self.segments.wakeup.request();

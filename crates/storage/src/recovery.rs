@@ -30,6 +30,7 @@ use crate::shared::Shared;
 use crate::store::StoreOptions;
 use crate::template;
 use crate::temporary::Temporary;
+use crate::timing;
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, VecDeque};
@@ -83,7 +84,7 @@ pub(crate) fn open(
     };
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
-    let begun = std::time::Instant::now();
+    let begun = timing::now();
     let mut proven = manifest.redo();
     let end = reader::read(&segments, manifest.redo(), None, |logged| {
         let durable = logged.parts.iter().map(|(header, _)| header.durable);

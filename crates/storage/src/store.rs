@@ -54,6 +54,10 @@ pub struct StoreOptions {
 impl Default for StoreOptions {
     fn default() -> Self {
         let unix_millis = || {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "it is the default, and a simulation passes its own"
+            )]
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             since.map_or(0, |since| since.as_millis() as u64)
         };

@@ -9,9 +9,10 @@ use super::segment_pool::SegmentPool;
 use crate::error::Result;
 use crate::ident::{Epoch, Lsn};
 use crate::limits::GATHERED_BYTES;
+use crate::timing;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The segment being written.
 pub(crate) struct LocalSegments {
@@ -72,7 +73,7 @@ impl LocalSegments {
             lsn = lsn.advance(record.len());
         }
         self.flush()?;
-        let begun = Instant::now();
+        let begun = timing::now();
         if let Some(current) = &self.current {
             current.segment.file.sync()?;
         }

@@ -33,6 +33,7 @@ use crate::limits::{
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::timing;
 use announcer::Announcer;
 use provider::{Durability, Group, NotDurable};
 pub(crate) use room::Shortage;
@@ -311,9 +312,9 @@ impl Log {
     /// Appends a transaction and takes its bytes: it is empty then.
     pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Appended, Refused> {
         let measured = self.stats.commits.get().is_multiple_of(MEASURED);
-        let begun = measured.then(Instant::now);
+        let begun = measured.then(timing::now);
         let mut state = self.state.lock();
-        let locked = measured.then(Instant::now);
+        let locked = measured.then(timing::now);
         if self.failed() || state.closed {
             return Err(Refused::Failed(self.failure()));
         }
@@ -443,7 +444,7 @@ impl Log {
         let Some(mut batch) = self.take_pending() else {
             return false;
         };
-        let begun = Instant::now();
+        let begun = timing::now();
         *self.writing_since.lock() = Some(begun);
         let written = guard(|| {
             batch.stamp(self.durable());
@@ -487,7 +488,7 @@ impl Log {
         if more && self.announcer.hand_over() {
             self.stats.overlapped.add(1);
         } else {
-            let begun = Instant::now();
+            let begun = timing::now();
             self.announcer.notify();
             self.stats.release_nanos.add_time(begun.elapsed());
         }
