@@ -17,6 +17,10 @@
 //! - [`gateway`]: who takes the money, and a double of one that behaves badly.
 //! - [`hooks`]: webhooks for whoever wants to know what happens.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
 
 mod assets;
 pub mod broken;

@@ -179,13 +179,44 @@ pub use abide_macros::durable_object;
 ///     pub async fn assign(&self, seat: &str) {} // borrowed: use `String`
 /// }
 /// ```
+///
+/// A method that is not `pub` cannot be called through a stub, and a class has one such block:
+///
+/// ```compile_fail,E0277
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     async fn count(&self) -> u32 { 0 } // not `pub`
+/// }
+/// async fn count(seats: Stub<Seats>) -> Result<u32> {
+///     seats.count().await
+/// }
+/// ```
+///
+/// ```compile_fail,E0592
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     pub async fn count(&self) -> u32 { 0 }
+/// }
+/// #[rpc]
+/// impl Seats {
+///     pub async fn rows(&self) -> u32 { 0 } // move it into the block above
+/// }
+/// ```
 pub use abide_macros::rpc;
 pub use abide_runtime::{
     AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, AnyNamespace, AnyStub,
     BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject, Encoding, Env,
-    Error, ErrorKind, Event, Fetching, Instance, JsonResult, LocalFuture, Moment, Namespace,
-    Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound, PutOptions,
-    QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
+    Error, ErrorKind, Event, Fetching, FoundObject, Instance, JsonResult, LocalFuture, Moment,
+    Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,
+    PutOptions, QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
     ScheduledTime, Sql, StallCause, State, Storage, Stub, clock, limits, random, socket,
     socket::{
         Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
@@ -194,7 +225,8 @@ pub use abide_runtime::{
 pub use abide_storage::{
     AlarmCursor, AlarmState, ArchiveOptions, Barrier, Bookmark, Disk, DiskFile, ListOptions, Lsn,
     MemoryAccount, MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, Params, RealDisk,
-    Repair, Repaired, SimDisk, Store, StoreOptions, StoreStats, ToSql, Value, params,
+    Repair, Repaired, SimDisk, SqlError, SqlErrorKind, Store, StoreOptions, StoreStats, ToSql,
+    Value, params,
 };
 
 /// Deliberately broken variants, by crate, for the tests that must catch them.
@@ -219,8 +251,8 @@ pub mod prelude {
     pub use crate::{
         AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject, Env, Error,
         ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
-        Response, Result, Row, Rows, Sql, State, Storage, Stub, WebSocket, WebSocketPair,
-        durable_object, params, rpc, websocket_response,
+        Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub, WebSocket,
+        WebSocketPair, durable_object, params, rpc, websocket_response,
     };
 }
 
@@ -233,7 +265,7 @@ pub mod __private {
 
     /// The dispatch of a class without an `#[rpc]` block.
     pub trait NoRpc: ObjectClass {
-        fn __a_class_has_one_rpc_block(
+        fn __a_class_has_one_rpc_block_move_all_public_methods_into_it(
             this: Rc<Self>,
             method: Cow<'static, str>,
             _args: rpc::Args,
@@ -244,4 +276,16 @@ pub mod __private {
     }
 
     impl<T: ObjectClass> NoRpc for T {}
+
+    /// What a stub's method is bound to if its class has it without `pub`: no such method can be called.
+    #[diagnostic::on_unimplemented(
+        message = "this method is private: an `#[rpc]` block makes only its `pub` methods callable",
+        label = "cannot be called through a stub",
+        note = "write `pub async fn` in the `#[rpc]` block to call the method through a stub"
+    )]
+    pub trait CallableThroughStub {}
+
+    /// See [`CallableThroughStub`].
+    #[derive(Debug)]
+    pub struct MethodWithoutPub<'a>(std::marker::PhantomData<&'a ()>);
 }

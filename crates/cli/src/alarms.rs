@@ -15,6 +15,7 @@ use serde::Deserialize;
 use crate::{
     data::Data,
     node::{NodeArgs, Source, segment},
+    object::ObjectArg,
 };
 
 /// Alarms of one question; more are asked for page by page.
@@ -48,9 +49,8 @@ pub(crate) struct ListArgs {
 
 #[derive(Args)]
 pub(crate) struct RerunArgs {
-    /// The object: its class, a slash, and its id or name
-    #[arg(value_name = "CLASS/OBJECT")]
-    object: String,
+    #[command(flatten)]
+    object: ObjectArg,
 
     #[command(flatten)]
     node: NodeArgs,
@@ -189,20 +189,15 @@ fn print(alarms: &[Listed], state: AlarmState, out: &mut impl Write) -> Result<(
 }
 
 fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
-    let Some((class, object)) = args.object.split_once('/') else {
-        bail!(
-            "{:?} is no object: write its class, a slash, and its id or name",
-            args.object
-        );
-    };
     match args.node.source()? {
         Source::Node(node) => {
-            let path = format!("/alarms/{}/{}/rerun", segment(class), segment(object));
+            let path = args.object.on_node(&node)?.path("alarms", "rerun");
             node.post::<()>(&path, &())?;
             writeln!(out, "it goes off now")?;
         }
         Source::Data(data) => {
-            let db = data.find(object, Some(class))?;
+            let object = args.object.in_data(&data)?;
+            let db = data.store.open_object(object.key)?;
             let now = SystemClock::new().unix_millis().cast_signed();
             let row = db
                 .alarm()?
@@ -210,7 +205,7 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             let Some(row) = row else {
                 bail!("the object has no alarm that was given up or waits for a retry");
             };
-            data.audited("rerun_alarm", args.object.clone(), None, || {
+            data.audited("rerun_alarm", &object, None, || {
                 db.set_alarm(Some(&row))?;
                 Ok(db.commit()?)
             })?;

@@ -7,14 +7,14 @@ use std::{
 };
 
 use abide::{
-    AlarmTime, ArchiveOptions, ObjectId, RealDisk, Store, StoreOptions,
+    AlarmTime, ArchiveOptions, FoundObject, RealDisk, Store, StoreOptions,
     server::{
         Config, Sources,
         access::{AccessStore, Operation},
     },
 };
-use abide_storage::{Disk as _, ErrorKind, ObjectDb, ObjectKey};
-use anyhow::{Context, Result, bail, ensure};
+use abide_storage::{Disk as _, ErrorKind, ObjectKey};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::outbox::Settings;
@@ -155,57 +155,6 @@ impl Data {
         Ok(found)
     }
 
-    /// The database of the one object with this id or name.
-    pub(crate) fn find(&self, wanted: &str, class: Option<&str>) -> Result<ObjectDb> {
-        Ok(self.store.open_object(self.find_key(wanted, class)?)?)
-    }
-
-    /// The key of the one object with this id or name.
-    pub(crate) fn find_key(&self, wanted: &str, class: Option<&str>) -> Result<ObjectKey> {
-        let id = wanted.parse::<ObjectId>().ok();
-        let mut matches = Vec::new();
-        for object in self.objects()? {
-            if class.is_some_and(|class| class != object.class) {
-                continue;
-            }
-            let is_it = match id {
-                Some(id) => *id.as_bytes() == object.key.id,
-                None => self.has_name(&object, wanted),
-            };
-            if is_it {
-                matches.push(object);
-            }
-        }
-        match matches.as_slice() {
-            [one] => Ok(one.key),
-            [] => {
-                bail!("there is no object {wanted:?}; `abide objects list` shows those there are")
-            }
-            several => {
-                let classes = several
-                    .iter()
-                    .map(|object| object.class.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                bail!(
-                    "several classes have an object {wanted:?}: {classes}; say which with --class"
-                )
-            }
-        }
-    }
-
-    /// True if an object has this name. One that cannot be opened is known by its id, which follows from the name.
-    fn has_name(&self, object: &Found, wanted: &str) -> bool {
-        let opened = self.store.open_object(object.key);
-        match opened.and_then(|db| db.name()) {
-            Ok(name) => name.as_deref() == Some(wanted),
-            Err(_) => {
-                let id = ObjectId::from_name(&object.class, wanted);
-                *id.as_bytes() == object.key.id
-            }
-        }
-    }
-
     /// The objects that are refused until they are repaired: class, key, and why.
     pub(crate) fn quarantined(&self) -> Vec<(String, ObjectKey, String)> {
         let namespaces = self.store.namespaces();
@@ -223,7 +172,7 @@ impl Data {
     pub(crate) fn audited<R>(
         &self,
         action: &str,
-        object: String,
+        object: &FoundObject,
         detail: Option<String>,
         change: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
@@ -232,7 +181,7 @@ impl Data {
             who: format!("user {}", rustix::process::getuid().as_raw()),
             client: "local".to_owned(),
             action: action.to_owned(),
-            object: Some(object),
+            object: Some(object.to_string()),
             detail,
         })?;
         let changed = change();

@@ -7,6 +7,7 @@ mod audit;
 mod data;
 mod kv;
 mod node;
+mod object;
 mod objects;
 mod outbox;
 mod recovery;
@@ -15,7 +16,7 @@ mod sql;
 mod token;
 mod verify;
 
-use std::{io::Write, process::ExitCode};
+use std::{backtrace::BacktraceStatus, io::Write, process::ExitCode};
 
 use abide::{
     Host,
@@ -40,24 +41,37 @@ use crate::{
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Durable objects: serve them, and look into their data directory
+/// What every command's user needs to know.
+const AFTER_HELP: &str = "\
+Objects:
+  An object is written as its class, a slash, and its name (Kv/ada) or its id. Instead of an id its first digits
+  are enough, and instead of Class/name the name, where no other object has them.
+
+Data directories:
+  alarms, bookmark, restore, fork, quarantined and repair work on a directory that nothing serves, and otherwise ask
+  the node that serves it. objects, sql, verify and checkpoint need one that nothing serves. token and audit work
+  either way.
+
+RUST_BACKTRACE=1 adds a stack trace to an error.";
+
+/// Serve durable objects, and look into their data directory
 #[derive(Parser)]
-#[command(name = "abide", version)]
+#[command(name = "abide", version, after_help = AFTER_HELP)]
 enum Command {
-    /// Serve the ready-made objects over HTTP: key-value stores and outboxes
+    /// Serve key-value objects and outboxes over HTTP
     Serve(ServeArgs),
-    /// The alarms of a node, or of a data directory that nothing serves
+    /// List alarms, and run those again that were given up
     #[command(subcommand)]
     Alarms(Alarms),
-    /// The outboxes of a running node
+    /// Look after the outboxes of a running node
     #[command(subcommand)]
     Outbox(outbox::Command),
-    /// What a data directory holds; for this and the commands below, nothing may serve it meanwhile
+    /// List the objects of a data directory
     #[command(subcommand)]
     Objects(Objects),
     /// Run SQL on one object
     Sql(SqlArgs),
-    /// Tell the bookmark of an object, now or at an earlier time
+    /// Print the bookmark of an object, now or at an earlier time
     Bookmark(BookmarkArgs),
     /// Bring an object back to an earlier moment
     Restore(RestoreArgs),
@@ -65,12 +79,12 @@ enum Command {
     Fork(ForkArgs),
     /// List the objects that are refused until they are repaired, and why
     Quarantined(NodeArgs),
-    /// End the quarantine of an object that `abide restore` cannot bring back
+    /// Repair an object that is quarantined and that `abide restore` cannot bring back
     Repair(RepairArgs),
-    /// The tokens that let clients in over TCP
+    /// Create, list and revoke the tokens that let clients in over TCP
     #[command(subcommand)]
     Token(Tokens),
-    /// What operators have changed, newest first: when, who, from where, what, and how it ended
+    /// List what operators have changed, newest first
     Audit(AuditArgs),
     /// Check the log, the archive and every object's database
     Verify(DataArgs),
@@ -84,7 +98,31 @@ enum Objects {
     List(DataArgs),
 }
 
-fn main() -> Result<ExitCode> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {}", sentence(&error));
+            if error.backtrace().status() == BacktraceStatus::Captured {
+                eprintln!("\n{}", error.backtrace());
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error with its causes on one line, but for those that it names itself.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+fn run() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match Command::parse() {
         Command::Serve(args) => {
@@ -124,4 +162,28 @@ async fn serve(args: ServeArgs) -> Result<()> {
         .serve()
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context as _, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_that_names_each_cause_once() {
+        let error = anyhow!("permission denied").context("cannot open data: permission denied");
+        assert_eq!(sentence(&error), "cannot open data: permission denied");
+        let error = Err::<(), _>(error).context("cannot serve").unwrap_err();
+        assert_eq!(
+            sentence(&error),
+            "cannot serve: cannot open data: permission denied"
+        );
+    }
+
+    #[test]
+    fn every_command_is_well_formed() {
+        use clap::CommandFactory as _;
+        Command::command().debug_assert();
+    }
 }

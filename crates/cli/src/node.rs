@@ -185,6 +185,11 @@ impl Node {
         })
     }
 
+    /// True if a token says what the command may do.
+    pub(crate) fn sends_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Asks something.
     pub(crate) fn get<R: DeserializeOwned>(&self, path: &str) -> Result<R> {
         self.send(self.request(Method::GET, path))

@@ -2,7 +2,7 @@
 //!
 //! If nothing serves the data directory it is opened; otherwise, or with `--admin`, the running node is asked.
 
-use std::{fmt, io::Write, str::FromStr};
+use std::{io::Write, str::FromStr};
 
 use abide::{Bookmark, ObjectId};
 use abide_storage::{ObjectKey, Store};
@@ -11,14 +11,16 @@ use clap::Args;
 use jiff::{Span, SpanRelativeTo, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::node::{NodeArgs, Source, segment};
+use crate::{
+    node::{NodeArgs, Source},
+    object::ObjectArg,
+};
 
-/// Which object.
+/// Which object of which node.
 #[derive(Args)]
 pub(crate) struct ObjectArgs {
-    /// The object: its class, a slash, and its id or name
-    #[arg(long, value_name = "CLASS/OBJECT")]
-    pub(crate) object: ObjectSelector,
+    #[command(flatten)]
+    pub(crate) object: ObjectArg,
 
     #[command(flatten)]
     pub(crate) node: NodeArgs,
@@ -67,41 +69,6 @@ pub(crate) struct ForkArgs {
     /// Name of the new object, of the same class
     #[arg(long, value_name = "NAME")]
     to: String,
-}
-
-/// An object as a person names it.
-#[derive(Clone)]
-pub(crate) struct ObjectSelector {
-    pub(crate) class: String,
-    pub(crate) object: String,
-}
-
-impl FromStr for ObjectSelector {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parts = text.split_once('/');
-        let (class, object) = parts
-            .ok_or_else(|| anyhow!("write the object's class, a slash, and its id or name"))?;
-        Ok(Self {
-            class: class.to_owned(),
-            object: object.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for ObjectSelector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.class, self.object)
-    }
-}
-
-impl ObjectSelector {
-    /// The path of a question about it.
-    pub(crate) fn path(&self, question: &str) -> String {
-        let (class, object) = (segment(&self.class), segment(&self.object));
-        format!("/objects/{class}/{object}/{question}")
-    }
 }
 
 /// A time in milliseconds since 1970.
@@ -181,17 +148,17 @@ struct Forked {
 }
 
 pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> {
-    let named = &args.object.object;
+    let object = &args.object.object;
     let bookmark = match args.object.node.source()? {
         Source::Node(node) => {
             let at = args
                 .at
                 .map_or_else(String::new, |Time(at)| format!("?at={at}"));
-            node.get::<BookmarkBody>(&format!("{}{at}", named.path("bookmark")))?
-                .bookmark
+            let path = object.on_node(&node)?.path("objects", "bookmark");
+            node.get::<BookmarkBody>(&format!("{path}{at}"))?.bookmark
         }
         Source::Data(data) => {
-            let key = data.find_key(&named.object, Some(&named.class))?;
+            let key = object.in_data(&data)?.key;
             let bookmark = match args.at {
                 None => data.store.current_bookmark(key)?,
                 Some(Time(at)) => data.store.bookmark_for_time(key, at)?,
@@ -205,15 +172,18 @@ pub(crate) fn bookmark(args: &BookmarkArgs, out: &mut impl Write) -> Result<()> 
 }
 
 pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
-    let named = &args.object.object;
+    let object = &args.object.object;
     let to = args.to.moment()?;
     let undo = match args.object.node.source()? {
-        Source::Node(node) => node.post::<Restored>(&named.path("restore"), &to)?.undo,
+        Source::Node(node) => {
+            let path = object.on_node(&node)?.path("objects", "restore");
+            node.post::<Restored>(&path, &to)?.undo
+        }
         Source::Data(data) => {
-            let key = data.find_key(&named.object, Some(&named.class))?;
-            let to = to.find(&data.store, key)?;
-            let undo = data.audited("restore", named.to_string(), Some(to.to_string()), || {
-                Ok(data.store.restore(key, &to)?)
+            let found = object.in_data(&data)?;
+            let to = to.find(&data.store, found.key)?;
+            let undo = data.audited("restore", &found, Some(to.to_string()), || {
+                Ok(data.store.restore(found.key, &to)?)
             })?;
             data.close()?;
             undo
@@ -224,30 +194,34 @@ pub(crate) fn restore(args: &RestoreArgs, out: &mut impl Write) -> Result<()> {
 }
 
 pub(crate) fn fork(args: &ForkArgs, out: &mut impl Write) -> Result<()> {
-    let named = &args.object.object;
+    let object = &args.object.object;
     let at = args.at.moment()?;
-    let id = match args.object.node.source()? {
+    let (class, id) = match args.object.node.source()? {
         Source::Node(node) => {
             let fork = Fork { at, name: &args.to };
-            node.post::<Forked>(&named.path("fork"), &fork)?.id
+            let from = object.on_node(&node)?;
+            let id = node
+                .post::<Forked>(&from.path("objects", "fork"), &fork)?
+                .id;
+            (from.class, id)
         }
         Source::Data(data) => {
-            let from = data.find_key(&named.object, Some(&named.class))?;
-            let at = at.find(&data.store, from)?;
-            let id = ObjectId::from_name(&named.class, &args.to);
+            let from = object.in_data(&data)?;
+            let at = at.find(&data.store, from.key)?;
+            let id = ObjectId::from_name(&from.class, &args.to);
             let to = ObjectKey {
                 id: *id.as_bytes(),
-                ..from
+                ..from.key
             };
             let detail = format!("at {at} as {}", args.to);
-            data.audited("fork", named.to_string(), Some(detail), || {
-                Ok(data.store.fork(from, &at, to, Some(&args.to))?)
+            data.audited("fork", &from, Some(detail), || {
+                Ok(data.store.fork(from.key, &at, to, Some(&args.to))?)
             })?;
             data.close()?;
-            id.to_string()
+            (from.class, id.to_string())
         }
     };
-    writeln!(out, "{}\t{id}\t{}", named.class, args.to)?;
+    writeln!(out, "{class}\t{id}\t{}", args.to)?;
     Ok(())
 }
 

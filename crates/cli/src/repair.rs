@@ -99,14 +99,17 @@ pub(crate) fn repair(args: &RepairArgs, out: &mut impl Write) -> Result<()> {
     } else {
         (RepairMethod::Anew, Repair::Anew)
     };
-    let named = &args.object.object;
+    let object = &args.object.object;
     let repaired = match args.object.node.source()? {
-        Source::Node(node) => node.post(&named.path("repair"), &RepairRequest { with })?,
+        Source::Node(node) => {
+            let path = object.on_node(&node)?.path("objects", "repair");
+            node.post(&path, &RepairRequest { with })?
+        }
         Source::Data(data) => {
-            let key = data.find_key(&named.object, Some(&named.class))?;
+            let found = object.in_data(&data)?;
             let detail = serde_json::to_string(&RepairRequest { with })?;
-            let repaired = data.audited("repair", named.to_string(), Some(detail), || {
-                Ok(data.store.repair(key, how)?)
+            let repaired = data.audited("repair", &found, Some(detail), || {
+                Ok(data.store.repair(found.key, how)?)
             })?;
             data.close()?;
             Repaired {

@@ -6,20 +6,16 @@ use abide::Value;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use crate::data::DataArgs;
+use crate::{data::DataArgs, object::ObjectArg};
 
 /// Which object, and what to run.
 #[derive(Args)]
 pub(crate) struct SqlArgs {
-    /// The object's name, or its id of 64 hex digits
-    object: String,
+    #[command(flatten)]
+    object: ObjectArg,
 
     /// The statement, or several separated by semicolons; the rows of the last are printed
     sql: String,
-
-    /// The object's class, if several classes have an object of this name
-    #[arg(long)]
-    class: Option<String>,
 
     /// Keep what the statements change
     #[arg(long)]
@@ -32,7 +28,8 @@ pub(crate) struct SqlArgs {
 /// Runs the statements and prints the rows as lines of values separated by tabs, under a line of column names.
 pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
     let data = args.data.open()?;
-    let db = data.find(&args.object, args.class.as_deref())?;
+    let object = args.object.in_data(&data)?;
+    let db = data.store.open_object(object.key)?;
     let rows = db.exec(&args.sql, ())?;
     if db.in_transaction() {
         if !args.write {
@@ -41,9 +38,7 @@ pub(crate) fn run(args: &SqlArgs, out: &mut impl Write) -> Result<()> {
                 "the statements change the object; nothing was changed; add --write to keep the changes"
             );
         }
-        let class = args.class.as_deref().unwrap_or("*");
-        let object = format!("{class}/{}", args.object);
-        data.audited("sql", object, Some(args.sql.clone()), || Ok(db.commit()?))?;
+        data.audited("sql", &object, Some(args.sql.clone()), || Ok(db.commit()?))?;
     }
     print(rows.columns(), &rows.raw(), out)?;
     drop(db);

@@ -104,7 +104,7 @@ async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_i
     while status(&client, Method::PUT, key, &writer).await != 401 {}
 
     // The command reaches the node through its socket.
-    let object = ["--object", "Kv/ada"];
+    let object = ["Kv/ada"];
     let bookmark = abide(&data, &[&["bookmark"], &object[..]].concat()).unwrap();
     let restore = ["restore", "--bookmark", bookmark.trim()];
     abide(&data, &[&restore, &object[..]].concat()).unwrap();
@@ -138,7 +138,7 @@ async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_i
     let uid = rustix::process::getuid().as_raw();
     let who = format!("\tuser {uid}\tlocal\t");
     assert!(
-        sql.contains(&who) && sql.ends_with("sql\t*/ada\tok\tCREATE TABLE notes (text)"),
+        sql.contains(&who) && sql.ends_with("sql\tKv/ada\tok\tCREATE TABLE notes (text)"),
         "{sql}"
     );
     assert!(

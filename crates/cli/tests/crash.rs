@@ -30,7 +30,7 @@ fn start(data: &Path) -> Server {
 /// What the command prints.
 async fn abide(data: &Path, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-    command.args(args).args(["--object", "Kv/ada", "--data"]);
+    command.args(args).args(["Kv/ada", "--data"]);
     command.arg(data);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap());
     let output = output.await.unwrap();

@@ -67,7 +67,7 @@ async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory(
     let host = host.start().await.unwrap();
     let note = host.env().object::<Note>().get_by_name("a/b");
     note.write("first".into()).await.unwrap().unwrap();
-    let at = ["--object", "Note/a/b"];
+    let at = ["Note/a/b"];
     let bookmark = abide(&[&["bookmark"], &at[..]].concat(), &data)
         .await
         .unwrap();
@@ -88,7 +88,7 @@ async fn objects_are_restored_and_forked_on_a_running_node_and_in_its_directory(
 
     drop((note, copy));
     host.shutdown().await.unwrap();
-    let at = ["--object", "Note/a/b"];
+    let at = ["Note/a/b"];
     let restore = [&["restore", "--bookmark", &undone], &at[..]].concat();
     let redo = undo(&abide(&restore, &data).await.unwrap());
     let text = ["sql", "a/b", "SELECT text FROM note"];

@@ -95,7 +95,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
         "{said}"
     );
     // An empty file is nothing to go on from; the copy of before is.
-    let accept = ["repair", "--accept", "--object", "Note/accepted"];
+    let accept = ["repair", "--accept", "Note/accepted"];
     let (done, said) = abide(&accept, &data).await;
     assert!(!done && said.contains("nothing to accept"), "{said}");
     let path = file(&data, &id("accepted"));
@@ -110,7 +110,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
         .find_map(|line| line.strip_prefix("kept: "))
         .unwrap();
     assert!(Path::new(kept).exists(), "{said}");
-    let unsaid = abide(&["repair", "--object", "Note/anew"], &data).await;
+    let unsaid = abide(&["repair", "Note/anew"], &data).await;
     assert!(!unsaid.0 && unsaid.1.contains("--accept"), "{}", unsaid.1);
 
     // On a running node.
@@ -122,7 +122,7 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
     );
     let refused = note("restored").read().await.unwrap_err();
     assert_eq!(refused.kind(), abide::ErrorKind::Damaged);
-    let at = ["--object", "Note/restored"];
+    let at = ["Note/restored"];
     let restore = [&["restore", "--at", "-0s"], &at[..]].concat();
     let (done, said) = abide(&restore, &data).await;
     assert!(done && said.contains("to undo it"), "{said}");
@@ -135,11 +135,11 @@ async fn a_quarantined_object_is_listed_and_leaves_quarantine_by_each_way() {
         done && said.contains(&id("anew")) && !said.contains(&id("restored")),
         "{said}"
     );
-    let anew = ["repair", "--anew", "--object", "Note/anew"];
+    let anew = ["repair", "--anew", "Note/anew"];
     let (done, said) = abide(&anew, &data).await;
     assert!(done, "{said}");
     assert_eq!(note("anew").read().await.unwrap().unwrap(), None);
-    let sound = ["repair", "--anew", "--object", "Note/sound"];
+    let sound = ["repair", "--anew", "Note/sound"];
     let (done, said) = abide(&sound, &data).await;
     assert!(!done && said.contains("is not quarantined"), "{said}");
     note("anew")

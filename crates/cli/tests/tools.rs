@@ -122,7 +122,8 @@ async fn what_was_served_is_listed_queried_and_verified() {
     );
     assert!(done, "{said}");
     let id = rows[1..].iter().find(|row| row[2] == "ada").unwrap()[1];
-    for object in ["ada", id] {
+    let with_class = format!("Kv/{id}");
+    for object in ["ada", "Kv/ada", id, &with_class, &id[..6], &with_class[..9]] {
         assert_eq!(
             run(&["sql", object, query], &data),
             (true, "n\n1\n".to_owned(), String::new())
@@ -130,9 +131,11 @@ async fn what_was_served_is_listed_queried_and_verified() {
     }
     let (done, _, said) = run(&["sql", "nobody", "SELECT 1"], &data);
     assert!(
-        !done && said.contains("there is no object \"nobody\""),
+        !done && said.starts_with("error: there is no object \"nobody\""),
         "{said}"
     );
+    let (done, _, said) = run(&["sql", "Ledger/ada", "SELECT 1"], &data);
+    assert!(!done && said.contains("the classes are Kv, "), "{said}");
 
     assert_eq!(
         run(&["verify"], &data),

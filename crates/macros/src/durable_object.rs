@@ -71,7 +71,7 @@ impl<'a> Class<'a> {
                     // The `#[rpc]` block's function comes before this trait's, if there is such a block.
                     #[allow(unused_imports)]
                     use ::abide::__private::NoRpc as _;
-                    #name::__a_class_has_one_rpc_block(this, method, args)
+                    #name::__a_class_has_one_rpc_block_move_all_public_methods_into_it(this, method, args)
                 }
             }
         };

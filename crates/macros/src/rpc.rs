@@ -58,6 +58,13 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         return Ok(quote! { #block #errors });
     }
 
+    // What could be an RPC method but for a missing `pub`: whoever calls it through the stub is told.
+    let hints = block.items.iter().filter_map(|item| match item {
+        ImplItem::Fn(function) if matches!(function.vis, Visibility::Inherited) => {
+            Some(Method::of(function).ok()?.hint())
+        }
+        _ => None,
+    });
     let arms = methods.iter().map(Method::arm);
     let remotes = methods.iter().map(Method::remote);
     // In this block `pub` says that callers elsewhere may call the method, whoever can name the class.
@@ -68,7 +75,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         #[allow(unreachable_pub, clippy::all, clippy::pedantic)]
         impl #class {
             #[doc(hidden)]
-            pub fn __a_class_has_one_rpc_block(
+            pub fn __a_class_has_one_rpc_block_move_all_public_methods_into_it(
                 __this: ::std::rc::Rc<Self>,
                 method: ::std::borrow::Cow<'static, str>,
                 args: ::abide::__private::rpc::Args,
@@ -87,6 +94,11 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         #[allow(unreachable_pub, clippy::all, clippy::pedantic)]
         impl #stub {
             #(#remotes)*
+        }
+
+        #[allow(unused, private_interfaces, unreachable_pub, clippy::all, clippy::pedantic)]
+        impl #stub {
+            #(#hints)*
         }
     })
 }
@@ -279,6 +291,32 @@ impl<'a> Method<'a> {
             #(#attributes)*
             #visibility fn #name(&self, #(#names: #types),*) -> ::abide::Call<#output> {
                 #body
+            }
+        }
+    }
+
+    /// The stub's method in place of one that is not public: it compiles, and no call of it does.
+    fn hint(&self) -> TokenStream {
+        let Self {
+            name, parameters, ..
+        } = self;
+        let conditions = self
+            .attributes
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("cfg"));
+        let names = parameters.iter().map(|(name, _)| name);
+        let types = parameters.iter().map(|(_, ty)| ty);
+        let output = self.output();
+        let text = name_text(name);
+        // The lifetime keeps the compiler from looking at the bound before somebody calls the method.
+        quote_spanned! {here(name)=>
+            #(#conditions)*
+            #[doc(hidden)]
+            pub fn #name<'__stub>(&'__stub self, #(#names: #types),*) -> ::abide::Call<#output>
+            where
+                ::abide::__private::MethodWithoutPub<'__stub>: ::abide::__private::CallableThroughStub,
+            {
+                ::std::unreachable!(#text)
             }
         }
     }

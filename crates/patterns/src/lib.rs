@@ -11,6 +11,10 @@
 //! - [`workflow`]: functions that are run to their end, whatever happens to the process meanwhile.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
 
 #[cfg(doctest)]
 mod guides;

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use abide_storage::MemoryBudget;
+use abide_storage::{MemoryBudget, SqlError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A result whose error is [`Error`] unless said otherwise.
@@ -67,6 +67,8 @@ struct Inner {
     message: Cow<'static, str>,
     retryable: bool,
     object_reset: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sql: Option<Box<SqlError>>,
     #[serde(skip)]
     origin: Origin,
 }
@@ -105,6 +107,7 @@ impl Error {
                 ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::InProgress
             ),
             object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::NoSpace),
+            sql: None,
             origin: Origin::Here,
         }))
     }
@@ -114,9 +117,31 @@ impl Error {
         self.0.kind
     }
 
+    /// Which rule an SQL statement has broken, if SQLite refused one.
+    ///
+    /// ```
+    /// use abide_runtime::{Result, Sql};
+    /// use abide_storage::SqlErrorKind;
+    ///
+    /// /// False if somebody has the seat.
+    /// fn take(sql: &Sql, seat: &str, who: &str) -> Result<bool> {
+    ///     match sql.exec("INSERT INTO seats (seat, occupant) VALUES (?1, ?2)", (seat, who)) {
+    ///         Err(error) if error.sql().is_some_and(|sql| sql.kind() == SqlErrorKind::Unique) => Ok(false),
+    ///         done => done.map(|_| true),
+    ///     }
+    /// }
+    /// ```
+    pub fn sql(&self) -> Option<&SqlError> {
+        self.0.sql.as_deref()
+    }
+
     /// The text alone.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    pub(crate) fn into_message(self) -> Cow<'static, str> {
+        self.0.message
     }
 
     /// True if the event never ran, so that sending it again cannot apply it twice.
@@ -217,7 +242,11 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
+    /// The sentence, since that is what a `main` that returns the error prints; `{:#?}` has the fields.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
         let mut out = f.debug_struct("Error");
         out.field("kind", &self.0.kind)
             .field("message", &self.0.message);
@@ -229,6 +258,9 @@ impl fmt::Debug for Error {
             if set {
                 out.field(name, &true);
             }
+        }
+        if let Some(sql) = &self.0.sql {
+            out.field("sql", sql);
         }
         out.finish()
     }
@@ -263,7 +295,9 @@ impl From<abide_storage::Error> for Error {
             Storage::Refused | Storage::InUse => ErrorKind::Unavailable,
             _ => ErrorKind::Io,
         };
-        Self::with_kind(kind, error.to_string())
+        let mut told = Self::with_kind(kind, error.to_string());
+        told.0.sql = error.sql().cloned().map(Box::new);
+        told
     }
 }
 
@@ -323,6 +357,13 @@ mod tests {
         assert!(
             error.overloaded() && error.retryable() && !error.object_reset() && !error.remote()
         );
+    }
+
+    #[test]
+    fn a_main_that_returns_an_error_prints_its_sentence() {
+        let error = Error::with_kind(ErrorKind::NotFound, "there is no such seat");
+        assert_eq!(format!("{error:?}"), "there is no such seat");
+        assert!(format!("{error:#?}").contains("NotFound"));
     }
 
     #[test]

@@ -31,8 +31,14 @@
 //! in ([`Class`], [`Instance`]).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
 
 mod alarms;
+#[doc(hidden)]
+pub mod answer;
 mod backlog;
 mod body;
 #[doc(hidden)]
@@ -46,6 +52,7 @@ mod env;
 mod envelope;
 mod error;
 mod event;
+mod find;
 mod gate;
 mod id;
 pub mod limits;
@@ -86,6 +93,7 @@ pub use crate::{
     env::Env,
     error::{Error, ErrorKind, Result},
     event::{Encoding, Event, MeteredBody, Reply, Request, Response},
+    find::FoundObject,
     gate::Released,
     id::ObjectId,
     namespace::{AnyNamespace, Namespace},

@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Longest name of an object, in bytes: as a key of its storage.
 pub const MAX_NAME_BYTES: usize = 2_048;
 
+/// The first digits of an id name an object from so many on: fewer are a slip.
+pub const MIN_ID_PREFIX: usize = 4;
+
 /// Encoded arguments, or the encoded result, of one RPC call. The field's documented RPC message limit.
 pub const MAX_RPC_BYTES: usize = 32 << 20;
 
@@ -21,6 +24,9 @@ pub const MAX_RUNNING_PER_OBJECT: usize = 4_096;
 /// Tasks of one object beside its handlers: `wait_until`, `block_concurrency_while` and streamed bodies. Bounds
 /// memory as the limit on handlers does.
 pub const MAX_BACKGROUND_PER_OBJECT: usize = 4_096;
+
+/// Seconds after which a client of an overloaded object is told to come back (`Retry-After`).
+pub const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// Events sent to one worker and not answered yet, beyond which callers are told that it is overloaded.
 /// At 1 KiB an event this is 64 MiB a worker.

@@ -12,6 +12,7 @@ pub trait Randomness: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandomness;
 
+#[allow(clippy::disallowed_methods, reason = "it is the machine's")]
 impl Randomness for SystemRandomness {
     fn fill(&self, buffer: &mut [u8]) {
         // Without randomness a "unique" id would not be: going on is worse than stopping.

@@ -6,14 +6,9 @@
 
 use std::time::Duration;
 
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
-use serde::Serialize;
-
-use crate::limits;
+use abide_runtime::{answer::ErrorAnswer, limits::RETRY_AFTER_SECONDS};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
 
 /// An error answer. Handlers return it: `async fn handler() -> Result<Json<Seats>, ApiError>`.
 ///
@@ -25,41 +20,17 @@ use crate::limits;
 /// assert_eq!(taken.into_response().status(), StatusCode::CONFLICT);
 /// ```
 #[derive(Debug)]
-pub struct ApiError {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-    retry: Retry,
-}
-
-/// Whether the client is told to come back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Retry {
-    Unsaid,
-    Soon,
-    After(Duration),
-}
-
-#[derive(Serialize)]
-struct Envelope<'a> {
-    error: ErrorBody<'a>,
-}
-
-#[derive(Serialize)]
-struct ErrorBody<'a> {
-    code: &'a str,
-    message: &'a str,
-}
+pub struct ApiError(ErrorAnswer);
 
 impl ApiError {
     /// An error with a status, a code for programs (`snake_case`) and a sentence for people.
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self {
+        Self(ErrorAnswer {
             status,
             code,
-            message: message.into(),
-            retry: Retry::Unsaid,
-        }
+            message: message.into().into(),
+            retry_after: None,
+        })
     }
 
     /// 400: the request makes no sense; the sentence says what would.
@@ -80,30 +51,31 @@ impl ApiError {
     /// Tells the client to try again after a moment (`Retry-After`).
     #[must_use]
     pub fn retry_soon(mut self) -> Self {
-        self.retry = Retry::Soon;
+        self.0.retry_after = Some(RETRY_AFTER_SECONDS);
         self
     }
 
-    /// Tells the client when to try again (`Retry-After`), in whole seconds and not a moment too early.
+    /// Tells the client when to try again (`Retry-After`), in whole seconds, rounded up.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
-        self.retry = Retry::After(wait);
+        let started = u64::from(wait.subsec_nanos() > 0);
+        self.0.retry_after = Some((wait.as_secs() + started).max(1));
         self
     }
 
     /// The status.
     pub fn status(&self) -> StatusCode {
-        self.status
+        self.0.status
     }
 
     /// The code for programs.
     pub fn code(&self) -> &str {
-        self.code
+        self.0.code
     }
 
     /// The sentence for people.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     pub(crate) fn body_too_large(limit: Option<u64>) -> Self {
@@ -192,76 +164,12 @@ impl ApiError {
 /// What a failed call of an object means to the client that asked for it.
 impl From<abide_runtime::Error> for ApiError {
     fn from(error: abide_runtime::Error) -> Self {
-        use abide_runtime::ErrorKind;
-        if error.remote() && error.kind() == ErrorKind::Overloaded {
-            tracing::warn!(%error, "an object's handler found the node overloaded; the client got overloaded");
-            return Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "overloaded",
-                "The object has not finished the request because the server is out of resources at the moment; come back soon. \
-                 It may have taken effect in part; read before you repeat it.",
-            )
-            .retry_soon();
-        }
-        if error.remote() {
-            tracing::warn!(%error, "an object's handler returned an error; the client got object_error");
-            return Self::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "object_error",
-                "The object failed to handle the request; the server's log has the details.",
-            );
-        }
-        let (status, code) = match error.kind() {
-            ErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
-            ErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-            ErrorKind::Reset => (StatusCode::SERVICE_UNAVAILABLE, "object_reset"),
-            ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "handler_timeout"),
-            ErrorKind::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, "no_space"),
-            ErrorKind::Input => (StatusCode::BAD_REQUEST, "bad_request"),
-            ErrorKind::Limit => (StatusCode::BAD_REQUEST, "limit_exceeded"),
-            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            ErrorKind::InProgress => (StatusCode::CONFLICT, "in_progress"),
-            ErrorKind::NoResult => (StatusCode::INTERNAL_SERVER_ERROR, "no_result"),
-            ErrorKind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
-            ErrorKind::Deadlock => (StatusCode::LOOP_DETECTED, "deadlock"),
-            ErrorKind::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "object_damaged"),
-            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
-        };
-        if error.kind() == ErrorKind::NoResult {
-            tracing::warn!(%error, "a call was applied, and its result could not be sent");
-        } else if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(%error, "an object could not be reached");
-        }
-        let told = Self::new(status, code, error.message());
-        if error.retryable() {
-            told.retry_soon()
-        } else {
-            told
-        }
+        Self(error.into())
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = Json(Envelope {
-            error: ErrorBody {
-                code: self.code,
-                message: &self.message,
-            },
-        });
-        let mut response = (self.status, body).into_response();
-        let seconds = match self.retry {
-            Retry::Unsaid => None,
-            Retry::Soon => Some(limits::RETRY_AFTER_SECONDS.into()),
-            // Not a moment too early: the header counts whole seconds.
-            Retry::After(wait) => Some(wait.as_secs() + 1),
-        };
-        if let Some(seconds) = seconds {
-            let seconds: u64 = seconds;
-            response
-                .headers_mut()
-                .insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
+        self.0.into_response()
     }
 }

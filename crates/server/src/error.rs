@@ -1,13 +1,14 @@
 //! Why a host did not start, or ended with a failure.
 
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use thiserror::Error;
 
 use crate::{ConfigError, ListenAddress, access::AccessError};
 
-/// Why a host did not start, or ended with a failure. The message says what to do.
-#[derive(Debug, Error)]
+/// Why a host did not start, or ended with a failure. The message says what to do, and `{:?}` is the message, too: a `main`
+/// that returns the error prints it.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum HostError {
     /// The settings were refused.
@@ -76,6 +77,19 @@ pub enum HostError {
     Panicked,
 }
 
+/// A `main` that returns an error prints its `Debug` form.
+macro_rules! debug_is_the_sentence {
+    ($($error:ty),+) => {
+        $(impl fmt::Debug for $error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        })+
+    };
+}
+
+debug_is_the_sentence!(HostError, ConfigError, AccessError);
+
 fn advice(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -87,5 +101,26 @@ fn advice(error: &io::Error) -> String {
         }
         io::ErrorKind::AddrNotAvailable => "this machine does not have this address".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Sources};
+
+    /// `main() -> Result<(), HostError>` prints `Error: {:?}`.
+    #[test]
+    fn a_main_that_returns_an_error_prints_its_sentence() {
+        let sources = Sources {
+            file: Some("/nowhere/abide.toml".into()),
+            ..Sources::default()
+        };
+        let refused = Config::load(&sources).unwrap_err();
+        let sentence = refused.to_string();
+        assert_eq!(format!("{refused:?}"), sentence);
+        assert_eq!(format!("{:?}", HostError::from(refused)), sentence);
+        let taken = HostError::Signals(io::ErrorKind::PermissionDenied.into());
+        assert_eq!(format!("{taken:?}"), taken.to_string());
     }
 }

@@ -45,9 +45,6 @@ pub(crate) const ACCEPT_LOG: Duration = Duration::from_secs(10);
 /// Time that answers already on their way get when the log has failed and the process must stop.
 pub(crate) const FAILED_LOG_GRACE: Duration = Duration::from_secs(1);
 
-/// Seconds after which a client of an overloaded object is told to come back.
-pub(crate) const RETRY_AFTER_SECONDS: u32 = 1;
-
 /// A request's body of known length up to this size goes out in one piece and can be sent again after a redirect.
 pub(crate) const REPEATABLE_BODY: u64 = 1 << 20;
 

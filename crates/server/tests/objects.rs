@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use abide::{
     SimDisk,
     prelude::*,
-    server::{ApiError, Host, HostBuilder, HostError, object_router},
+    server::{Host, HostBuilder, HostError, object_router},
 };
 use abide_harness::until;
 use abide_storage::{
@@ -108,7 +108,7 @@ async fn call(
     Shared(env): Shared<Env>,
     Path((name, method)): Path<(String, String)>,
     body: String,
-) -> Result<String, ApiError> {
+) -> Result<String> {
     let notes = env.object::<Notes>().get_by_name(&name);
     let answer = match method.as_str() {
         "add" => notes.add(body).await?,

@@ -200,7 +200,7 @@ impl Checkpointer {
         let quarantined = self.save_quarantined()?;
         if broken(Variant::SegmentsFreedEarly) {
             self.segments.trim(redo).map_err(failed)?;
-            self.segments.prepare()?;
+            self.segments.prepare(0)?;
         }
         let threads = self.shared.parallel_threads();
         sync_files(&**disk, &mut written, &*barrier, threads)?;
@@ -291,7 +291,8 @@ impl Checkpointer {
     /// True if commits wait, or soon would, because the log has come to its bound.
     fn commits_need_the_log(&self) -> bool {
         let shared = &self.shared;
-        let filled = shared.kept_log() + shared.log.room() + self.segments.capacity();
+        let next = self.segments.next_bytes(shared.needed_segment_bytes());
+        let filled = shared.kept_log() + shared.log.room() + next;
         shared.log_is_full() || (shared.log.wants_segment(1) && filled > shared.log_bound())
     }
 

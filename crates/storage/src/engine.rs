@@ -101,6 +101,29 @@ impl Engine {
         Ok(())
     }
 
+    /// True if an object has been written. Reads a directory, and opens no file.
+    pub(crate) fn has_object(&self, key: ObjectKey) -> Result<bool> {
+        if let Some(object) = self.objects.find(key) {
+            let pages = object.pages();
+            if pages.size > 0 || pages.quarantined.is_some() {
+                return Ok(true);
+            }
+        }
+        if self.objects.quarantined().iter().any(|of| of.key == key) {
+            return Ok(true);
+        }
+        let path = self.shared.catalog.object_path(key);
+        let place = path
+            .as_deref()
+            .and_then(|path| Some((path.parent()?, path.file_name()?.to_str()?)));
+        let Some((dir, file)) = place else {
+            return Ok(false);
+        };
+        let failed = |error| Error::io(format_args!("reading {}", dir.display()), &error);
+        let names = self.shared.disk.list(dir).map_err(failed)?;
+        Ok(names.iter().any(|name| name == file))
+    }
+
     /// Notes that an overlay went from `before` to `after` pages.
     pub(crate) fn count_overlay(&self, before: usize, after: usize) {
         self.objects.count_overlay(before, after);
@@ -119,9 +142,16 @@ impl Engine {
             }
             Shortage::Overlay => WaitReason::OverlayBound,
             Shortage::Unsynced => WaitReason::UnsyncedBytes,
-            Shortage::Segments if self.shared.may_prepare_segment() => WaitReason::Segment,
+            Shortage::Segments if self.may_prepare_segment() => WaitReason::Segment,
             Shortage::Segments => WaitReason::LogBound,
         }
+    }
+
+    /// True if the log stays within its bound with one more segment.
+    pub(crate) fn may_prepare_segment(&self) -> bool {
+        let needed = self.shared.needed_segment_bytes();
+        self.shared
+            .may_prepare_segment(self.segments.next_bytes(needed))
     }
 
     /// Waits until there may be room for a commit. Called by committers that were told [`crate::log::Refused::NoRoom`],

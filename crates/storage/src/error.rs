@@ -1,5 +1,6 @@
 //! One error for the crate: a kind that says what the caller can do, and a sentence.
 
+use crate::database::SqlError;
 use crate::disk::Failure;
 use crate::ident::ObjectKey;
 use std::{fmt, io};
@@ -33,12 +34,28 @@ pub enum ErrorKind {
 }
 
 /// An error of the storage engine.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     kind: ErrorKind,
     scope: Scope,
     message: String,
+    sql: Option<Box<SqlError>>,
+}
+
+impl fmt::Debug for Error {
+    /// The sentence, since that is what a `main` that returns the error prints; `{:#?}` has the fields.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
+        f.debug_struct("Error")
+            .field("kind", &self.kind)
+            .field("scope", &self.scope)
+            .field("message", &self.message)
+            .field("sql", &self.sql)
+            .finish()
+    }
 }
 
 /// What is affected beyond the call that met the error.
@@ -62,7 +79,13 @@ impl Error {
             kind,
             scope: Scope::Call,
             message: message.into(),
+            sql: None,
         }
+    }
+
+    pub(crate) fn with_sql(mut self, sql: Option<SqlError>) -> Self {
+        self.sql = sql.map(Box::new);
+        self
     }
 
     pub(crate) fn input(message: impl Into<String>) -> Self {
@@ -126,6 +149,7 @@ impl Error {
             kind,
             scope,
             message: format!("{doing}: {error}"),
+            sql: None,
         }
     }
 
@@ -152,5 +176,10 @@ impl Error {
     /// What the caller can do.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Which rule a statement has broken, if SQLite refused one.
+    pub fn sql(&self) -> Option<&SqlError> {
+        self.sql.as_deref()
     }
 }

@@ -66,6 +66,11 @@
 //! # Ok::<(), abide_storage::Error>(())
 //! ```
 
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
+
 mod alarms;
 mod archive;
 #[doc(hidden)]
@@ -105,6 +110,7 @@ mod sync;
 mod template;
 mod temporary;
 mod threads;
+mod timing;
 mod vfs;
 mod waits;
 mod wakeup;
@@ -123,7 +129,7 @@ pub use alarms::{
 pub use archive::ArchiveOptions;
 pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
-pub use database::ObjectDb;
+pub use database::{ObjectDb, SqlError, SqlErrorKind};
 pub use disk::{
     Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, SimDisk,
     errno,

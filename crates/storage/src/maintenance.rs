@@ -7,7 +7,8 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::PREPARED_SEGMENTS;
-use std::time::{Duration, Instant};
+use crate::timing;
+use std::time::Duration;
 
 /// The longest interval between two checks for work.
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,7 +31,7 @@ impl Engine {
 
     fn checkpoint_if_due(&self) -> Result<()> {
         let shared = &self.shared;
-        let no_segments = shared.log.wants_segment(1) && !shared.may_prepare_segment();
+        let no_segments = shared.log.wants_segment(1) && !self.may_prepare_segment();
         if self.checkpointer.is_due() || no_segments || shared.log_is_full() || shared.no_space() {
             match self.checkpointer.checkpoint() {
                 // The log is kept for that object; others are not affected.
@@ -43,10 +44,10 @@ impl Engine {
 
     fn prepare_segments(&self) -> Result<()> {
         let shared = &self.shared;
-        while shared.log.wants_segment(PREPARED_SEGMENTS) && shared.may_prepare_segment() {
-            match self.segments.prepare() {
-                Ok(()) => {
-                    shared.log.add_segment();
+        while shared.log.wants_segment(PREPARED_SEGMENTS) && self.may_prepare_segment() {
+            match self.segments.prepare(shared.needed_segment_bytes()) {
+                Ok(capacity) => {
+                    shared.log.add_segment(capacity);
                     shared.set_no_space(false);
                     shared.set_obstacle(None);
                 }
@@ -69,7 +70,7 @@ impl Engine {
     pub(crate) fn run_checkpoints(&self) {
         let shared = &self.shared;
         let interval = shared.options.checkpoint_interval;
-        let mut last = Instant::now();
+        let mut last = timing::now();
         while self.maintenance.wait(RETRY.min(interval)) && !shared.log.failed() {
             if let Err(error) = self.checkpoint_if_due() {
                 tracing::warn!(%error, "maintenance goes on later");
@@ -81,7 +82,7 @@ impl Engine {
                 {
                     tracing::warn!(%error, "the checkpoint goes on later");
                 }
-                last = Instant::now();
+                last = timing::now();
             }
             // A checkpoint gives segments back, and room for more.
             self.segments.wakeup.request();

@@ -21,7 +21,8 @@ use crate::limits::TEMPORARY_RESERVE_SEGMENTS;
 use crate::log::Log;
 use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
-use crate::log::segment_pool::SegmentPool;
+use crate::log::segment::FoundHeader;
+use crate::log::segment_pool::{SegmentPool, UsedSegment};
 use crate::manifest::Manifest;
 use crate::open_files::OpenFiles;
 use crate::overlay::Object;
@@ -29,10 +30,11 @@ use crate::shared::Shared;
 use crate::store::StoreOptions;
 use crate::template;
 use crate::temporary::Temporary;
+use crate::timing;
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The lock file's name.
@@ -82,7 +84,7 @@ pub(crate) fn open(
     };
     let segments = reader::list(&*disk, &log_dir)?;
     let mut objects = FxHashMap::default();
-    let begun = std::time::Instant::now();
+    let begun = timing::now();
     let mut proven = manifest.redo();
     let mut clock = manifest.clock;
     let end = reader::read(&segments, manifest.redo(), None, |logged| {
@@ -121,16 +123,23 @@ pub(crate) fn open(
     manifest.epoch += 1;
     archive::prepare(&*disk, dir, options.archive, &mut manifest)?;
     manifest.store(&*disk, dir)?;
-    remove_unused(&*disk, &segments).map_err(failed)?;
+    let needed = needed_segments(&segments, &manifest);
+    remove_others(&*disk, &segments, &needed).map_err(failed)?;
     alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
-    let pool = Arc::new(segment_pool(&segments, disk.clone(), log_dir, &manifest));
+    let pool = Arc::new(SegmentPool::new(
+        disk.clone(),
+        log_dir,
+        manifest.segment_bytes,
+        segments.last().map_or(1, |s| s.number + 1),
+        needed,
+    ));
     let writer = LocalSegments::new(pool.clone(), manifest.epoch());
     let log = Log::new(
         Box::new(writer),
         manifest.epoch(),
         end,
         manifest.redo(),
-        pool.capacity(),
+        pool.largest_capacity(),
     );
     let reserve = TEMPORARY_RESERVE_SEGMENTS.saturating_mul(manifest.segment_bytes);
     let temporary = Temporary::new(disk.clone(), dir, reserve).map_err(failed)?;
@@ -246,33 +255,32 @@ fn unknown_namespace(namespace: NamespaceNo, at: Lsn) -> Error {
     ))
 }
 
-/// Removes the segments that were never used: nothing tells whether their preparation was finished.
-fn remove_unused(disk: &dyn Disk, segments: &[Found]) -> std::io::Result<()> {
-    let mut unused = segments.iter().filter(|s| s.first().is_none());
-    unused.try_for_each(|s| disk.remove(&s.path))
+/// The used segments that recovery or the archive needs again, oldest first.
+fn needed_segments(segments: &[Found], manifest: &Manifest) -> VecDeque<UsedSegment> {
+    let used = segments.iter().filter_map(|segment| match segment.header {
+        FoundHeader::Valid(header) => Some(UsedSegment {
+            path: segment.path.clone(),
+            first: header.first,
+            bytes: header.bytes,
+        }),
+        _ => None,
+    });
+    let mut used: VecDeque<_> = used.collect();
+    let needed = manifest.archived();
+    if let Some(first) = used.iter().rposition(|segment| segment.first <= needed) {
+        used.drain(..first);
+    }
+    used
 }
 
-/// Sorts the used segments that were found: those that recovery or the archive needs again, and the others.
-fn segment_pool(
+/// Removes the segments that are not needed: of those that were never used nothing tells whether their preparation was
+/// finished, and the others may be larger than the load asks for.
+fn remove_others(
+    disk: &dyn Disk,
     segments: &[Found],
-    disk: Arc<dyn Disk>,
-    log_dir: PathBuf,
-    manifest: &Manifest,
-) -> SegmentPool {
-    let next_number = segments.last().map_or(1, |s| s.number + 1);
-    let firsts: Vec<Lsn> = segments.iter().filter_map(Found::first).collect();
-    let needed = manifest.archived();
-    let redo_segment = firsts.iter().rev().find(|first| **first <= needed).copied();
-    let headed = segments.iter().filter(|s| s.first().is_some());
-    let (used, spare): (Vec<_>, Vec<_>) = headed.partition(|s| s.first() >= redo_segment);
-    SegmentPool::new(
-        disk,
-        log_dir,
-        manifest.segment_bytes,
-        next_number,
-        used.iter()
-            .filter_map(|s| Some((s.path.clone(), s.first()?)))
-            .collect(),
-        spare.into_iter().map(|s| s.path.clone()).collect(),
-    )
+    needed: &VecDeque<UsedSegment>,
+) -> std::io::Result<()> {
+    let is_needed = |segment: &Found| needed.iter().any(|used| used.path == segment.path);
+    let mut others = segments.iter().filter(|segment| !is_needed(segment));
+    others.try_for_each(|segment| disk.remove(&segment.path))
 }

@@ -102,16 +102,22 @@ impl Shared {
         self.kept_log() >= self.log_bound()
     }
 
-    /// True if the log stays within its bound with one more segment. A transaction that needs several gets them while
+    /// Bytes that the next segment of the log is to have room for.
+    pub(crate) fn needed_segment_bytes(&self) -> u64 {
+        let growth = self.kept_log().saturating_mul(2);
+        growth.max(self.log.missing_room())
+    }
+
+    /// True if the log stays within its bound with one more segment of so many bytes. A transaction that needs several gets them while
     /// the log has not reached the bound: it could never be written otherwise.
-    pub(crate) fn may_prepare_segment(&self) -> bool {
-        let segment = self.log.segment_capacity();
+    pub(crate) fn may_prepare_segment(&self, segment: u64) -> bool {
         let filled = self
             .kept_log()
             .saturating_add(self.log.room())
             .saturating_add(segment);
         // A log needs two segments at least.
-        filled <= self.log_bound().max(2 * segment)
+        let largest = self.catalog.current().segment_bytes;
+        filled <= self.log_bound().max(2 * largest)
             || (self.log.wants_segments_at_once() && !self.log_is_full())
     }
 

@@ -9,7 +9,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::log::segment::HEADER_BLOCK;
+use crate::log::segment::MIN_SEGMENT_BYTES;
 use crate::log::{Counter, Progress};
 use crate::memory::MemoryBudget;
 use crate::quarantine::QuarantinedObject;
@@ -28,7 +28,8 @@ use std::time::{Duration, SystemTime};
 /// How a store is opened. [`StoreOptions::default`] suits a server; tests make everything smaller.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// Size of a log segment in bytes; fixed when the data directory is made. Default 64 MiB, at least 512 KiB.
+    /// Size in bytes to which segments of the log grow under load, from 512 KiB on; fixed when the data directory is made.
+    /// Default 64 MiB, at least 512 KiB.
     pub segment_bytes: u64,
     /// A checkpoint begins when so many bytes of log, or of pages that files lack, have gathered. Default 256 MiB.
     pub checkpoint_bytes: u64,
@@ -53,6 +54,10 @@ pub struct StoreOptions {
 impl Default for StoreOptions {
     fn default() -> Self {
         let unix_millis = || {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "it is the default, and a simulation passes its own"
+            )]
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             since.map_or(0, |since| since.as_millis() as u64)
         };
@@ -104,11 +109,6 @@ impl StoreOptions {
         cores.get()
     }
 }
-
-/// The smallest segment: one that holds a record of the largest payload, a page more, and its header block.
-pub(crate) const MIN_SEGMENT_BYTES: u64 = 512 << 10;
-const _: () =
-    assert!(MIN_SEGMENT_BYTES > crate::limits::MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
 
 /// Figures of a store, for metrics. Counters begin at 0 when the store is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -351,6 +351,11 @@ impl Store {
             Ok(())
         })?;
         Ok(found.into_iter().collect())
+    }
+
+    /// True if an object has been written. Reads a directory, and opens no file: not for hot paths.
+    pub fn has_object(&self, key: ObjectKey) -> Result<bool> {
+        self.0.engine.has_object(key)
     }
 
     /// The alarms of all objects.

@@ -1,6 +1,7 @@
 //! Commits that wait for room: how many, how long, and for what.
 
 use crate::sync::Mutex;
+use crate::timing;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ impl Waits {
     /// A commit begins to wait. It ends when the guard is dropped.
     pub(crate) fn begin(&self, reason: WaitReason) -> Waiting<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let begun = Instant::now();
+        let begun = timing::now();
         self.total(reason).count.fetch_add(1, Ordering::Relaxed);
         self.current.lock().push(Current {
             number,
@@ -173,7 +174,7 @@ impl Waiting<'_> {
             let total = self.waits.total(reason);
             total.count.fetch_add(1, Ordering::Relaxed);
             wait.reason = reason;
-            wait.since = Instant::now();
+            wait.since = timing::now();
         }
         drop(current);
         let lasted = self.begun.elapsed();

@@ -111,6 +111,22 @@ fn integers_are_exact_and_blobs_are_bytes() {
 }
 
 #[test]
+fn unsigned_parameters_are_refused_beyond_the_largest_integer() {
+    let (_store, db) = database();
+    let sum = db.exec("SELECT ?1 + ?2", (7_u64, 8_usize)).unwrap();
+    assert_eq!(sum.one::<u64>().unwrap(), 15);
+    let most = i64::MAX.cast_unsigned();
+    let same = db.exec("SELECT ?1", [most]).unwrap();
+    assert_eq!(same.one::<u64>().unwrap(), most);
+    let error = db.exec("SELECT ?1", [most + 1]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Input);
+    assert_eq!(
+        error.to_string(),
+        "a parameter is over 9223372036854775807, the largest integer of SQLite: bind it as a text or a blob"
+    );
+}
+
+#[test]
 fn several_statements_run_in_turn_and_the_last_gives_the_rows() {
     let (_store, db) = database();
     let rows = db

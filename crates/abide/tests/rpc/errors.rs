@@ -83,6 +83,13 @@ impl Desk {
         ))
     }
 
+    pub async fn seat(&self, seat: String) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec("CREATE TABLE IF NOT EXISTS seats (seat TEXT UNIQUE)", ())?;
+        sql.exec("INSERT INTO seats VALUES (?1)", (seat,))?;
+        Ok(())
+    }
+
     fn desk(&self, name: &str) -> Stub<Self> {
         self.state.env().object::<Self>().get_by_name(name)
     }
@@ -122,6 +129,23 @@ fn an_error_enum_of_the_user_arrives_as_that_enum_through_other_objects_too() {
         );
         let through = desk(&world, "a").take_at(vec!["c".into(), "b".into()], "99Z".into());
         assert_eq!(through.await.unwrap().unwrap(), Err(SeatError::NoSuchSeat));
+    });
+}
+
+#[test]
+fn a_broken_constraint_is_told_to_the_caller_of_the_object() {
+    run(async {
+        let world = world(ClassOptions::default());
+        let desk = desk(&world, "a");
+        desk.seat("14C".into()).await.unwrap().unwrap();
+        let error = desk.seat("14C".into()).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Input);
+        let broken = error.sql().unwrap();
+        assert_eq!(broken.kind(), SqlErrorKind::Unique);
+        assert_eq!(broken.constraint(), Some("seats.seat"));
+
+        let error = desk.wait_at("a".repeat(4_096)).await.unwrap().unwrap_err();
+        assert!(error.sql().is_none(), "{error:#?}");
     });
 }
 

@@ -44,6 +44,21 @@ fn a_public_method_that_is_not_async_is_refused() {
 }
 
 #[test]
+fn a_call_of_a_private_method_is_told_what_is_missing() {
+    let out = expanded(quote! {
+        impl Seats {
+            async fn take(&self, seat: String) -> bool { true }
+            async fn find<T>(&self, what: T) {}
+            fn helper(&self) {}
+        }
+    });
+    assert!(out.contains("fn take < '__stub > (& '__stub self , seat : String) -> :: abide :: Call < bool > where :: abide :: __private :: MethodWithoutPub < '__stub > : :: abide :: __private :: CallableThroughStub"), "{out}");
+    // What could never be called so has no stub method.
+    assert_eq!(out.matches("fn find").count(), 1, "{out}");
+    assert_eq!(out.matches("fn helper").count(), 1, "{out}");
+}
+
+#[test]
 fn a_method_without_a_shared_self_is_refused() {
     assert_refused(&quote! { pub async fn take() {} }, "has no `&self`");
     assert_refused(

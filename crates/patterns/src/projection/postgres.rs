@@ -123,6 +123,10 @@ impl Server {
         work: impl AsyncFnOnce(&mut Self) -> Result<T, ProjectionError>,
     ) -> Result<T, ProjectionError> {
         let limit = limits::STATEMENT_TIMEOUT;
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "a server outside keeps the machine's time"
+        )]
         let done = tokio::time::timeout(limit, work(self)).await;
         let result = done.unwrap_or_else(|_| {
             Err(ProjectionError::Unavailable(format!(

@@ -5,10 +5,13 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, ErrorKind, Result, limits::MAX_ALARM_UNIX_MILLIS};
 
-/// The time of an alarm: whole milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The time of an alarm: whole milliseconds since 1970-01-01T00:00:00Z. Through serde it is that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct AlarmTime(i64);
 
 impl AlarmTime {
@@ -166,6 +169,16 @@ mod tests {
         ] {
             assert_eq!(AlarmTime::from_unix_millis(millis).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_time_is_a_number_in_json() {
+        let time = AlarmTime::from_unix_millis(951_782_400_000);
+        assert_eq!(serde_json::to_string(&time).unwrap(), "951782400000");
+        assert_eq!(
+            serde_json::from_str::<AlarmTime>("951782400000").unwrap(),
+            time
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ const SCHEMA: &str = "
     PRAGMA user_version = 1;";
 
 /// Why tokens or the audit log could not be read or written.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("access.db: {0}")]
 pub struct AccessError(String);
 

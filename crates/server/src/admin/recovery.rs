@@ -2,6 +2,7 @@
 //!
 //! | Request | Answer |
 //! |---|---|
+//! | `GET /objects?find=` | 200 and `{"class","object"}`: the one object that a person means by its name, its id or the first digits of it, with or without `Class/` before |
 //! | `GET /objects/{class}/{object}/bookmark`, `?at=` | 200 and `{"bookmark"}`: of the last commit at or before a time; without one, now |
 //! | `POST /objects/{class}/{object}/restore` with `{"time"}` or `{"bookmark"}` | 200 and `{"undo"}`: the bookmark that undoes it |
 //! | `POST /objects/{class}/{object}/fork` with the same and `"name"` | 200 and `{"id"}`: of the new object |
@@ -31,6 +32,7 @@ use crate::{ApiError, JsonBody, UrlPath, UrlQuery, readiness::Readiness};
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Readiness>> {
     Router::new()
+        .route("/objects", get(find))
         .route("/objects/{class}/{object}/bookmark", get(bookmark))
         .route("/objects/{class}/{object}/restore", post(restore))
         .route("/objects/{class}/{object}/fork", post(fork))
@@ -39,6 +41,18 @@ pub(super) fn routes() -> Router<Arc<Readiness>> {
 }
 
 type ObjectPath = UrlPath<(String, String)>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FindQuery {
+    find: String,
+}
+
+#[derive(Serialize)]
+struct Found {
+    class: String,
+    object: String,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -118,6 +132,19 @@ impl From<Target> for Moment {
 fn time(millis: u64) -> Moment {
     // The ceiling is beyond what any clock shows.
     Moment::Time(UNIX_EPOCH + Duration::from_millis(millis.min(u64::MAX >> 12)))
+}
+
+async fn find(
+    State(readiness): State<Arc<Readiness>>,
+    UrlQuery(query): UrlQuery<FindQuery>,
+) -> Result<Json<Found>, ApiError> {
+    let node = target::node(&readiness)?;
+    let found = node.find_object(&query.find).await?;
+    let object = found.name.clone();
+    Ok(Json(Found {
+        object: object.unwrap_or_else(|| found.id().to_string()),
+        class: found.class,
+    }))
 }
 
 async fn bookmark(

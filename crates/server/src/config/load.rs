@@ -40,7 +40,7 @@ pub struct Sources {
 }
 
 /// Why the settings were refused. The message names the key, where it came from and what is allowed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("{0}")]
 pub struct ConfigError(String);
 

@@ -14,10 +14,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
 use crate::limits::MAX_FAILING_FILES;
 use crate::shared::Shared;
+use crate::timing;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// A run that cannot be read.
 pub(crate) struct DamagedRun {
@@ -36,7 +36,7 @@ impl DamagedRun {
             "a saved run of the alarm index is damaged or missing: the index is rebuilt from the objects, which takes a while; \
              check the disk"
         );
-        let begun = Instant::now();
+        let begun = timing::now();
         let (mut objects, mut unreadable) = (0_u64, 0_u64);
         let mut failing = Vec::new();
         let namespaces = engine.shared.catalog.current().namespaces.len() as u32;

@@ -147,8 +147,10 @@ impl Archiver {
     fn room_has_run_out(&self) -> bool {
         let shared = self.shared();
         let next = shared.options.checkpoint_bytes;
+        let segment = self.segments.next_bytes(shared.needed_segment_bytes());
         shared.kept_log().saturating_add(next) >= shared.log_bound()
-            || (shared.log.wants_segment(1) && (shared.no_space() || !shared.may_prepare_segment()))
+            || (shared.log.wants_segment(1)
+                && (shared.no_space() || !shared.may_prepare_segment(segment)))
     }
 
     fn archive_up_to(&self, redo: Lsn, written: &WrittenFiles) -> Result<()> {

@@ -48,6 +48,7 @@ use crate::manifest::Manifest;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
+use crate::timing;
 use hole::ArchiveHole;
 use image::Image;
 use lookup::Lookup;
@@ -56,7 +57,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stream::Stream;
 
 /// The archive's directory in the data directory.
@@ -286,7 +287,7 @@ impl Archive {
 
     /// Waits, unless the store is closed.
     fn pause(&self, pause: Duration) {
-        let begun = Instant::now();
+        let begun = timing::now();
         while let Some(left) = pause.checked_sub(begun.elapsed()) {
             if self.is_stopping() {
                 break;

@@ -1,11 +1,13 @@
 //! Errors of SQLite as users read them.
 
+use super::sql_error::{SqlError, SqlErrorKind};
 use super::{ObjectDb, State};
 use crate::error::{Error, ErrorKind};
 use crate::guard::NO_ATTACH;
 use crate::limits::{MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_VALUE_BYTES};
 use crate::vfs;
 use rusqlite::ErrorCode;
+use std::num::TryFromIntError;
 
 impl ObjectDb {
     /// Translates an error of SQLite for the user.
@@ -26,6 +28,17 @@ impl ObjectDb {
     }
 
     fn told_of(&self, error: &rusqlite::Error) -> Error {
+        let told = self.worded(error);
+        let sql = SqlError::of(error).map(|sql| match told.kind() {
+            // SQLite met these in a file.
+            ErrorKind::NoSpace => sql.with_kind(SqlErrorKind::Full),
+            ErrorKind::Busy => sql.with_kind(SqlErrorKind::Busy),
+            _ => sql,
+        });
+        told.with_sql(sql)
+    }
+
+    fn worded(&self, error: &rusqlite::Error) -> Error {
         if let Some(why) = self.file.take_error() {
             return why;
         }
@@ -48,6 +61,12 @@ impl ObjectDb {
             rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
             rusqlite::Error::InvalidParameterCount(given, wanted) => {
                 format!("{given} parameters were given, the statement has {wanted}")
+            }
+            rusqlite::Error::ToSqlConversionFailure(why) if why.is::<TryFromIntError>() => {
+                format!(
+                    "a parameter is over {}, the largest integer of SQLite: bind it as a text or a blob",
+                    i64::MAX
+                )
             }
             other => other.to_string(),
         };

@@ -11,6 +11,7 @@ mod error;
 mod name;
 mod query;
 mod restore;
+mod sql_error;
 
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
@@ -24,6 +25,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Params};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+pub use sql_error::{SqlError, SqlErrorKind};
 
 /// Ends each of the engine's own statements, so that none can be found in the statement cache by a user's text.
 const MARK: &str = "/*abide*/";

@@ -6,11 +6,12 @@
 
 use super::{Barrier, Disk, DiskFile, OpenMode, SimDisk};
 use crate::sync::{Condvar, Mutex};
+use crate::timing;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long [`FaultyDisk::wait_until_held`] waits.
 const HELD_WITHIN: Duration = Duration::from_mins(1);
@@ -209,10 +210,10 @@ impl FaultyDisk {
     /// # Panics
     /// None waits within a minute.
     pub fn wait_until_held(&self) {
-        let deadline = Instant::now() + HELD_WITHIN;
+        let deadline = timing::now() + HELD_WITHIN;
         let mut rules = self.shared.rules.lock();
         while rules.held == 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(timing::now());
             assert!(!left.is_zero(), "no operation is held");
             rules = self.shared.changed.wait_timeout(rules, left);
         }

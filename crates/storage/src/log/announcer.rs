@@ -9,6 +9,7 @@ use crate::ident::Lsn;
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, RwLock};
+use crate::timing;
 use std::time::{Duration, Instant};
 
 pub(super) struct Announcer {
@@ -98,7 +99,7 @@ impl Announcer {
             return;
         }
         notified.busy = true;
-        let begun = Instant::now();
+        let begun = timing::now();
         *self.busy_since.lock() = Some(begun);
         while let Some(news) = self.next(&mut notified) {
             drop(notified);

@@ -45,7 +45,7 @@ fn assert_whole(group: &Group<'_>) {
 
 fn log(provider: Provider) -> Arc<Log> {
     let log = with_room(provider, 1 << 20);
-    log.add_segment();
+    log.add_segment(1 << 20);
     log
 }
 
@@ -301,7 +301,7 @@ fn whoever_waits_for_room_gets_it_with_the_next_segment() {
             spawn(move || {
                 // Nine records of four in a segment, whatever their order.
                 for _ in 0..5 {
-                    log.add_segment();
+                    log.add_segment(4 * SMALL as u64);
                 }
             })
         };
@@ -352,7 +352,7 @@ fn bounded(most: usize) -> Arc<Log> {
     let log = Log::with_room(Box::new(provider), Epoch(1), Lsn(4096), Lsn::ZERO, room);
     let log = Arc::new(log);
     handle.set(Arc::downgrade(&log)).unwrap();
-    log.add_segment();
+    log.add_segment(1 << 20);
     log
 }
 
@@ -416,7 +416,7 @@ fn nobody_passes_a_large_transaction_that_waits_for_room() {
 fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
     explore(SCHEDULES, || {
         let log = with_room(Provider::default(), 2 * SMALL as u64);
-        log.add_segment();
+        log.add_segment(2 * SMALL as u64);
         let threads = Threads::of(&log);
         let impatient = {
             let log = log.clone();
@@ -428,7 +428,7 @@ fn who_gives_up_waiting_for_room_is_in_nobodys_way() {
             })
         };
         let log_too = log.clone();
-        let maintenance = spawn(move || (0..3).for_each(|_| log_too.add_segment()));
+        let maintenance = spawn(move || (0..3).for_each(|_| log_too.add_segment(2 * SMALL as u64)));
         for _ in 0..2 {
             commit(&log, 2 * SMALL).unwrap();
         }

@@ -9,9 +9,10 @@ use super::segment_pool::SegmentPool;
 use crate::error::Result;
 use crate::ident::{Epoch, Lsn};
 use crate::limits::GATHERED_BYTES;
+use crate::timing;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The segment being written.
 pub(crate) struct LocalSegments {
@@ -48,7 +49,7 @@ impl LocalSegments {
             epoch: self.epoch,
             number: segment.number,
             first,
-            bytes: self.pool.segment_bytes,
+            bytes: segment.bytes,
         };
         segment.file.write_at(&header.encode(), 0)?;
         segment.file.sync()?;
@@ -72,7 +73,7 @@ impl LocalSegments {
             lsn = lsn.advance(record.len());
         }
         self.flush()?;
-        let begun = Instant::now();
+        let begun = timing::now();
         if let Some(current) = &self.current {
             current.segment.file.sync()?;
         }
@@ -81,7 +82,7 @@ impl LocalSegments {
 
     fn left(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| {
-            self.pool.segment_bytes - current.at - self.gathered.len() as u64
+            current.segment.bytes - current.at - self.gathered.len() as u64
         })
     }
 

@@ -33,6 +33,7 @@ use crate::limits::{
 use crate::panics::guard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::timing;
 use announcer::Announcer;
 use provider::{Durability, Group, NotDurable};
 pub(crate) use room::Shortage;
@@ -232,15 +233,16 @@ impl Batch {
 }
 
 impl Log {
-    /// A log that goes on at `end`; nothing can be appended before [`Self::add_segment`].
+    /// A log that goes on at `end`; nothing can be appended before [`Self::add_segment`]. A segment holds
+    /// `largest_segment` bytes of records at most.
     pub(crate) fn new(
         provider: Box<dyn Durability>,
         epoch: Epoch,
         end: Lsn,
         full_image_horizon: Lsn,
-        segment_capacity: u64,
+        largest_segment: u64,
     ) -> Self {
-        let room = Room::new(MAX_UNSYNCED_BYTES, segment_capacity);
+        let room = Room::new(MAX_UNSYNCED_BYTES, largest_segment);
         Self::with_room(provider, epoch, end, full_image_horizon, room)
     }
 
@@ -310,9 +312,9 @@ impl Log {
     /// Appends a transaction and takes its bytes: it is empty then.
     pub(crate) fn append(&self, transaction: &mut Transaction) -> Result<Appended, Refused> {
         let measured = self.stats.commits.get().is_multiple_of(MEASURED);
-        let begun = measured.then(Instant::now);
+        let begun = measured.then(timing::now);
         let mut state = self.state.lock();
-        let locked = measured.then(Instant::now);
+        let locked = measured.then(timing::now);
         if self.failed() || state.closed {
             return Err(Refused::Failed(self.failure()));
         }
@@ -384,9 +386,9 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a prepared segment's room.
-    pub(crate) fn add_segment(&self) {
-        self.state.lock().room.add_segment();
+    /// Adds a prepared segment's room, in bytes of records. Segments are begun in the order in which they are added.
+    pub(crate) fn add_segment(&self, capacity: u64) {
+        self.state.lock().room.add_segment(capacity);
         self.progress.notify_all();
     }
 
@@ -395,9 +397,9 @@ impl Log {
         self.state.lock().room.segments()
     }
 
-    /// Bytes of records that a segment holds.
-    pub(crate) fn segment_capacity(&self) -> u64 {
-        self.state.lock().room.segment_capacity()
+    /// Bytes of the first transaction in the queue that the segments which are ready have no room for.
+    pub(crate) fn missing_room(&self) -> u64 {
+        self.state.lock().room.missing()
     }
 
     /// Bytes of records that fit the segments that are there.
@@ -442,7 +444,7 @@ impl Log {
         let Some(mut batch) = self.take_pending() else {
             return false;
         };
-        let begun = Instant::now();
+        let begun = timing::now();
         *self.writing_since.lock() = Some(begun);
         let written = guard(|| {
             batch.stamp(self.durable());
@@ -486,7 +488,7 @@ impl Log {
         if more && self.announcer.hand_over() {
             self.stats.overlapped.add(1);
         } else {
-            let begun = Instant::now();
+            let begun = timing::now();
             self.announcer.notify();
             self.stats.release_nanos.add_time(begun.elapsed());
         }

@@ -24,28 +24,43 @@ pub(crate) enum Shortage {
 pub(super) struct Room {
     /// Most bytes that are appended and not durable.
     most_unsynced: usize,
-    segment_capacity: u64,
+    /// Bytes of records that the largest segment holds.
+    largest: u64,
     unsynced: usize,
     /// What is left in the segment being filled, counted as the provider fills it.
     left: u64,
-    segments: usize,
-    /// The segments that the first in the queue needs.
+    /// Bytes of records that each segment holds which is ready and not begun, in the order in which they are begun.
+    segments: VecDeque<u64>,
+    /// The segments that the first in the queue needs, if those which are missing are of the largest size.
     wanted: usize,
+    /// Bytes of the first in the queue that those which are ready have no room for.
+    missing: u64,
     /// What the first in the queue lacked at its last try.
     shortage: Shortage,
     queue: VecDeque<Ticket>,
     next_ticket: u64,
 }
 
+/// Where records come to lie.
+struct Placed {
+    /// What is left in the last segment with them in it.
+    left: u64,
+    /// The new segments that they need.
+    segments: usize,
+    /// Their bytes beyond the segments that are ready.
+    missing: u64,
+}
+
 impl Room {
-    pub(super) fn new(most_unsynced: usize, segment_capacity: u64) -> Self {
+    pub(super) fn new(most_unsynced: usize, largest: u64) -> Self {
         Self {
             most_unsynced,
-            segment_capacity,
+            largest,
             unsynced: 0,
             left: 0,
-            segments: 0,
+            segments: VecDeque::new(),
             wanted: 0,
+            missing: 0,
             shortage: Shortage::Segments,
             queue: VecDeque::new(),
             next_ticket: 0,
@@ -67,9 +82,9 @@ impl Room {
             }
             return Err(shortage);
         }
-        let (left, used) = self.place(lengths);
-        self.left = left;
-        self.segments -= used;
+        let placed = self.place(lengths);
+        self.left = placed.left;
+        self.segments.drain(..placed.segments);
         self.unsynced += lengths.iter().sum::<usize>();
         self.leave(ticket);
         Ok(())
@@ -86,10 +101,11 @@ impl Room {
             // That of the first in the queue.
             return Err(self.shortage);
         }
-        let (_, used) = self.place(lengths);
+        let placed = self.place(lengths);
         let bytes = lengths.iter().sum::<usize>();
-        if used > self.segments {
-            self.wanted = used;
+        if placed.segments > self.segments.len() {
+            self.wanted = placed.segments;
+            self.missing = placed.missing;
             self.shortage = Shortage::Segments;
         } else if self.unsynced > 0 && self.unsynced + bytes > self.most_unsynced {
             // A transaction alone may pass the bound, or a large one could never be appended.
@@ -100,24 +116,33 @@ impl Room {
         Err(self.shortage)
     }
 
-    /// What is left in the last segment with these records in it, and how many new segments they need.
-    fn place(&self, lengths: &[usize]) -> (u64, usize) {
-        let (mut left, mut used) = (self.left, 0);
+    /// Where these records come to lie.
+    fn place(&self, lengths: &[usize]) -> Placed {
+        let mut placed = Placed {
+            left: self.left,
+            segments: 0,
+            missing: 0,
+        };
         for &length in lengths {
-            if length as u64 > left {
-                used += 1;
-                left = self.segment_capacity;
+            let length = length as u64;
+            if length > placed.left {
+                let next = self.segments.get(placed.segments);
+                placed.left = next.copied().unwrap_or(self.largest);
+                placed.segments += 1;
             }
-            left -= length as u64;
+            placed.left -= length;
+            if placed.segments > self.segments.len() {
+                placed.missing += length;
+            }
         }
-        (left, used)
+        placed
     }
 
     /// Gives up a place in the queue. True if others wait.
     pub(super) fn leave(&mut self, ticket: &mut Option<Ticket>) -> bool {
         if let Some(ticket) = ticket.take() {
             if self.queue.front() == Some(&ticket) {
-                self.wanted = 0;
+                (self.wanted, self.missing) = (0, 0);
             }
             self.queue.retain(|other| *other != ticket);
         }
@@ -134,23 +159,24 @@ impl Room {
         self.unsynced -= bytes;
     }
 
-    pub(super) fn add_segment(&mut self) {
-        self.segments += 1;
+    /// Adds a segment that holds so many bytes of records.
+    pub(super) fn add_segment(&mut self, capacity: u64) {
+        self.segments.push_back(capacity);
     }
 
     /// The segments that are ready and not begun.
     pub(super) fn segments(&self) -> usize {
-        self.segments
-    }
-
-    /// Bytes of records that a segment holds.
-    pub(super) fn segment_capacity(&self) -> u64 {
-        self.segment_capacity
+        self.segments.len()
     }
 
     /// Bytes of records that fit the segments that are there.
     pub(super) fn bytes(&self) -> u64 {
-        self.left + self.segments as u64 * self.segment_capacity
+        self.left + self.segments.iter().sum::<u64>()
+    }
+
+    /// Bytes that the first in the queue lacks segments for.
+    pub(super) fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// True if the first in the queue waits for more than one segment.
@@ -160,7 +186,7 @@ impl Room {
 
     /// True if so many segments should be prepared ahead, or the first in the queue needs more.
     pub(super) fn wants_segment(&self, ahead: usize) -> bool {
-        self.segments < ahead.max(self.wanted)
+        self.segments.len() < ahead.max(self.wanted)
     }
 }
 
@@ -171,7 +197,7 @@ mod tests {
     fn room(most_unsynced: usize) -> Room {
         let mut room = Room::new(most_unsynced, 1_000);
         for _ in 0..10 {
-            room.add_segment();
+            room.add_segment(1_000);
         }
         room
     }
@@ -209,6 +235,29 @@ mod tests {
     }
 
     #[test]
+    fn records_lie_in_segments_of_different_sizes_as_they_come() {
+        let mut room = Room::new(1_000_000, 4_000);
+        for capacity in [500, 1_000, 2_000] {
+            room.add_segment(capacity);
+        }
+        assert_eq!(room.take(&mut None, &[300]), Ok(()));
+        assert_eq!((room.segments(), room.bytes()), (2, 3_200));
+        // The rest of the first segment is too small for the second record, and stays empty.
+        assert_eq!(room.take(&mut None, &[100, 900]), Ok(()));
+        assert_eq!((room.segments(), room.bytes()), (1, 2_100));
+        let mut large = None;
+        assert_eq!(
+            room.take(&mut large, &[900, 900, 900]),
+            Err(Shortage::Segments)
+        );
+        assert!(room.wants_segment(0) && room.wants_segments_at_once());
+        assert_eq!(room.missing(), 900);
+        room.add_segment(1_000);
+        assert_eq!(room.take(&mut large, &[900, 900, 900]), Ok(()));
+        assert_eq!((room.missing(), room.bytes()), (0, 100));
+    }
+
+    #[test]
     fn who_gives_up_lets_the_next_one_go_and_wants_no_segments() {
         let mut room = Room::new(1_000_000, 1_000);
         let (mut large, mut small) = (None, None);
@@ -217,7 +266,7 @@ mod tests {
         assert_eq!(room.take(&mut small, &[900]), Err(Shortage::Segments));
         assert!(room.leave(&mut large), "one is left");
         assert!(!room.wants_segment(0));
-        room.add_segment();
+        room.add_segment(1_000);
         assert_eq!(room.take(&mut small, &[900]), Ok(()));
         assert!(!room.leave(&mut small));
     }

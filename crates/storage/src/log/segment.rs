@@ -1,6 +1,8 @@
 //! The log's files. A segment is a 4096-byte header block and then records, one behind the other; no record crosses
 //! into the next segment.
 //!
+//! They begin small and grow with the load: each header says how long its own segment is.
+//!
 //! Segments are prepared ahead (zeroed and synced, so that a record's sync writes no file-system metadata) and named
 //! by their number in advance; the header is written, and synced before any record, when the segment is taken into
 //! use. Until then its header block is zero.
@@ -100,17 +102,29 @@ pub(crate) fn number_of(name: &str) -> Option<u64> {
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
+/// The first segment's size: one that holds a record of the largest payload, a page more, and its header block.
+pub(crate) const MIN_SEGMENT_BYTES: u64 = 512 << 10;
+const _: () =
+    assert!(MIN_SEGMENT_BYTES > crate::limits::MAX_RECORD_PAYLOAD as u64 + 2 * HEADER_BLOCK + 4096);
+
 /// An open segment file.
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
+    /// Its size with the header block.
+    pub(crate) bytes: u64,
     pub(crate) file: Arc<dyn DiskFile>,
     pub(crate) path: PathBuf,
 }
 
 impl Segment {
+    /// Bytes of records that it holds.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.bytes - HEADER_BLOCK
+    }
+
     /// Makes segment `number` ready for use: full length, header block zero, synced, name durable.
-    /// With `recycle`, an old segment's file is renamed instead of writing a new one.
+    /// With `recycle`, the file of an old segment, of `bytes`, is renamed instead of writing a new one.
     pub(crate) fn prepare(
         disk: &dyn Disk,
         dir: &Path,
@@ -153,7 +167,12 @@ impl Segment {
             Ok(file)
         };
         match write() {
-            Ok(file) => Ok(Self { number, file, path }),
+            Ok(file) => Ok(Self {
+                number,
+                bytes,
+                file,
+                path,
+            }),
             Err(error) => {
                 // Give back what was taken, or a full disk stays full.
                 if recycle.is_none() {

@@ -2,14 +2,18 @@
 //!
 //! A thread prepares segments ahead, the writer takes them into use, and a checkpoint gives back those that are no
 //! longer needed. They are recycled: their blocks are allocated already.
+//!
+//! A segment is twice as long as the log that is kept when it is prepared, within bounds: a directory with little to
+//! write stays small, and a busy one seldom changes segments.
 
-use super::segment::{HEADER_BLOCK, Segment};
+use super::segment::{HEADER_BLOCK, MIN_SEGMENT_BYTES, Segment};
 use crate::disk::Disk;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::ident::Lsn;
 use crate::limits::PREPARED_SEGMENTS;
 use crate::sync::Mutex;
 use crate::wakeup::Wakeup;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +23,8 @@ use std::sync::Arc;
 pub(crate) struct SegmentPool {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    pub(super) segment_bytes: u64,
+    /// The size to which segments grow.
+    largest: u64,
     segments: Mutex<Segments>,
     /// Wakes the thread that prepares segments.
     pub(crate) wakeup: Wakeup,
@@ -28,61 +33,114 @@ pub(crate) struct SegmentPool {
 struct Segments {
     prepared: VecDeque<Segment>,
     next_number: u64,
-    /// Segments in use, oldest first, with their first position; the last one is being written.
-    used: VecDeque<(PathBuf, Lsn)>,
+    /// Segments in use, oldest first; the last one is being written.
+    used: VecDeque<UsedSegment>,
     /// Segments that no recovery needs.
-    spare: Vec<PathBuf>,
+    spare: Vec<SpareSegment>,
+}
+
+/// A segment whose header is durable.
+pub(crate) struct UsedSegment {
+    pub(crate) path: PathBuf,
+    /// The position of its first record.
+    pub(crate) first: Lsn,
+    pub(crate) bytes: u64,
+}
+
+struct SpareSegment {
+    path: PathBuf,
+    bytes: u64,
 }
 
 impl SegmentPool {
-    /// `used` are the segments that recovery found and still needs, `spare` those it does not need.
+    /// `used` are the segments that recovery found and still needs.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
-        segment_bytes: u64,
+        largest: u64,
         next_number: u64,
-        used: VecDeque<(PathBuf, Lsn)>,
-        spare: Vec<PathBuf>,
+        used: VecDeque<UsedSegment>,
     ) -> Self {
         Self {
             disk,
             dir,
-            segment_bytes,
+            largest,
             segments: Mutex::new(Segments {
                 prepared: VecDeque::new(),
                 next_number,
                 used,
-                spare,
+                spare: Vec::new(),
             }),
             wakeup: Wakeup::default(),
         }
     }
 
-    /// Bytes of records that a segment holds.
-    pub(crate) fn capacity(&self) -> u64 {
-        self.segment_bytes - HEADER_BLOCK
+    /// Bytes of records that a segment holds at most.
+    pub(crate) fn largest_capacity(&self) -> u64 {
+        self.largest - HEADER_BLOCK
     }
 
-    /// Prepares one segment. One caller at a time.
-    pub(crate) fn prepare(&self) -> Result<()> {
-        let (number, recycle) = {
+    /// Size of the segment that is prepared next for a log that needs so many bytes.
+    pub(crate) fn next_bytes(&self, needed: u64) -> u64 {
+        let wanted = self.wanted_bytes(needed);
+        let segments = self.segments.lock();
+        let recycled = segments
+            .spare_for(wanted)
+            .map(|at| segments.spare[at].bytes);
+        recycled.unwrap_or(wanted)
+    }
+
+    /// Without a spare one.
+    fn wanted_bytes(&self, needed: u64) -> u64 {
+        let whole = needed
+            .saturating_add(HEADER_BLOCK)
+            .checked_next_power_of_two();
+        whole
+            .unwrap_or(self.largest)
+            .clamp(MIN_SEGMENT_BYTES, self.largest)
+    }
+
+    /// Prepares one segment for a log that needs so many bytes. Returns how many bytes of records it holds. One caller at a
+    /// time.
+    pub(crate) fn prepare(&self, needed: u64) -> Result<u64> {
+        let wanted = self.wanted_bytes(needed);
+        let recycle = {
             let mut segments = self.segments.lock();
-            let number = segments.next_number;
-            segments.next_number += 1;
-            (number, segments.spare.pop())
+            let spare = segments.spare_for(wanted);
+            spare.map(|at| segments.spare.swap_remove(at))
         };
-        let made = Segment::prepare(
-            &*self.disk,
-            &self.dir,
-            number,
-            self.segment_bytes,
-            recycle.as_deref(),
-        );
+        let whole = recycle.is_none();
+        match self.prepare_from(wanted, recycle) {
+            // A smaller one takes no more room.
+            Err(error) if whole && error.kind() == ErrorKind::NoSpace => {
+                let spare = self.segments.lock().spare.pop();
+                match spare {
+                    Some(spare) => self.prepare_from(wanted, Some(spare)),
+                    None => Err(error),
+                }
+            }
+            made => made,
+        }
+    }
+
+    /// Prepares one of so many bytes, or from a spare one.
+    fn prepare_from(&self, bytes: u64, recycle: Option<SpareSegment>) -> Result<u64> {
+        let number = {
+            let mut segments = self.segments.lock();
+            segments.next_number += 1;
+            segments.next_number - 1
+        };
+        let (bytes, old) = match &recycle {
+            Some(spare) => (spare.bytes, Some(spare.path.as_path())),
+            None => (bytes, None),
+        };
+        let made = Segment::prepare(&*self.disk, &self.dir, number, bytes, old);
         let mut segments = self.segments.lock();
         match made {
             Ok(segment) => {
+                let capacity = segment.capacity();
                 segments.prepared.push_back(segment);
-                Ok(())
+                Ok(capacity)
             }
             Err(error) => {
                 segments.next_number = number;
@@ -96,18 +154,20 @@ impl SegmentPool {
     pub(crate) fn trim(&self, redo: Lsn) -> io::Result<()> {
         let mut surplus = {
             let mut segments = self.segments.lock();
-            while segments.used.len() > 1 && segments.used[1].1 <= redo {
-                if let Some((path, _)) = segments.used.pop_front() {
-                    segments.spare.push(path);
+            while segments.used.len() > 1 && segments.used[1].first <= redo {
+                if let Some(UsedSegment { path, bytes, .. }) = segments.used.pop_front() {
+                    segments.spare.push(SpareSegment { path, bytes });
                 }
             }
+            // The largest stay.
+            segments.spare.sort_by_key(|spare| Reverse(spare.bytes));
             let kept = segments.spare.len().min(PREPARED_SEGMENTS);
             segments.spare.split_off(kept)
         };
         // The writer must not wait for this: removing a large file takes time.
-        while let Some(path) = surplus.pop() {
-            if let Err(error) = self.disk.remove(&path) {
-                surplus.push(path);
+        while let Some(spare) = surplus.pop() {
+            if let Err(error) = self.disk.remove(&spare.path) {
+                surplus.push(spare);
                 self.segments.lock().spare.append(&mut surplus);
                 return Err(error);
             }
@@ -118,7 +178,7 @@ impl SegmentPool {
     /// The segments in use, oldest first.
     pub(crate) fn used(&self) -> Vec<PathBuf> {
         let segments = self.segments.lock();
-        segments.used.iter().map(|(path, _)| path.clone()).collect()
+        segments.used.iter().map(|used| used.path.clone()).collect()
     }
 
     /// Takes the next prepared segment.
@@ -131,9 +191,92 @@ impl SegmentPool {
 
     /// A segment's header is durable: from now on its predecessors may be given back.
     pub(super) fn begun(&self, segment: &Segment, first: Lsn) {
-        self.segments
-            .lock()
-            .used
-            .push_back((segment.path.clone(), first));
+        self.segments.lock().used.push_back(UsedSegment {
+            path: segment.path.clone(),
+            first,
+            bytes: segment.bytes,
+        });
+    }
+}
+
+impl Segments {
+    /// The smallest spare segment of at least so many bytes.
+    fn spare_for(&self, bytes: u64) -> Option<usize> {
+        let fitting = self.spare.iter().enumerate();
+        fitting
+            .filter(|(_, spare)| spare.bytes >= bytes)
+            .min_by_key(|(_, spare)| spare.bytes)
+            .map(|(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::SimDisk;
+    use std::path::Path;
+
+    const MIN: u64 = MIN_SEGMENT_BYTES;
+
+    fn pool(disk: &SimDisk) -> SegmentPool {
+        let dir = Path::new("/log");
+        disk.create_dir_all(dir).unwrap();
+        let disk = Arc::new(disk.clone());
+        SegmentPool::new(disk, dir.to_owned(), 64 * MIN, 1, VecDeque::new())
+    }
+
+    /// Prepares segments for a log that needs so many bytes each time, takes them into use, and gives back all but the last.
+    fn spare(pool: &SegmentPool, needed: &[u64]) {
+        let mut at = Lsn(1);
+        for needed in needed {
+            at = at.advance(pool.prepare(*needed).unwrap() as usize);
+            let segment = pool.take().unwrap();
+            pool.begun(&segment, at);
+        }
+        pool.trim(at).unwrap();
+    }
+
+    #[test]
+    fn a_segment_has_room_for_what_is_needed_within_bounds() {
+        let pool = pool(&SimDisk::new());
+        for (needed, bytes) in [
+            (0, MIN),
+            (MIN - HEADER_BLOCK, MIN),
+            (MIN, 2 * MIN),
+            (5 * MIN, 8 * MIN),
+            (1 << 40, 64 * MIN),
+            (u64::MAX, 64 * MIN),
+        ] {
+            assert_eq!(pool.next_bytes(needed), bytes, "{needed}");
+        }
+        assert_eq!(pool.prepare(5 * MIN).unwrap(), 8 * MIN - HEADER_BLOCK);
+    }
+
+    #[test]
+    fn the_smallest_spare_segment_that_is_large_enough_is_written_again() {
+        let disk = SimDisk::new();
+        let pool = pool(&disk);
+        spare(&pool, &[0, 10 * MIN, 3 * MIN, 0]);
+        // Two are kept, the largest.
+        assert_eq!(pool.next_bytes(0), 4 * MIN);
+        assert_eq!(pool.next_bytes(4 * MIN), 16 * MIN);
+        assert_eq!(pool.next_bytes(20 * MIN), 32 * MIN);
+        let used = disk.used();
+        assert_eq!(pool.prepare(0).unwrap(), 4 * MIN - HEADER_BLOCK);
+        assert_eq!(disk.used(), used);
+    }
+
+    #[test]
+    fn on_a_full_disk_a_smaller_segment_is_written_again() {
+        let disk = SimDisk::new();
+        let pool = pool(&disk);
+        spare(&pool, &[0, 0, 0]);
+        disk.set_capacity(Some(disk.used() + MIN));
+        assert_eq!(pool.prepare(20 * MIN).unwrap(), MIN - HEADER_BLOCK);
+        assert_eq!(pool.prepare(20 * MIN).unwrap(), MIN - HEADER_BLOCK);
+        let refused = pool.prepare(20 * MIN).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        let names = disk.list(Path::new("/log")).unwrap();
+        assert_eq!(names.len(), 3, "nothing half made stays: {names:?}");
     }
 }

@@ -1,13 +1,24 @@
 //! A commit that waits for room is seen while it waits, with what it waits for, and counted afterwards.
 
-use crate::{common::key, open, options, put, until};
-use abide_storage::{DiskOp, FaultyDisk, StoreOptions, WaitReason};
+use crate::{LONG, common::key, open, options, put, until};
+use abide_storage::{Disk as _, DiskOp, FaultyDisk, OpenMode, Store, StoreOptions, WaitReason};
+use std::path::Path;
 
 /// Commits until one waits, with such operations held, and then lets them go.
 fn waits_for(reason: WaitReason, held: (DiskOp, &str), options: StoreOptions, length: usize) {
     let disk = FaultyDisk::default();
     let store = open(&disk, options);
-    let key = key(&store, 1);
+    stalled(&disk, &store, reason, held, length);
+}
+
+fn stalled(
+    disk: &FaultyDisk,
+    store: &Store,
+    reason: WaitReason,
+    held: (DiskOp, &str),
+    length: usize,
+) {
+    let key = key(store, 1);
     disk.hold(&[held.0], held.1);
     let worker = {
         let store = store.clone();
@@ -73,12 +84,36 @@ fn a_commit_that_waits_for_the_disk_to_sync_says_so() {
     let options = StoreOptions {
         segment_bytes: 256 << 20,
         checkpoint_bytes: 1 << 30,
+        checkpoint_interval: LONG,
         ..options()
     };
-    waits_for(
+    let disk = FaultyDisk::default();
+    let store = open(&disk, options);
+    // Segments are prepared one after the other: if there are two, one is ready that has room for more than may wait for a
+    // sync.
+    let db = store.open_object(key(&store, 2)).expect("the object");
+    let has_large_segments = || {
+        let files = disk.list(Path::new("/data/log")).expect("the log");
+        let lengths = files.iter().map(|name| {
+            let path = Path::new("/data/log").join(name);
+            disk.open(&path, OpenMode::Existing)
+                .and_then(|file| file.len())
+                .expect("a segment")
+        });
+        lengths.filter(|bytes| *bytes >= 128 << 20).count() > 1
+    };
+    for n in 0.. {
+        put(&db, n, 1 << 20);
+        if has_large_segments() {
+            break;
+        }
+    }
+    drop(db);
+    stalled(
+        &disk,
+        &store,
         WaitReason::UnsyncedBytes,
         (DiskOp::Sync, ".seg"),
-        options,
         1 << 20,
     );
 }

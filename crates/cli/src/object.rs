@@ -1,0 +1,70 @@
+//! Which object: one way to name it in every command.
+
+use abide::FoundObject;
+use anyhow::Result;
+use clap::Args;
+use serde::Deserialize;
+
+use crate::{
+    data::Data,
+    node::{Node, segment},
+};
+
+/// How the help of every command describes an object.
+#[derive(Args)]
+pub(crate) struct ObjectArg {
+    /// The object: Class/name, its id, or the first digits of its id; the name is enough if one class has it
+    #[arg(value_name = "OBJECT")]
+    text: String,
+}
+
+/// An object as a running node is asked about it.
+pub(crate) struct NodeObject {
+    pub(crate) class: String,
+    object: String,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    class: String,
+    object: String,
+}
+
+impl ObjectArg {
+    /// The object in a data directory.
+    pub(crate) fn in_data(&self, data: &Data) -> Result<FoundObject> {
+        Ok(FoundObject::find(&data.store, &self.text)?)
+    }
+
+    /// The object on a running node.
+    pub(crate) fn on_node(&self, node: &Node) -> Result<NodeObject> {
+        // A token may be for some objects only, which it reaches by their names and cannot look for.
+        if node.sends_token()
+            && let Some((class, object)) = self.text.split_once('/')
+            && !may_be_digits(object)
+        {
+            return Ok(NodeObject {
+                class: class.to_owned(),
+                object: object.to_owned(),
+            });
+        }
+        let found: Found = node.get(&format!("/objects?find={}", segment(&self.text)))?;
+        Ok(NodeObject {
+            class: found.class,
+            object: found.object,
+        })
+    }
+}
+
+/// True for what may be the first digits of an id.
+fn may_be_digits(text: &str) -> bool {
+    text.len() < 64 && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+impl NodeObject {
+    /// The path of a question about it.
+    pub(crate) fn path(&self, collection: &str, question: &str) -> String {
+        let (class, object) = (segment(&self.class), segment(&self.object));
+        format!("/{collection}/{class}/{object}/{question}")
+    }
+}

@@ -1,0 +1,166 @@
+//! How an error answers an HTTP request: its status, its code, and the one JSON form of every error answer.
+
+use std::borrow::Cow;
+
+use axum_core::response::{IntoResponse, Response};
+use http::{
+    HeaderValue, StatusCode,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
+use serde::Serialize;
+
+use crate::{Body, Error, ErrorKind, limits::RETRY_AFTER_SECONDS};
+
+/// An error answer: `{"error":{"code":"…","message":"…"}}`.
+#[derive(Clone, Debug)]
+pub struct ErrorAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    /// The code for programs.
+    pub code: &'static str,
+    /// The sentence for people.
+    pub message: Cow<'static, str>,
+    /// The seconds of `Retry-After`.
+    pub retry_after: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: ErrorBody<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl ErrorAnswer {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+
+    fn retry_soon(mut self) -> Self {
+        self.retry_after = Some(RETRY_AFTER_SECONDS);
+        self
+    }
+}
+
+/// What a failed call of an object means to the client that asked for it. What the client is not told is logged.
+impl From<Error> for ErrorAnswer {
+    fn from(error: Error) -> Self {
+        if error.remote() && error.kind() == ErrorKind::Overloaded {
+            tracing::warn!(%error, "an object's handler found the node overloaded; the client got overloaded");
+            return Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "The object has not finished the request because the server is out of resources at the moment; come back soon. \
+                 It may have taken effect in part; read before you repeat it.",
+            )
+            .retry_soon();
+        }
+        if error.remote() {
+            tracing::warn!(%error, "an object's handler returned an error; the client got object_error");
+            return Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "object_error",
+                "The object failed to handle the request; the server's log has the details.",
+            );
+        }
+        let (status, code) = match error.kind() {
+            ErrorKind::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+            ErrorKind::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            ErrorKind::Reset => (StatusCode::SERVICE_UNAVAILABLE, "object_reset"),
+            ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "handler_timeout"),
+            ErrorKind::NoSpace => (StatusCode::INSUFFICIENT_STORAGE, "no_space"),
+            ErrorKind::Input => (StatusCode::BAD_REQUEST, "bad_request"),
+            ErrorKind::Limit => (StatusCode::BAD_REQUEST, "limit_exceeded"),
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            ErrorKind::InProgress => (StatusCode::CONFLICT, "in_progress"),
+            ErrorKind::NoResult => (StatusCode::INTERNAL_SERVER_ERROR, "no_result"),
+            ErrorKind::KeyReused => (StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused"),
+            ErrorKind::Deadlock => (StatusCode::LOOP_DETECTED, "deadlock"),
+            ErrorKind::Damaged => (StatusCode::INTERNAL_SERVER_ERROR, "object_damaged"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        };
+        if error.kind() == ErrorKind::NoResult {
+            tracing::warn!(%error, "a call was applied, and its result could not be sent");
+        } else if status == StatusCode::INTERNAL_SERVER_ERROR {
+            tracing::error!(%error, "an object could not be reached");
+        }
+        let retryable = error.retryable();
+        let answer = Self::new(status, code, error.into_message());
+        if retryable {
+            answer.retry_soon()
+        } else {
+            answer
+        }
+    }
+}
+
+impl IntoResponse for ErrorAnswer {
+    fn into_response(self) -> Response {
+        let envelope = Envelope {
+            error: ErrorBody {
+                code: self.code,
+                message: &self.message,
+            },
+        };
+        // Two texts are always JSON.
+        let body = serde_json::to_vec(&envelope).unwrap_or_default();
+        let mut response = (self.status, Body::from(body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// An axum handler may return it: the client gets the answer that [`ErrorKind`] stands for, as JSON.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        ErrorAnswer::from(self).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_answers_with_the_status_of_its_kind() {
+        let answer = |kind| Error::with_kind(kind, "why").into_response();
+        for (kind, status) in [
+            (ErrorKind::Input, 400),
+            (ErrorKind::Limit, 400),
+            (ErrorKind::NotFound, 404),
+            (ErrorKind::InProgress, 409),
+            (ErrorKind::KeyReused, 422),
+            (ErrorKind::Application, 500),
+            (ErrorKind::NoResult, 500),
+            (ErrorKind::Damaged, 500),
+            (ErrorKind::Unavailable, 503),
+            (ErrorKind::Reset, 503),
+            (ErrorKind::Timeout, 504),
+            (ErrorKind::NoSpace, 507),
+            (ErrorKind::Deadlock, 508),
+        ] {
+            assert_eq!(answer(kind).status(), status, "{kind:?}");
+        }
+        let response = answer(ErrorKind::Overloaded);
+        assert_eq!(response.status(), 503);
+        assert_eq!(
+            response.headers()[RETRY_AFTER],
+            RETRY_AFTER_SECONDS.to_string()
+        );
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+        assert!(!answer(ErrorKind::Reset).headers().contains_key(RETRY_AFTER));
+    }
+}

@@ -1,0 +1,265 @@
+//! How people name an object: `Class/name`, `Class/id`, or an id; and in place of an id its first digits, if no other object
+//! has them. Where only one class has an object of a name, the name is enough.
+//!
+//! An id follows from the class and the name, so no object is opened.
+
+use std::{fmt, str::FromStr};
+
+use abide_storage::{NamespaceNo, ObjectKey, Store};
+
+use crate::{
+    Error, ErrorKind, Node, ObjectId, Result, limits::MIN_ID_PREFIX, recovery::on_a_thread,
+};
+
+/// Objects that an error names when several are meant.
+const LISTED: usize = 4;
+
+/// An object of a data directory that was found by what a person calls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FoundObject {
+    /// The unique key of its class's namespace: the class's name, unless it was given another.
+    pub class: String,
+    /// Its name, if it was found by it.
+    pub name: Option<String>,
+    /// The key under which the store keeps it.
+    pub key: ObjectKey,
+}
+
+impl FoundObject {
+    /// The one object that is meant. Reads directories, and all of a class for the first digits of an id: not for a thread
+    /// that runs objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`]: there is no such class or object. [`ErrorKind::Input`]: several are meant, and the message
+    /// names some.
+    pub fn find(store: &Store, text: &str) -> Result<Self> {
+        let all = store.namespaces();
+        let class = text.split_once('/').and_then(|(class, object)| {
+            let known = all.iter().find(|(_, known)| known == class);
+            Some((vec![known?.clone()], object))
+        });
+        // A name may have a slash, too.
+        let (classes, object) = class.unwrap_or_else(|| (all.clone(), text));
+        let mut found = named(store, &classes, object)?;
+        let is_prefix = object.len() >= MIN_ID_PREFIX
+            && object.len() < 64
+            && object.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if found.is_empty() && is_prefix {
+            found = beginning(store, &classes, &object.to_ascii_lowercase())?;
+        }
+        match found.len() {
+            0 => Err(missing(text, &all)),
+            1 => Ok(found.remove(0)),
+            several => {
+                let mut listed: Vec<_> =
+                    found.iter().take(LISTED).map(ToString::to_string).collect();
+                if several > LISTED {
+                    listed.push("…".to_owned());
+                }
+                Err(Error::with_kind(
+                    ErrorKind::Input,
+                    format!(
+                        "{text:?} may be any of {several} objects: write one of {}",
+                        listed.join(", ")
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ObjectId {
+        ObjectId::from_bytes(self.key.id)
+    }
+}
+
+impl fmt::Display for FoundObject {
+    /// `Class/name` or `Class/id`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}/{}", self.class, name.escape_debug()),
+            None => write!(f, "{}/{}", self.class, self.id()),
+        }
+    }
+}
+
+impl Node {
+    /// The object that a person means: see [`FoundObject::find`]. Needs tokio.
+    pub async fn find_object(&self, text: &str) -> Result<FoundObject> {
+        let (store, text) = (self.store().clone(), text.to_owned());
+        on_a_thread(move || Ok(FoundObject::find(&store, &text))).await?
+    }
+}
+
+fn missing(text: &str, classes: &[(NamespaceNo, String)]) -> Error {
+    let mut why =
+        format!("there is no object {text:?}; `abide objects list` shows those there are");
+    if let Some((class, _)) = text.split_once('/')
+        && !classes.iter().any(|(_, known)| known == class)
+    {
+        let known: Vec<_> = classes.iter().map(|(_, class)| class.as_str()).collect();
+        why = format!("{why}, and the classes are {}", known.join(", "));
+    }
+    Error::with_kind(ErrorKind::NotFound, why)
+}
+
+/// The objects with this name, or this id.
+fn named(
+    store: &Store,
+    classes: &[(NamespaceNo, String)],
+    object: &str,
+) -> Result<Vec<FoundObject>> {
+    let id = ObjectId::from_str(object).ok();
+    let mut found = Vec::new();
+    for (namespace, class) in classes {
+        let (id, name) = match id {
+            Some(id) => (id, None),
+            None => (ObjectId::from_name(class, object), Some(object.to_owned())),
+        };
+        let key = ObjectKey {
+            namespace: *namespace,
+            id: *id.as_bytes(),
+        };
+        if store.has_object(key)? {
+            let class = class.clone();
+            found.push(FoundObject { class, name, key });
+        }
+    }
+    Ok(found)
+}
+
+/// The objects whose ids begin so.
+fn beginning(
+    store: &Store,
+    classes: &[(NamespaceNo, String)],
+    digits: &str,
+) -> Result<Vec<FoundObject>> {
+    let mut found = Vec::new();
+    for (namespace, class) in classes {
+        let quarantined = store.quarantined().into_iter().map(|object| object.key);
+        let mut keys = store.objects(*namespace)?;
+        keys.extend(quarantined.filter(|key| key.namespace == *namespace));
+        keys.retain(|key| key.id_hex().starts_with(digits));
+        keys.sort_unstable();
+        keys.dedup();
+        found.extend(keys.into_iter().map(|key| FoundObject {
+            class: class.clone(),
+            name: None,
+            key,
+        }));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use abide_storage::{DiskOp, FaultyDisk, StoreOptions, errno};
+
+    use super::*;
+
+    fn store() -> (FaultyDisk, Store) {
+        let disk = FaultyDisk::default();
+        let store = Store::open(
+            Arc::new(disk.clone()),
+            Path::new("/data"),
+            StoreOptions {
+                manual: true,
+                ..StoreOptions::small()
+            },
+        );
+        (disk, store.unwrap())
+    }
+
+    fn write(store: &Store, class: &str, id: ObjectId) -> String {
+        let key = ObjectKey {
+            namespace: store.namespace(class).unwrap(),
+            id: *id.as_bytes(),
+        };
+        let db = store.open_object(key).unwrap();
+        db.kv_put("key", b"value").unwrap();
+        db.commit().unwrap();
+        id.to_string()
+    }
+
+    fn refused(store: &Store, text: &str) -> (ErrorKind, String) {
+        let error = FoundObject::find(store, text).unwrap_err();
+        (error.kind(), error.to_string())
+    }
+
+    #[test]
+    fn an_object_is_found_by_its_class_and_name_its_id_or_the_first_digits_of_it() {
+        let (_, store) = store();
+        let ada = write(&store, "Kv", ObjectId::from_name("Kv", "ada"));
+        write(&store, "Kv", ObjectId::from_name("Kv", "cafe"));
+        let orders = write(&store, "Outbox", ObjectId::from_name("Outbox", "orders/eu"));
+        let found = |text: &str| FoundObject::find(&store, text).unwrap();
+        for text in ["Kv/ada", "ada"] {
+            assert_eq!(found(text).id().to_string(), ada, "{text}");
+            assert_eq!(found(text).to_string(), "Kv/ada");
+        }
+        let by_id = format!("Kv/{ada}");
+        for text in [&*by_id, &ada, &by_id[..11], &ada[..8], &ada.to_uppercase()] {
+            assert_eq!(found(text).to_string(), by_id, "{text}");
+        }
+        for text in ["Outbox/orders/eu", "orders/eu"] {
+            assert_eq!(found(text).id().to_string(), orders, "{text}");
+        }
+        // Before it is the beginning of an id it is a name.
+        assert_eq!(found("cafe").to_string(), "Kv/cafe");
+    }
+
+    #[test]
+    fn what_is_ambiguous_or_missing_is_refused_with_what_to_write() {
+        let (_, store) = store();
+        write(&store, "Kv", ObjectId::from_name("Kv", "ada"));
+        write(&store, "Outbox", ObjectId::from_name("Outbox", "ada"));
+        for last in 0..2 {
+            write(
+                &store,
+                "Kv",
+                ObjectId::from_bytes([&[0xab; 31][..], &[last]].concat().try_into().unwrap()),
+            );
+        }
+        let (kind, text) = refused(&store, "ada");
+        assert_eq!(kind, ErrorKind::Input);
+        assert!(text.contains("write one of Kv/ada, Outbox/ada"), "{text}");
+        let (kind, text) = refused(&store, "abababab");
+        assert_eq!(kind, ErrorKind::Input);
+        assert!(text.contains("any of 2 objects"), "{text}");
+        for missing in ["grace", "Kv/grace", "aba", &"0".repeat(64), "Kv/0000"] {
+            let (kind, text) = refused(&store, missing);
+            assert_eq!(kind, ErrorKind::NotFound);
+            assert!(
+                text.contains(missing) && text.contains("abide objects list"),
+                "{text}"
+            );
+        }
+        let (kind, text) = refused(&store, "Ledger/eu");
+        assert_eq!(kind, ErrorKind::NotFound);
+        assert!(text.contains("the classes are Kv, Outbox"), "{text}");
+    }
+
+    #[test]
+    fn no_object_is_opened_to_find_one() {
+        let (disk, store) = store();
+        for name in ["ada", "grace", "barbara"] {
+            write(&store, "Kv", ObjectId::from_name("Kv", name));
+        }
+        store.checkpoint().unwrap();
+        let options = StoreOptions {
+            manual: true,
+            ..StoreOptions::small()
+        };
+        store.close().unwrap();
+        drop(store);
+        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
+        disk.fail(&[DiskOp::Open], "/objects/", errno::EIO);
+        let ada = FoundObject::find(&store, "ada").unwrap();
+        let digits = &ada.id().to_string()[..10];
+        assert_eq!(FoundObject::find(&store, digits).unwrap().key, ada.key);
+        disk.clear();
+    }
+}
