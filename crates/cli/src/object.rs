@@ -31,6 +31,11 @@ struct Found {
 }
 
 impl ObjectArg {
+    pub(crate) fn new(text: &str) -> Self {
+        let text = text.to_owned();
+        Self { text }
+    }
+
     /// The object in a data directory.
     pub(crate) fn in_data(&self, data: &Data) -> Result<FoundObject> {
         Ok(FoundObject::find(&data.store, &self.text)?)

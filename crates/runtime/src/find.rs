@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 use abide_storage::{NamespaceNo, ObjectKey, Store};
 
 use crate::{
-    Error, ErrorKind, Node, ObjectId, Result, limits::MIN_ID_PREFIX, recovery::on_a_thread,
+    AnyStub, Error, ErrorKind, Node, ObjectId, Result, limits::MIN_ID_PREFIX, recovery::on_a_thread,
 };
 
 /// Objects that an error names when several are meant.
@@ -85,6 +85,12 @@ impl fmt::Display for FoundObject {
 }
 
 impl Node {
+    /// True if an object has been written. Reads a directory, and opens no file. Needs tokio.
+    pub async fn has_object(&self, object: &AnyStub) -> Result<bool> {
+        let (store, key) = (self.store().clone(), object.key());
+        on_a_thread(move || Ok(store.has_object(key)?)).await
+    }
+
     /// The object that a person means: see [`FoundObject::find`]. Needs tokio.
     pub async fn find_object(&self, text: &str) -> Result<FoundObject> {
         let (store, text) = (self.store().clone(), text.to_owned());

@@ -15,6 +15,7 @@ use serde_json::{json, value::RawValue};
 use crate::{
     data::DataArgs,
     node::{self, Node, TokenArgs, segment},
+    object::ObjectArg,
 };
 
 /// Messages of one question; more are asked for page by page.
@@ -177,13 +178,13 @@ struct Outbox {
 
 impl OutboxArgs {
     fn open(&self) -> Result<Outbox> {
-        if let Some((class, object)) = self.name.split_once('/') {
+        if self.name.contains('/') {
             let node = match &self.url {
                 Some(url) => Node::at(url, "its admin listener with --url", &self.token)?,
                 None => Node::of_directory(&self.data.config()?.data.dir)?,
             };
-            let (class, object) = (segment(class), segment(object));
-            let path = format!("/objects/{class}/{object}/components/outbox");
+            let object = ObjectArg::new(&self.name).on_node(&node)?;
+            let path = object.path("objects", "components/outbox");
             return Ok(Outbox { node, path });
         }
         let url = match &self.url {

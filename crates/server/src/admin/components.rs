@@ -3,7 +3,7 @@
 //! | Request | Answer |
 //! |---|---|
 //! | `GET /objects/{class}/{object}/components` | 200 and the names of those that the object has |
-//! | any method of `/objects/{class}/{object}/components/{component}/…` | what the component answers; 404 `no_such_component` |
+//! | any method of `/objects/{class}/{object}/components/{component}/…` | what the component answers; 404 `no_such_component` or `no_such_object` |
 //!
 //! An object is named by its id or its name. What was changed is on disk before the answer leaves.
 
@@ -40,7 +40,7 @@ async fn list(
     State(readiness): State<Arc<Readiness>>,
     UrlPath((class, object)): ObjectPath,
 ) -> Result<Response, ApiError> {
-    let object = stub(&readiness, &class, &object)?;
+    let object = stub(&readiness, &class, &object).await?;
     let mut answer = object.components().await?.map(Body::new);
     let json = HeaderValue::from_static("application/json");
     answer.headers_mut().insert(CONTENT_TYPE, json);
@@ -59,7 +59,7 @@ async fn operate(
     UrlPath(path): UrlPath<OperationPath>,
     mut request: Request,
 ) -> Result<Response, ApiError> {
-    let object = stub(&readiness, &path.class, &path.object)?;
+    let object = stub(&readiness, &path.class, &path.object).await?;
     *request.uri_mut() = below(request.uri(), 5)?;
     match object.operate(&path.component, request).await {
         Ok(answer) => Ok(answer.map(Body::new)),
@@ -74,8 +74,18 @@ async fn operate(
     }
 }
 
-fn stub(readiness: &Readiness, class: &str, object: &str) -> Result<AnyStub, ApiError> {
-    target::object(&target::node(readiness)?, class, object)
+/// The object, if it is there: one that is only asked is not made.
+async fn stub(readiness: &Readiness, class: &str, object: &str) -> Result<AnyStub, ApiError> {
+    let node = target::node(readiness)?;
+    let stub = target::object(&node, class, object)?;
+    match node.has_object(&stub).await {
+        Ok(true) => Ok(stub),
+        Ok(false) => Err(ApiError::not_found(
+            "no_such_object",
+            format!("There is no object {object:?} of class {class:?}."),
+        )),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The address without the first so many parts of its path.
