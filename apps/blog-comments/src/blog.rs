@@ -6,21 +6,26 @@
 
 use abide::prelude::*;
 use abide_patterns::outbox::{
-    Change, Counts, DeadLetterFilter, Deliver, Destination, FanOut, Filter, Options, Outbox,
-    OutboxError, Record, Status, Swept,
+    Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record, Status, Swept,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use thiserror::Error;
 
 use crate::{
-    AT_ONCE, Answer, Answers, Author, Comment, Confirm, Invalid, Letter, Letters, Limits, Mail,
-    NewComment, NewPost, Notice, Post, Says, Site, Thread, Wanted,
-    budget::{self, Budget, millis},
+    AT_ONCE, Answer, Answers, Author, Comment, Letter, Limits, Mail, NewComment, NewPost, Post,
+    Site, Thread, Wanted,
+    budget::Budget,
     limits,
-    mails::{comment_url, confirm_url, excerpt, unsubscribe_url},
     token::{Confirmation, Subscription},
 };
+
+mod error;
+mod followers;
+mod mailbox;
+mod schema;
+
+pub use error::BlogError;
+pub use mailbox::{GivenUp, MailDetails, Mailbox};
 
 /// Comments on one page.
 const PAGE: i64 = 100;
@@ -31,56 +36,7 @@ const POSTS: i64 = 100;
 /// Mails on one page of their list.
 const MAILS: usize = 100;
 
-/// Where the key of the links in mails is kept.
-const SECRET: &str = "secret";
-
 const POST: &str = "SELECT id, slug, title, text, at, comments FROM posts";
-
-const SCHEMA: &[&str] = &[
-    "CREATE TABLE IF NOT EXISTS posts (
-         id       INTEGER PRIMARY KEY,
-         slug     TEXT NOT NULL UNIQUE,
-         title    TEXT NOT NULL,
-         text     TEXT NOT NULL,
-         at       INTEGER NOT NULL,
-         comments INTEGER NOT NULL DEFAULT 0
-     )",
-    "CREATE TABLE IF NOT EXISTS members (
-         id    INTEGER PRIMARY KEY,
-         email TEXT NOT NULL UNIQUE COLLATE NOCASE,
-         name  TEXT NOT NULL,
-         at    INTEGER NOT NULL
-     )",
-    "CREATE TABLE IF NOT EXISTS comments (
-         id     INTEGER PRIMARY KEY AUTOINCREMENT,
-         post   INTEGER NOT NULL REFERENCES posts,
-         member INTEGER NOT NULL REFERENCES members,
-         name   TEXT NOT NULL,
-         text   TEXT NOT NULL,
-         at     INTEGER NOT NULL,
-         mark   TEXT NOT NULL,
-         UNIQUE (member, mark)
-     )",
-    "CREATE INDEX IF NOT EXISTS comments_of_post ON comments (post, id)",
-    // `since` is the member's first comment on the post; 0 if they have written the post. Who has not confirmed is told nothing.
-    "CREATE TABLE IF NOT EXISTS follows (
-         post         INTEGER NOT NULL REFERENCES posts,
-         member       INTEGER NOT NULL REFERENCES members,
-         since        INTEGER NOT NULL,
-         asked_at     INTEGER NOT NULL,
-         confirmed_at INTEGER,
-         PRIMARY KEY (post, member)
-     ) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS follows_unconfirmed ON follows (member) WHERE confirmed_at IS NULL",
-    "CREATE INDEX IF NOT EXISTS follows_waiting ON follows (asked_at) WHERE confirmed_at IS NULL",
-    budget::SCHEMA,
-];
-
-/// Subscriptions of blogs that did not ask whose address it is: their mails had the link that ends them.
-const SUBSCRIPTIONS: &str = "
-    INSERT INTO follows (post, member, since, asked_at, confirmed_at) SELECT post, member, since, 0, 0 FROM subscriptions;
-    DROP TABLE subscriptions;
-";
 
 /// One blog.
 #[durable_object]
@@ -101,91 +57,10 @@ pub struct Posted {
     pub repeated: bool,
 }
 
-/// The outbox, a page of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mailbox {
-    /// Mails by status.
-    pub counts: Counts,
-    /// The mail server, and whether it is left alone for a while.
-    pub destinations: Vec<Destination>,
-    /// Newest first.
-    pub mails: Vec<Record>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<i64>,
-}
-
-/// A mail that was given up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenUp {
-    /// What is known of it.
-    pub mail: Record,
-    /// To whom it is, and about what, as things are now; nothing if there is nobody left to tell.
-    pub about: Option<(String, String)>,
-}
-
-/// One mail.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MailDetails {
-    /// What is known of it.
-    pub mail: Record,
-    /// What happened to it, oldest first.
-    pub history: Vec<Change>,
-}
-
-/// Why the blog did not do what it was asked. Nothing changed.
-#[derive(Clone, Debug, Error, Serialize, Deserialize)]
-pub enum BlogError {
-    /// There is no such post.
-    #[error("There is no post {0}.")]
-    NoPost(String),
-    /// There is another post at this address.
-    #[error("There is a post {0} already.")]
-    PostTaken(String),
-    /// It makes no sense.
-    #[error(transparent)]
-    Invalid(#[from] Invalid),
-    /// The mark belongs to a comment that says something else.
-    #[error("The mark belongs to another comment of yours: a new comment needs a new mark.")]
-    MarkReused,
-    /// The link was not made by this blog.
-    #[error("This link is not one from our mails. Please copy it whole.")]
-    BadLink,
-    /// The link was made too long ago.
-    #[error("This link has expired. Comment again to get another.")]
-    OldLink,
-    /// It was done too often.
-    #[error("There were too many {what} {from}. Try again in {} minutes.", .seconds.div_ceil(60))]
-    TooMany {
-        /// What.
-        what: String,
-        /// From where.
-        from: String,
-        /// When there may be more.
-        seconds: u64,
-    },
-    /// The outbox refused.
-    #[error(transparent)]
-    Outbox(#[from] OutboxError),
-    /// The storage failed.
-    #[error(transparent)]
-    Object(#[from] Error),
-}
-
 impl DurableObject for Blog {
     fn new(state: State, env: Env) -> Result<Self> {
-        let storage = state.storage();
-        for statement in SCHEMA {
-            storage.sql().exec(statement, ())?;
-        }
-        if storage.get::<Vec<u8>>(SECRET)?.is_none() {
-            let mut secret = [0_u8; 32];
-            getrandom::fill(&mut secret).map_err(Error::from_std)?;
-            storage.put(SECRET, &secret.to_vec())?;
-        }
-        let old = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'subscriptions'";
-        if !storage.sql().exec(old, ())?.is_empty() {
-            storage.transaction_sync(|| storage.sql().exec(SUBSCRIPTIONS, ()).map(drop))?;
-        }
+        schema::create(state.storage())?;
+        followers::make_secret(state.storage())?;
         let options = Options::clone(&*env.require()?);
         let outbox = Outbox::open(&state, env.require()?, options)?;
         let blog = Self {
@@ -429,7 +304,7 @@ impl Blog {
             }
             return Ok(Posted { id, repeated: true });
         }
-        let mailbox = mailbox(&new.email);
+        let mailbox = followers::mailbox(&new.email);
         for (from, budget) in [
             (
                 "from here",
@@ -451,7 +326,7 @@ impl Blog {
             ),
         ] {
             if let Some(until) = budget.spend(&sql, now)? {
-                return Err(too_many("comments", from, until, now));
+                return Err(BlogError::too_many("comments", from, until, now));
             }
         }
         let id: i64 = sql
@@ -504,109 +379,6 @@ impl Blog {
         Ok(())
     }
 
-    /// A mail that asks whether to subscribe, unless there was one to this address, or too many to all, within a day.
-    fn ask_to_confirm(&self, member: i64, mailbox: &str) -> Result<(), BlogError> {
-        let sql = self.state.storage().sql();
-        let now = self.now();
-        let budget = |what, who, most| Budget::new(what, who, most, limits::CONFIRMATION_WINDOW);
-        let address = budget("confirmation to", mailbox, 1);
-        if address.exhausted(&sql, now)?.is_some()
-            || budget("confirmations", "", limits::CONFIRMATIONS)
-                .spend(&sql, now)?
-                .is_some()
-        {
-            return Ok(());
-        }
-        address.spend(&sql, now)?;
-        let confirm = Confirm {
-            member,
-            until: now.saturating_add(millis(limits::CONFIRM_WITHIN)),
-        };
-        Letters::<Confirm>::enqueue(&self.outbox, &confirm)?;
-        Ok(())
-    }
-
-    /// A notice as it is now, if the member follows the post.
-    fn notice(&self, notice: Notice) -> Result<Option<Letter>> {
-        let Notice {
-            post,
-            comment,
-            member,
-        } = notice;
-        let found: Option<(String, String, String, String, String)> = self
-            .state
-            .storage()
-            .sql()
-            .exec(
-                "SELECT members.email, slug, title, comments.name, comments.text FROM follows
-                 JOIN members ON members.id = follows.member
-                 JOIN posts ON posts.id = follows.post
-                 JOIN comments ON comments.id = ? AND comments.post = follows.post
-                 WHERE follows.post = ? AND follows.member = ? AND confirmed_at IS NOT NULL",
-                (comment, post, member),
-            )?
-            .optional()?;
-        let Some((to, slug, title, author, text)) = found else {
-            return Ok(None);
-        };
-        let secret = secret(self.state.storage())?;
-        let subscription = Subscription { post, member };
-        Ok(Some(Letter {
-            to,
-            says: Says::Commented {
-                title,
-                author,
-                excerpt: excerpt(&text),
-                url: comment_url(&self.site, &slug, comment),
-                unsubscribe: unsubscribe_url(&self.site, subscription, &secret),
-            },
-        }))
-    }
-
-    /// The question whether to subscribe as it is now, if a subscription still waits for its answer.
-    fn question(&self, confirm: Confirm) -> Result<Option<Letter>> {
-        let Confirm { member, until } = confirm;
-        let posts = self.unconfirmed(member)?;
-        if posts.is_empty() || until <= self.now() {
-            return Ok(None);
-        }
-        let storage = self.state.storage();
-        let email = "SELECT email FROM members WHERE id = ?";
-        let to: String = storage.sql().exec(email, (member,))?.one()?;
-        let confirmation = Confirmation { member, until };
-        Ok(Some(Letter {
-            to,
-            says: Says::Confirm {
-                titles: posts.into_iter().map(|post| post.title).collect(),
-                url: confirm_url(&self.site, confirmation, &secret(storage)?),
-            },
-        }))
-    }
-
-    /// The posts whose subscriptions a member has not confirmed.
-    fn unconfirmed(&self, member: i64) -> Result<Vec<Post>> {
-        let sql = self.state.storage().sql();
-        sql.exec(
-            &format!(
-                "{POST} WHERE id IN (SELECT post FROM follows WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?)
-                 ORDER BY id DESC LIMIT ?"
-            ),
-            (member, self.forgotten(), limits::NAMED_POSTS),
-        )?
-        .to_array()
-    }
-
-    /// Subscriptions that were asked about before are forgotten.
-    fn forgotten(&self) -> i64 {
-        self.now().saturating_sub(millis(limits::CONFIRM_WITHIN))
-    }
-
-    fn forget_unconfirmed(&self) -> Result<()> {
-        let forget = "DELETE FROM follows WHERE confirmed_at IS NULL AND asked_at <= ?";
-        let sql = self.state.storage().sql();
-        sql.exec(forget, (self.forgotten(),)).map(drop)
-    }
-
     /// The member who has an address.
     fn member(&self, email: &str, name: &str) -> Result<i64> {
         let sql = self.state.storage().sql();
@@ -636,71 +408,7 @@ impl Blog {
         post.ok_or_else(|| BlogError::NoPost(slug.to_owned()))
     }
 
-    fn subscription(&self, token: &str, client: &str) -> Result<Subscription, BlogError> {
-        let secret = secret(self.state.storage())?;
-        let subscription = self.guess(client, Subscription::of(token, &secret))?;
-        subscription.ok_or(BlogError::BadLink)
-    }
-
-    fn confirmation(&self, token: &str, client: &str) -> Result<Confirmation, BlogError> {
-        let secret = secret(self.state.storage())?;
-        let confirmation = self.guess(client, Confirmation::of(token, &secret))?;
-        let confirmation = confirmation.ok_or(BlogError::BadLink)?;
-        if confirmation.until <= self.now() {
-            return Err(BlogError::OldLink);
-        }
-        Ok(confirmation)
-    }
-
-    /// What a client's token is for, if it is right. After too many wrong ones nobody says of any whether it is right.
-    fn guess<T>(&self, client: &str, token: Option<T>) -> Result<Option<T>, BlogError> {
-        let sql = self.state.storage().sql();
-        let now = self.now();
-        let budget = Budget::new(
-            "wrong tokens of",
-            client,
-            limits::WRONG_TOKENS,
-            limits::WINDOW,
-        );
-        let exhausted = match token {
-            Some(_) => budget.exhausted(&sql, now)?,
-            None => budget.spend(&sql, now)?,
-        };
-        match exhausted {
-            Some(until) => Err(too_many("wrong tokens", "from here", until, now)),
-            None => Ok(token),
-        }
-    }
-
     fn now(&self) -> i64 {
         i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
     }
-}
-
-fn too_many(what: &str, from: &str, until: i64, now: i64) -> BlogError {
-    let seconds = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
-    BlogError::TooMany {
-        what: what.to_owned(),
-        from: from.to_owned(),
-        seconds: seconds.div_ceil(1_000).max(1),
-    }
-}
-
-/// What is counted as one address: most mail servers deliver `ada+1@…` and `ADA@…` to ada.
-fn mailbox(email: &str) -> String {
-    let email = email.to_lowercase();
-    match email.rsplit_once('@') {
-        Some((local, domain)) => {
-            let local = local.split('+').next().unwrap_or(local);
-            format!("{local}@{domain}")
-        }
-        None => email,
-    }
-}
-
-/// The key of the links in mails.
-pub(crate) fn secret(storage: &Storage) -> Result<Vec<u8>> {
-    storage
-        .get(SECRET)?
-        .ok_or_else(|| Error::new("the blog has no key for its links"))
 }

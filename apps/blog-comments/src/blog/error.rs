@@ -1,0 +1,59 @@
+//! Why the blog refuses.
+
+use abide::prelude::*;
+use abide_patterns::outbox::OutboxError;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::Invalid;
+
+/// Why the blog did not do what it was asked. Nothing changed.
+#[derive(Clone, Debug, Error, Serialize, Deserialize)]
+pub enum BlogError {
+    /// There is no such post.
+    #[error("There is no post {0}.")]
+    NoPost(String),
+    /// There is another post at this address.
+    #[error("There is a post {0} already.")]
+    PostTaken(String),
+    /// It makes no sense.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The mark belongs to a comment that says something else.
+    #[error("The mark belongs to another comment of yours: a new comment needs a new mark.")]
+    MarkReused,
+    /// The link was not made by this blog.
+    #[error("This link is not one from our mails. Please copy it whole.")]
+    BadLink,
+    /// The link was made too long ago.
+    #[error("This link has expired. Comment again to get another.")]
+    OldLink,
+    /// It was done too often.
+    #[error("There were too many {what} {from}. Try again in {} minutes.", .seconds.div_ceil(60))]
+    TooMany {
+        /// What.
+        what: String,
+        /// From where.
+        from: String,
+        /// When there may be more.
+        seconds: u64,
+    },
+    /// The outbox refused.
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    /// The storage failed.
+    #[error(transparent)]
+    Object(#[from] Error),
+}
+
+impl BlogError {
+    /// There were too many of something until a time.
+    pub(super) fn too_many(what: &str, from: &str, until: i64, now: i64) -> Self {
+        let seconds = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
+        Self::TooMany {
+            what: what.to_owned(),
+            from: from.to_owned(),
+            seconds: seconds.div_ceil(1_000).max(1),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Who follows what: the question whether to, what they are told, and the links in their mails.
+
+use abide::prelude::*;
+use abide_patterns::outbox::Deliver;
+
+use super::{Blog, BlogError, POST};
+use crate::{
+    Confirm, Letter, Letters, Notice, Post, Says,
+    budget::{Budget, millis},
+    limits,
+    mails::{comment_url, confirm_url, excerpt, unsubscribe_url},
+    token::{Confirmation, Subscription},
+};
+
+/// Where the key of the links in mails is kept.
+const SECRET: &str = "secret";
+
+impl Blog {
+    /// A mail that asks whether to subscribe, unless there was one to this address, or too many to all, within a day.
+    pub(super) fn ask_to_confirm(&self, member: i64, mailbox: &str) -> Result<(), BlogError> {
+        let sql = self.state.storage().sql();
+        let now = self.now();
+        let budget = |what, who, most| Budget::new(what, who, most, limits::CONFIRMATION_WINDOW);
+        let address = budget("confirmation to", mailbox, 1);
+        if address.exhausted(&sql, now)?.is_some()
+            || budget("confirmations", "", limits::CONFIRMATIONS)
+                .spend(&sql, now)?
+                .is_some()
+        {
+            return Ok(());
+        }
+        address.spend(&sql, now)?;
+        let confirm = Confirm {
+            member,
+            until: now.saturating_add(millis(limits::CONFIRM_WITHIN)),
+        };
+        Letters::<Confirm>::enqueue(&self.outbox, &confirm)?;
+        Ok(())
+    }
+
+    /// A notice as it is now, if the member follows the post.
+    pub(super) fn notice(&self, notice: Notice) -> Result<Option<Letter>> {
+        let Notice {
+            post,
+            comment,
+            member,
+        } = notice;
+        let found: Option<(String, String, String, String, String)> = self
+            .state
+            .storage()
+            .sql()
+            .exec(
+                "SELECT members.email, slug, title, comments.name, comments.text FROM follows
+                 JOIN members ON members.id = follows.member
+                 JOIN posts ON posts.id = follows.post
+                 JOIN comments ON comments.id = ? AND comments.post = follows.post
+                 WHERE follows.post = ? AND follows.member = ? AND confirmed_at IS NOT NULL",
+                (comment, post, member),
+            )?
+            .optional()?;
+        let Some((to, slug, title, author, text)) = found else {
+            return Ok(None);
+        };
+        let secret = secret(self.state.storage())?;
+        let subscription = Subscription { post, member };
+        Ok(Some(Letter {
+            to,
+            says: Says::Commented {
+                title,
+                author,
+                excerpt: excerpt(&text),
+                url: comment_url(&self.site, &slug, comment),
+                unsubscribe: unsubscribe_url(&self.site, subscription, &secret),
+            },
+        }))
+    }
+
+    /// The question whether to subscribe as it is now, if a subscription still waits for its answer.
+    pub(super) fn question(&self, confirm: Confirm) -> Result<Option<Letter>> {
+        let Confirm { member, until } = confirm;
+        let posts = self.unconfirmed(member)?;
+        if posts.is_empty() || until <= self.now() {
+            return Ok(None);
+        }
+        let storage = self.state.storage();
+        let email = "SELECT email FROM members WHERE id = ?";
+        let to: String = storage.sql().exec(email, (member,))?.one()?;
+        let confirmation = Confirmation { member, until };
+        Ok(Some(Letter {
+            to,
+            says: Says::Confirm {
+                titles: posts.into_iter().map(|post| post.title).collect(),
+                url: confirm_url(&self.site, confirmation, &secret(storage)?),
+            },
+        }))
+    }
+
+    /// The posts whose subscriptions a member has not confirmed.
+    pub(super) fn unconfirmed(&self, member: i64) -> Result<Vec<Post>> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            &format!(
+                "{POST} WHERE id IN (SELECT post FROM follows WHERE member = ? AND confirmed_at IS NULL AND asked_at > ?)
+                 ORDER BY id DESC LIMIT ?"
+            ),
+            (member, self.forgotten(), limits::NAMED_POSTS),
+        )?
+        .to_array()
+    }
+
+    /// Subscriptions that were asked about before are forgotten.
+    pub(super) fn forgotten(&self) -> i64 {
+        self.now().saturating_sub(millis(limits::CONFIRM_WITHIN))
+    }
+
+    pub(super) fn forget_unconfirmed(&self) -> Result<()> {
+        let forget = "DELETE FROM follows WHERE confirmed_at IS NULL AND asked_at <= ?";
+        let sql = self.state.storage().sql();
+        sql.exec(forget, (self.forgotten(),)).map(drop)
+    }
+
+    pub(super) fn subscription(
+        &self,
+        token: &str,
+        client: &str,
+    ) -> Result<Subscription, BlogError> {
+        let secret = secret(self.state.storage())?;
+        let subscription = self.guess(client, Subscription::of(token, &secret))?;
+        subscription.ok_or(BlogError::BadLink)
+    }
+
+    pub(super) fn confirmation(
+        &self,
+        token: &str,
+        client: &str,
+    ) -> Result<Confirmation, BlogError> {
+        let secret = secret(self.state.storage())?;
+        let confirmation = self.guess(client, Confirmation::of(token, &secret))?;
+        let confirmation = confirmation.ok_or(BlogError::BadLink)?;
+        if confirmation.until <= self.now() {
+            return Err(BlogError::OldLink);
+        }
+        Ok(confirmation)
+    }
+
+    /// What a client's token is for, if it is right. After too many wrong ones nobody says of any whether it is right.
+    pub(super) fn guess<T>(&self, client: &str, token: Option<T>) -> Result<Option<T>, BlogError> {
+        let sql = self.state.storage().sql();
+        let now = self.now();
+        let budget = Budget::new(
+            "wrong tokens of",
+            client,
+            limits::WRONG_TOKENS,
+            limits::WINDOW,
+        );
+        let exhausted = match token {
+            Some(_) => budget.exhausted(&sql, now)?,
+            None => budget.spend(&sql, now)?,
+        };
+        match exhausted {
+            Some(until) => Err(BlogError::too_many("wrong tokens", "from here", until, now)),
+            None => Ok(token),
+        }
+    }
+}
+
+/// What is counted as one address: most mail servers deliver `ada+1@…` and `ADA@…` to ada.
+pub(super) fn mailbox(email: &str) -> String {
+    let email = email.to_lowercase();
+    match email.rsplit_once('@') {
+        Some((local, domain)) => {
+            let local = local.split('+').next().unwrap_or(local);
+            format!("{local}@{domain}")
+        }
+        None => email,
+    }
+}
+
+/// Makes the key of the links in mails, once.
+pub(super) fn make_secret(storage: &Storage) -> Result<()> {
+    if storage.get::<Vec<u8>>(SECRET)?.is_none() {
+        let mut secret = [0_u8; 32];
+        getrandom::fill(&mut secret).map_err(Error::from_std)?;
+        storage.put(SECRET, &secret.to_vec())?;
+    }
+    Ok(())
+}
+
+/// The key of the links in mails.
+fn secret(storage: &Storage) -> Result<Vec<u8>> {
+    storage
+        .get(SECRET)?
+        .ok_or_else(|| Error::new("the blog has no key for its links"))
+}

@@ -1,0 +1,64 @@
+//! The tables.
+
+use abide::prelude::*;
+
+use crate::budget;
+
+const SCHEMA: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS posts (
+         id       INTEGER PRIMARY KEY,
+         slug     TEXT NOT NULL UNIQUE,
+         title    TEXT NOT NULL,
+         text     TEXT NOT NULL,
+         at       INTEGER NOT NULL,
+         comments INTEGER NOT NULL DEFAULT 0
+     )",
+    "CREATE TABLE IF NOT EXISTS members (
+         id    INTEGER PRIMARY KEY,
+         email TEXT NOT NULL UNIQUE COLLATE NOCASE,
+         name  TEXT NOT NULL,
+         at    INTEGER NOT NULL
+     )",
+    "CREATE TABLE IF NOT EXISTS comments (
+         id     INTEGER PRIMARY KEY AUTOINCREMENT,
+         post   INTEGER NOT NULL REFERENCES posts,
+         member INTEGER NOT NULL REFERENCES members,
+         name   TEXT NOT NULL,
+         text   TEXT NOT NULL,
+         at     INTEGER NOT NULL,
+         mark   TEXT NOT NULL,
+         UNIQUE (member, mark)
+     )",
+    "CREATE INDEX IF NOT EXISTS comments_of_post ON comments (post, id)",
+    // `since` is the member's first comment on the post; 0 if they have written the post. Who has not confirmed is told nothing.
+    "CREATE TABLE IF NOT EXISTS follows (
+         post         INTEGER NOT NULL REFERENCES posts,
+         member       INTEGER NOT NULL REFERENCES members,
+         since        INTEGER NOT NULL,
+         asked_at     INTEGER NOT NULL,
+         confirmed_at INTEGER,
+         PRIMARY KEY (post, member)
+     ) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS follows_unconfirmed ON follows (member) WHERE confirmed_at IS NULL",
+    "CREATE INDEX IF NOT EXISTS follows_waiting ON follows (asked_at) WHERE confirmed_at IS NULL",
+    budget::SCHEMA,
+];
+
+/// Subscriptions of blogs that did not ask whose address it is: their mails had the link that ends them.
+const SUBSCRIPTIONS: &str = "
+    INSERT INTO follows (post, member, since, asked_at, confirmed_at) SELECT post, member, since, 0, 0 FROM subscriptions;
+    DROP TABLE subscriptions;
+";
+
+/// Makes what is not there yet.
+pub(super) fn create(storage: &Storage) -> Result<()> {
+    let sql = storage.sql();
+    for statement in SCHEMA {
+        sql.exec(statement, ())?;
+    }
+    let old = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'subscriptions'";
+    if !sql.exec(old, ())?.is_empty() {
+        storage.transaction_sync(|| sql.exec(SUBSCRIPTIONS, ()).map(drop))?;
+    }
+    Ok(())
+}
