@@ -129,7 +129,7 @@ async fn fake_smtp(listen: &str) -> anyhow::Result<()> {
     let double = SmtpServer::start_at(listen, MAX_MAIL).await;
     println!("a double of a mail server; in another terminal:");
     println!(
-        "cargo run --release -p blog-comments -- serve --smtp {}",
+        "cargo run --profile quick -p blog-comments -- serve --smtp {}",
         double.url()
     );
     println!("then open http://127.0.0.1:8080/");

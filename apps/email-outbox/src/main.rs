@@ -161,7 +161,7 @@ async fn fake_acs(listen: String, seed: u64) -> anyhow::Result<()> {
     let double = AcsServer::start(options).await;
     println!("a double of the mail service; in another terminal:");
     println!(
-        "cargo run --release -p email-outbox -- serve --acs {} --acs-key {}",
+        "cargo run --profile quick -p email-outbox -- serve --acs {} --acs-key {}",
         double.endpoint(),
         double.access_key()
     );

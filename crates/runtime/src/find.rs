@@ -99,13 +99,14 @@ impl Node {
 }
 
 fn missing(text: &str, classes: &[(NamespaceNo, String)]) -> Error {
-    let mut why =
-        format!("there is no object {text:?}; `abide objects list` shows those there are");
+    let mut why = format!(
+        "there is no object {text:?}: write its class, a slash, and its name or id, as `abide objects list` shows them"
+    );
     if let Some((class, _)) = text.split_once('/')
         && !classes.iter().any(|(_, known)| known == class)
     {
         let known: Vec<_> = classes.iter().map(|(_, class)| class.as_str()).collect();
-        why = format!("{why}, and the classes are {}", known.join(", "));
+        why = format!("{why}; the classes are {}", known.join(", "));
     }
     Error::with_kind(ErrorKind::NotFound, why)
 }

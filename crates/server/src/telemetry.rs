@@ -6,7 +6,11 @@
 use std::sync::OnceLock;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
 
 use crate::{
     config::{LogConfig, LogFormat},
@@ -16,23 +20,22 @@ use crate::{
 /// Sends `tracing` events to standard error as the settings say.
 pub(crate) fn start_logs(config: &LogConfig) {
     // The level was checked when it was read; a hand-made one that does not parse falls back to warnings.
-    let mut filter = EnvFilter::try_new(&config.level).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let warnings = || Targets::new().with_default(LevelFilter::WARN);
+    let mut filter: Targets = config.level.parse().unwrap_or_else(|_| warnings());
     if config.access {
-        let directive = format!("{}=info", request_log::TARGET);
-        filter = filter.add_directive(directive.parse().expect("a target and a level"));
+        filter = filter.with_target(request_log::TARGET, LevelFilter::INFO);
     }
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let log = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let set = match config.format {
-        LogFormat::Text => lines
-            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-            .try_init(),
-        LogFormat::Json => lines
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .try_init(),
+        LogFormat::Text => {
+            let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            log.with(lines.with_ansi(colours)).try_init()
+        }
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true).with_current_span(false);
+            log.with(lines).try_init()
+        }
     };
     if set.is_err() {
         tracing::debug!(

@@ -6,6 +6,7 @@
 use std::{ops::RangeInclusive, time::Duration};
 
 use abide_runtime::socket::SlowReader;
+use tracing_subscriber::filter::Targets;
 
 use super::{ConnectionsPerClient, ListenAddress, LogFormat};
 use crate::{
@@ -240,7 +241,7 @@ pub(super) fn private_addresses(text: &str) -> Result<AllowPrivate, Expected> {
 }
 
 pub(super) fn log_level(text: &str) -> Result<String, Expected> {
-    if !text.trim().is_empty() && tracing_subscriber::EnvFilter::try_new(text).is_ok() {
+    if !text.trim().is_empty() && text.parse::<Targets>().is_ok() {
         Ok(text.to_owned())
     } else {
         Err(
