@@ -16,6 +16,7 @@ use crate::{
     Error, ObjectId, Outbound, Result,
     clock::Clock,
     context::{self, Holder},
+    creation::CreationLimit,
     envelope::{Drain, Envelope, Mailbox},
     gate::{Departure, Egress},
     object::Object,
@@ -46,6 +47,7 @@ pub(crate) struct NodeParts {
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
+    pub(crate) creation: Option<Arc<dyn CreationLimit>>,
 }
 
 pub(crate) struct Router {
@@ -55,6 +57,8 @@ pub(crate) struct Router {
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
+    /// How many objects each creator may make.
+    pub(crate) creation: Option<Arc<dyn CreationLimit>>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) egress: Arc<Egress>,
     /// The log has failed, or a thread of the node has ended too early.
@@ -76,6 +80,7 @@ impl Router {
             randomness,
             websockets,
             clients,
+            creation,
         } = parts;
         let router = Arc::new(Self {
             workers,
@@ -84,6 +89,7 @@ impl Router {
             randomness,
             websockets,
             clients,
+            creation,
             drain,
             egress,
             failed: watch::Sender::new(false),

@@ -193,6 +193,25 @@ impl ApiError {
 impl From<abide_runtime::Error> for ApiError {
     fn from(error: abide_runtime::Error) -> Self {
         use abide_runtime::ErrorKind;
+        // Bounds that an operator has set, whoever has met them: the text says which.
+        match error.kind() {
+            ErrorKind::StorageFull => {
+                return Self::new(
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    "storage_full",
+                    sentence(error.message()),
+                );
+            }
+            ErrorKind::TooManyCreated => {
+                let refused = Self::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "too_many_new_objects",
+                    sentence(error.message()),
+                );
+                return refused.retry_after(error.retry_after().unwrap_or_default());
+            }
+            _ => {}
+        }
         if error.remote() && error.kind() == ErrorKind::Overloaded {
             tracing::warn!(%error, "an object's handler found the node overloaded; the client got overloaded");
             return Self::new(
@@ -239,6 +258,13 @@ impl From<abide_runtime::Error> for ApiError {
             told
         }
     }
+}
+
+/// The text with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
 }
 
 impl IntoResponse for ApiError {
