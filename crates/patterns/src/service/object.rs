@@ -168,10 +168,11 @@ impl Outbox {
     /// Cancels a queued message, or discards a dead letter.
     pub async fn remove(&self, id: i64) -> Result<Record, OutboxError> {
         let outbox = self.of(id)?;
-        match outbox.get(id)? {
+        // It makes room, although it writes what has happened first.
+        self.state.storage().with_reserve(|| match outbox.get(id)? {
             Some(record) if record.status == Status::Failed => outbox.discard(id),
             _ => outbox.cancel(id),
-        }
+        })
     }
 
     /// Changes what a dead letter says, if clients may write messages of its kind.
@@ -198,7 +199,8 @@ impl Outbox {
 
     /// Discards dead letters.
     pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
-        self.read(|outbox| outbox.discard_all(&filter))
+        let storage = self.state.storage();
+        storage.with_reserve(|| self.read(|outbox| outbox.discard_all(&filter)))
     }
 
     /// Ends the rest of a destination. True if the destination is known.
