@@ -17,6 +17,7 @@ fn main() {
     http();
     kv();
     log();
+    proxy();
     recovery_();
     websocket();
 }
@@ -50,6 +51,31 @@ fn config() {
         ),
     ] {
         save("config", name, text.as_bytes());
+    }
+}
+
+fn proxy() {
+    let v4 = b"\xc0\x00\x02\x01\x0a\x00\x00\x01\x12\x67\x00\x50";
+    let v2 = |head: &[u8], content: &[u8]| [b"\r\n\r\n\0\r\nQUIT\n", head, content].concat();
+    for (name, bytes) in [
+        (
+            "v1",
+            b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 80\r\nGET / HTTP/1.1\r\n\r\n".to_vec(),
+        ),
+        ("v1-v6", b"PROXY TCP6 2001:db8::7 ::1 9 80\r\n".to_vec()),
+        ("unknown", b"PROXY UNKNOWN\r\n".to_vec()),
+        ("v2", v2(b"\x21\x11\x00\x0c", v4)),
+        (
+            "v2-more",
+            v2(
+                b"\x21\x11\x00\x11",
+                &[&v4[..], b"\x04\x00\x02\x07\x07"].concat(),
+            ),
+        ),
+        ("local", v2(b"\x20\x00\x00\x00", b"")),
+        ("http", b"GET / HTTP/1.1\r\nhost: x\r\n\r\n".to_vec()),
+    ] {
+        save("proxy", name, &bytes);
     }
 }
 

@@ -9,6 +9,7 @@ pub mod http;
 mod input;
 pub mod kv;
 pub mod log;
+pub mod proxy;
 pub mod recovery;
 pub mod websocket;
 
@@ -21,6 +22,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http", http::target),
     ("kv", kv::target),
     ("log", log::target),
+    ("proxy", proxy::target),
     ("recovery", recovery::target),
     ("websocket", websocket::target),
 ];

@@ -53,6 +53,11 @@ fn what_a_format_on_disk_says_is_written_as_it_was_read() {
 }
 
 #[test]
+fn a_proxy_s_header_names_a_client_or_is_refused() {
+    run("proxy");
+}
+
+#[test]
 fn a_changed_data_directory_is_refused_or_works() {
     run("recovery");
 }

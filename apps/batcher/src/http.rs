@@ -7,7 +7,10 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath},
+    server::{
+        ApiError, JsonBody, UrlPath,
+        access::{Access, Need},
+    },
 };
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use serde::Deserialize;
@@ -15,11 +18,15 @@ use serde_json::value::RawValue;
 
 use crate::{Accepted, Batcher, BatcherError, MAX_POST, Queue};
 
-/// Everything that the program answers.
+/// Everything that the program answers, to whoever may call.
 pub fn router(env: Env) -> Router {
-    Router::new()
+    let access = Access::of(&env);
+    let router = Router::new()
         .route("/batches/{name}", post(take).get(look))
-        .with_state(env)
+        .with_state(env);
+    access.protect(router, |route| {
+        Need::by_method(route.method).object("Batcher", route.param("name"))
+    })
 }
 
 #[derive(Deserialize)]

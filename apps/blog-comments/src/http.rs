@@ -21,7 +21,10 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath, UrlQuery},
+    server::{
+        ApiError, JsonBody, UrlPath, UrlQuery,
+        access::{Access, Need},
+    },
 };
 use abide_patterns::outbox::{OutboxError, Record, Status};
 use axum::{
@@ -29,7 +32,7 @@ use axum::{
     extract::{FromRequestParts, State, rejection::StringRejection},
     http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
-    routing::{get, post},
+    routing::{get, post, put},
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,12 +45,20 @@ use crate::{
     page::{self, Page},
 };
 
-/// Everything that the program answers.
+/// Everything that the program answers. What readers see and write is for whoever may call; the links in mails and what the
+/// owner does have tokens of their own.
 pub fn router(env: Env) -> Router {
+    let access = Access::of(&env);
+    let for_readers = |routes: Router<Env>| {
+        access.protect(routes.with_state(env.clone()), |route| {
+            Need::by_method(route.method).object("Blog", NAME)
+        })
+    };
     let pages = Router::new()
         .route("/", get(front))
         .route("/posts/{post}", get(show))
-        .route("/posts/{post}/comments", post(submit))
+        .route("/posts/{post}/comments", post(submit));
+    let own_pages = Router::new()
         .route("/confirm", get(ask_confirm).post(confirm))
         .route("/unsubscribe", get(ask_unsubscribe).post(unsubscribe))
         .route("/owner", get(given_up))
@@ -61,13 +72,17 @@ pub fn router(env: Env) -> Router {
         .method_not_allowed_fallback(not_so);
     let api = Router::new()
         .route("/posts", get(posts))
-        .route("/posts/{post}", get(read).put(publish))
-        .route("/posts/{post}/comments", post(comment))
+        .route("/posts/{post}", get(read))
+        .route("/posts/{post}/comments", post(comment));
+    let own_api = Router::new()
+        .route("/posts/{post}", put(publish))
         .route("/mails", get(mails))
         .route("/mails/{id}", get(mail).delete(discard))
         .route("/mails/{id}/redrive", post(redrive))
         .fallback(no_resource);
-    pages.nest("/api", api).with_state(env)
+    let own_pages = own_pages.with_state(env.clone()).merge(for_readers(pages));
+    let api = own_api.with_state(env.clone()).merge(for_readers(api));
+    own_pages.nest("/api", api)
 }
 
 #[derive(Deserialize)]

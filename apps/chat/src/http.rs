@@ -8,7 +8,10 @@
 
 use abide::{
     Env, Request, Response, Stub,
-    server::{ApiError, ClientAddr, UrlPath, UrlQuery},
+    server::{
+        ApiError, ClientAddr, UrlPath, UrlQuery,
+        access::{Access, Need, Role, Route},
+    },
 };
 use axum::{
     Json, Router,
@@ -27,14 +30,29 @@ const PAGE: &str = include_str!("chat.html");
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                            connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that the program answers.
+/// Everything that the program answers, to whoever may call.
 pub fn router(env: Env) -> Router {
-    Router::new()
+    let access = Access::of(&env);
+    let router = Router::new()
         .route("/", get(page))
         .route("/rooms/{room}", get(page))
         .route("/rooms/{room}/messages", get(messages))
         .route("/rooms/{room}/socket", get(enter))
-        .with_state(env)
+        .with_state(env);
+    access.protect(router, need)
+}
+
+/// What a request needs: who enters a room may write there.
+fn need(route: &Route<'_>) -> Need {
+    let role = if route.path.ends_with("/socket") {
+        Role::Operate
+    } else {
+        Role::Read
+    };
+    match route.param("room") {
+        "" => Need::role(role),
+        room => Need::role(role).object("ChatRoom", room),
+    }
 }
 
 #[derive(Deserialize)]

@@ -11,7 +11,10 @@
 
 use abide::{
     Env, Stub,
-    server::{ApiError, JsonBody, UrlPath},
+    server::{
+        ApiError, JsonBody, UrlPath,
+        access::{Access, Need},
+    },
 };
 use axum::{
     Json, Router,
@@ -33,15 +36,23 @@ const PAGE: &str = include_str!("cabin.html");
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                            connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Everything that the program answers.
+/// Everything that the program answers, to whoever may call.
 pub fn router(env: Env) -> Router {
-    Router::new()
+    let access = Access::of(&env);
+    let router = Router::new()
         .route("/", get(page))
         .route("/flights/{flight}/{date}", get(read).put(create))
         .route("/flights/{flight}/{date}/live", get(watch))
         .route("/flights/{flight}/{date}/close", post(close))
         .route("/flights/{flight}/{date}/seats/{seat}", post(assign))
-        .with_state(env)
+        .with_state(env);
+    access.protect(router, |route| {
+        let need = Need::by_method(route.method);
+        match Flight::parse(route.param("flight"), route.param("date")) {
+            Ok(flight) => need.object("FlightSeating", &flight.to_string()),
+            Err(_) => need,
+        }
+    })
 }
 
 #[derive(Deserialize)]

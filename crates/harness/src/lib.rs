@@ -24,6 +24,7 @@ mod receiver;
 mod record;
 mod server;
 mod smtp;
+mod walk;
 
 pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsSend, AcsServer};
 pub use browser::{Browser, Page};
@@ -38,3 +39,4 @@ pub use random::{Random, setting};
 pub use receiver::{Receiver, ReceiverAct};
 pub use server::{Program, Server, refused};
 pub use smtp::{Mail, SmtpAct, SmtpServer, SmtpStage};
+pub use walk::{WalkTokens, assert_private, walk};

@@ -18,6 +18,8 @@ pub struct Program {
     listen: String,
     variables: Vec<(String, String)>,
     arguments: Vec<String>,
+    log: Option<PathBuf>,
+    admin_scheme: &'static str,
 }
 
 impl Program {
@@ -29,6 +31,8 @@ impl Program {
             listen: "127.0.0.1:0".to_owned(),
             variables: Vec::new(),
             arguments: Vec::new(),
+            log: None,
+            admin_scheme: "http",
         }
     }
 
@@ -39,10 +43,29 @@ impl Program {
         self
     }
 
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Its admin listener has a certificate.
+    #[must_use]
+    pub fn admin_speaks_tls(mut self) -> Self {
+        self.admin_scheme = "https";
+        self
+    }
+
+    /// Writes what it says on standard error into a file.
+    #[must_use]
+    pub fn log_to(mut self, file: &Path) -> Self {
+        self.log = Some(file.to_owned());
         self
     }
 
@@ -78,8 +101,12 @@ impl Program {
 
     /// The same, of a server that may not get there; what it printed in place of its address then.
     pub fn try_start(&self) -> Result<Server, String> {
-        let mut child = self
-            .command()
+        let mut command = self.command();
+        if let Some(log) = &self.log {
+            let log = std::fs::File::create(log).expect("a log");
+            command.stderr(log);
+        }
+        let mut child = command
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary starts");
@@ -92,7 +119,7 @@ impl Program {
             admin: String::new(),
         };
         server.address = server.line("listening on http://")?;
-        server.admin = server.line("health and metrics on http://")?;
+        server.admin = server.line(&format!("health and metrics on {}://", self.admin_scheme))?;
         Ok(server)
     }
 }

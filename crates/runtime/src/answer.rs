@@ -1,6 +1,6 @@
 //! How an error answers an HTTP request: its status, its code, and the one JSON form of every error answer.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use axum_core::response::{IntoResponse, Response};
 use http::{
@@ -45,6 +45,14 @@ impl ErrorAnswer {
         }
     }
 
+    /// Says when to try again, in whole seconds, rounded up.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        let started = u64::from(wait.subsec_nanos() > 0);
+        self.retry_after = Some((wait.as_secs() + started).max(1));
+        self
+    }
+
     fn retry_soon(mut self) -> Self {
         self.retry_after = Some(RETRY_AFTER_SECONDS);
         self
@@ -54,6 +62,20 @@ impl ErrorAnswer {
 /// What a failed call of an object means to the client that asked for it. What the client is not told is logged.
 impl From<Error> for ErrorAnswer {
     fn from(error: Error) -> Self {
+        // Bounds that an operator has set, whoever has met them: the text says which.
+        match error.kind() {
+            ErrorKind::StorageFull => {
+                let status = StatusCode::INSUFFICIENT_STORAGE;
+                return Self::new(status, "storage_full", sentence(error.message()));
+            }
+            ErrorKind::TooManyCreated => {
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                let text = sentence(error.message());
+                return Self::new(status, "too_many_new_objects", text)
+                    .retry_after(error.retry_after().unwrap_or_default());
+            }
+            _ => {}
+        }
         if error.remote() && error.kind() == ErrorKind::Overloaded {
             tracing::warn!(%error, "an object's handler found the node overloaded; the client got overloaded");
             return Self::new(
@@ -121,6 +143,13 @@ impl IntoResponse for ErrorAnswer {
         }
         response
     }
+}
+
+/// The text with a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
 }
 
 /// An axum handler may return it: the client gets the answer that [`ErrorKind`] stands for, as JSON.

@@ -35,6 +35,10 @@ abide_storage::broken_variants! {
         /// The results of calls are not remembered under their idempotency keys. A call is applied once.
         KeyForgotten,
     }
+    limits {
+        /// Objects that are made are not counted. A client makes no more objects than it may.
+        CreationUncounted,
+    }
     sockets {
         /// A frame overtakes the one before it. Sockets keep their order.
         FrameOvertakes,

@@ -11,6 +11,7 @@ use crate::{
     AnyNamespace, Call, Error, ErrorKind, Namespace, ObjectClass, Request, Response, Result,
     clock::Clock,
     context::Holder,
+    creation::CreationLimit,
     namespace::Binding,
     outbound,
     random::Randomness,
@@ -54,6 +55,11 @@ impl Env {
             inner: Arc::clone(&self.inner),
             holder: Holder::Object,
         }
+    }
+
+    /// How many objects each creator may make.
+    pub(crate) fn creation_limit(&self) -> Option<&dyn CreationLimit> {
+        self.inner.router.creation.as_deref()
     }
 
     /// All bindings.

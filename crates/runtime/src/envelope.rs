@@ -17,6 +17,7 @@ use crate::{
     backlog::Backlog,
     call::Answer,
     chain::Link,
+    creation::Creator,
     gate::{Egress, Lane, Released},
     limits::{
         EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,
@@ -36,6 +37,8 @@ pub(crate) struct Envelope {
     pub(crate) replier: Replier,
     /// Who waits for the answer behind a closed gate.
     pub(crate) chain: Option<Arc<Link>>,
+    /// On whose behalf it is sent, if objects that are made are counted.
+    pub(crate) creator: Option<Creator>,
     /// It is not part of work that has begun, so it may be refused when memory is short.
     pub(crate) from_outside: bool,
 }

@@ -4,7 +4,7 @@
 //! an RPC method may return `Result<T, abide::Error>`: what arrives is the same error with
 //! [`remote`](Error::remote) set.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use abide_storage::{MemoryBudget, SqlError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -47,6 +47,12 @@ pub enum ErrorKind {
     Timeout,
     /// The disk is full: what the poll wrote is lost, what was acknowledged is not.
     NoSpace,
+    /// A bound of stored bytes was reached, of the object (`storage.max_object_bytes`) or of all objects
+    /// (`storage.max_bytes`): delete something, or raise the bound. The write changed nothing.
+    StorageFull,
+    /// Whoever has asked has made as many objects as it may for now: [`Error::retry_after`] says when to try again. What the
+    /// poll wrote is lost.
+    TooManyCreated,
     /// The node is stopping or its log has failed: another node, or this one after a restart, can answer. Or the
     /// server that a request was for cannot be reached.
     Unavailable,
@@ -69,6 +75,7 @@ struct Inner {
     object_reset: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sql: Option<Box<SqlError>>,
+    retry_after: Option<Duration>,
     #[serde(skip)]
     origin: Origin,
 }
@@ -108,6 +115,7 @@ impl Error {
             ),
             object_reset: matches!(kind, ErrorKind::Reset | ErrorKind::NoSpace),
             sql: None,
+            retry_after: None,
             origin: Origin::Here,
         }))
     }
@@ -199,6 +207,17 @@ impl Error {
         self
     }
 
+    /// How long to wait before another attempt can succeed, if that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    pub(crate) fn too_many_created(why: String, wait: Duration) -> Self {
+        let mut error = Self::with_kind(ErrorKind::TooManyCreated, why);
+        error.0.retry_after = Some(wait);
+        error
+    }
+
     pub(crate) fn overloaded_object() -> Self {
         Self::with_kind(
             ErrorKind::Overloaded,
@@ -288,6 +307,7 @@ impl From<abide_storage::Error> for Error {
             Storage::Limit => ErrorKind::Limit,
             Storage::Decode => ErrorKind::Decode,
             Storage::NoSpace => ErrorKind::NoSpace,
+            Storage::Full => ErrorKind::StorageFull,
             // Out of descriptors or memory: another moment is what helps.
             Storage::Busy => ErrorKind::Overloaded,
             Storage::LogFailed => return Self::log_failed(),

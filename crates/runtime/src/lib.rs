@@ -48,6 +48,7 @@ mod chain;
 mod class;
 pub mod clock;
 mod context;
+pub mod creation;
 mod env;
 mod envelope;
 mod error;

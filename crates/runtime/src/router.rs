@@ -17,6 +17,7 @@ use crate::{
     alarms::NodeClock,
     clock::Clock,
     context::{self, Holder},
+    creation::CreationLimit,
     envelope::{Drain, Envelope, Mailbox},
     gate::{Departure, Egress},
     object::Object,
@@ -47,6 +48,7 @@ pub(crate) struct NodeParts {
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
+    pub(crate) creation: Option<Arc<dyn CreationLimit>>,
 }
 
 pub(crate) struct Router {
@@ -56,6 +58,8 @@ pub(crate) struct Router {
     pub(crate) randomness: Arc<dyn Randomness>,
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
+    /// How many objects each creator may make.
+    pub(crate) creation: Option<Arc<dyn CreationLimit>>,
     pub(crate) drain: Arc<Drain>,
     pub(crate) egress: Arc<Egress>,
     /// The log has failed, or a thread of the node has ended too early.
@@ -77,6 +81,7 @@ impl Router {
             randomness,
             websockets,
             clients,
+            creation,
         } = parts;
         let router = Arc::new_cyclic(|router| Self {
             workers,
@@ -85,6 +90,7 @@ impl Router {
             randomness,
             websockets,
             clients,
+            creation,
             drain,
             egress,
             failed: watch::Sender::new(false),

@@ -180,6 +180,13 @@ impl Storage {
             .unwrap_or_else(|error| Err(error.into()))
     }
 
+    /// Runs a closure whose writes may use the reserve behind `storage.max_object_bytes` and `storage.max_bytes`: for what frees
+    /// room or must be written to finish. Alarms and background work may always, and so may updates and deletes.
+    pub fn with_reserve<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _reserve = self.object.reserve();
+        f()
+    }
+
     /// The bookmark of the object's present state. If the current poll has written something, it is that of the commit which
     /// ends the poll, so what the poll is yet to write belongs to it. It names nothing if the poll is undone.
     pub fn current_bookmark(&self) -> Result<Bookmark> {

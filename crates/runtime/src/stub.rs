@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Call, Encoding, Error, ErrorKind, Event, ObjectClass, ObjectId, Remote, Reply, Request,
-    Response, Result, body,
+    Response, Result, body, creation,
     envelope::{Envelope, Mailbox, Replier},
     limits::MAX_NAME_BYTES,
     namespace::Binding,
@@ -209,6 +209,7 @@ impl AnyStub {
             event,
             replier: Replier::new(answer, worker, weight),
             chain: link.clone(),
+            creator: creation::of_sender(sender.as_deref()),
             from_outside: sender.is_none(),
         };
         match self.router.send(sender, worker, envelope) {

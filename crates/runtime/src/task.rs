@@ -147,6 +147,7 @@ impl Future for Task {
             object.suspended(token, cx.waker());
             return Poll::Pending;
         }
+        object.prepare_turn(token);
         match object.turn(token, || task.step(cx)) {
             Turn::Pending => {
                 object.suspended(token, cx.waker());

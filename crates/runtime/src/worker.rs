@@ -158,6 +158,7 @@ impl Worker {
             event,
             replier,
             chain,
+            creator,
             from_outside,
         } = envelope;
         if from_outside && let Err(error) = self.may_begin(binding, id) {
@@ -173,6 +174,7 @@ impl Worker {
             event,
             replier,
             chain,
+            creator,
         });
     }
 

@@ -19,7 +19,10 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::rt::Executor;
 use tokio::time::{Instant, Sleep};
 
-use crate::{limits, metric};
+use crate::{
+    broken::{Variant, broken},
+    limits, metric,
+};
 
 /// The open requests of one connection. Clones are the same connection's.
 #[derive(Clone)]
@@ -52,6 +55,9 @@ impl Activity {
                 0 => requests.since + limit,
                 _ => Instant::now() + limit,
             });
+            if broken(Variant::IdleForEver) {
+                std::future::pending::<()>().await;
+            }
             tokio::time::sleep_until(until).await;
             let is_idle =
                 self.change(|requests| requests.open == 0 && requests.since.elapsed() >= limit);
@@ -184,7 +190,7 @@ impl<F: Future> Future for Stream<F> {
             return Poll::Ready(());
         }
         self.offered = OFFERED.get();
-        let Some(since) = self.offered else {
+        let Some(since) = self.offered.filter(|_| !broken(Variant::StalledReaderKept)) else {
             self.alarm = None;
             return Poll::Pending;
         };

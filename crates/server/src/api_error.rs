@@ -58,8 +58,7 @@ impl ApiError {
     /// Tells the client when to try again (`Retry-After`), in whole seconds, rounded up.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
-        let started = u64::from(wait.subsec_nanos() > 0);
-        self.0.retry_after = Some((wait.as_secs() + started).max(1));
+        self.0 = self.0.retry_after(wait);
         self
     }
 

@@ -7,6 +7,7 @@
 
 mod admission;
 mod forwarded;
+pub(crate) mod proxy_header;
 
 use std::{
     convert::Infallible,
@@ -18,10 +19,15 @@ use axum::extract::{ConnectInfo, FromRequestParts};
 use http::{Extensions, HeaderMap, request::Parts};
 
 use admission::Admission;
-pub(crate) use admission::{ClientSlot, Rate};
+pub(crate) use admission::{ClientSlot, NewObjects, Rate};
 pub use forwarded::ForwardedHeader;
 
-use crate::{ApiError, ConnectionsPerClient, ServerConfig, limits, outbound::policy::AddressBlock};
+use crate::{
+    ApiError, ConnectionsPerClient, ServerConfig,
+    broken::{Variant, broken},
+    limits,
+    outbound::policy::AddressBlock,
+};
 
 /// The address of a request's client, as an extractor: behind a trusted proxy it is not the proxy's. A request that came over no
 /// connection, as in tests of a router, is this machine's own.
@@ -86,7 +92,7 @@ impl Proxies {
     /// The client of a request that this peer has sent.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> ClientAddr {
         let mut client = peer.to_canonical();
-        if !self.trust(client) {
+        if !self.trust(client) && !broken(Variant::ForwardedFromAnybody) {
             return ClientAddr(client);
         }
         for hop in self.header.hops(headers).into_iter().rev() {
@@ -108,10 +114,12 @@ pub(crate) struct Clients {
     admission: Arc<Admission>,
     /// This machine's own are not counted.
     loopback_is_free: bool,
+    /// Connections of trusted proxies begin with a header of the PROXY protocol.
+    proxy_protocol: bool,
 }
 
 impl Clients {
-    pub(crate) fn new(config: &ServerConfig) -> Self {
+    pub(crate) fn new(config: &ServerConfig, proxy_protocol: bool) -> Self {
         let (most, loopback_is_free) = match config.max_connections_per_client {
             ConnectionsPerClient::Auto => {
                 let share = config.max_connections / limits::CLIENT_SHARE;
@@ -124,7 +132,13 @@ impl Clients {
             proxies: config.proxies(),
             admission: Admission::new(most),
             loopback_is_free,
+            proxy_protocol,
         }
+    }
+
+    /// Whether a connection of this peer begins with a header that names its client.
+    pub(crate) fn begins_with_header(&self, peer: IpAddr) -> bool {
+        self.proxy_protocol && (self.proxies.trust(peer) || broken(Variant::ProxyHeaderFromAnybody))
     }
 
     /// A connection of this peer; `None` if it has too many.

@@ -90,10 +90,18 @@ pub struct ServerConfig {
     pub max_connections_per_client: ConnectionsPerClient,
     /// Requests that one client address may send in a second; `None` (`"off"`): any number.
     pub requests_per_client: Option<usize>,
+    /// Requests with one token in a second to what a program protects; `None` (`"off"`): any number.
+    pub requests_per_token: Option<usize>,
+    /// New objects that the requests of one client address may make in a minute; `None` (`"off"`): any number.
+    pub new_objects_per_client: Option<usize>,
+    /// The same of the requests with one token.
+    pub new_objects_per_token: Option<usize>,
     /// The proxies that are believed when they say for whom they ask.
     pub trusted_proxies: Vec<AddressBlock>,
     /// The header in which they say it.
     pub forwarded_header: ForwardedHeader,
+    /// Whether connections of trusted proxies begin with a header of the PROXY protocol, version 1 or 2.
+    pub proxy_protocol: bool,
     /// The certificate that clients see; without one the listener speaks plain HTTP.
     pub tls: TlsConfig,
     /// Time that requests in flight get to finish when the process is told to stop.
@@ -139,8 +147,12 @@ impl Default for ServerConfig {
             max_connections: 10_000,
             max_connections_per_client: ConnectionsPerClient::Auto,
             requests_per_client: None,
+            requests_per_token: None,
+            new_objects_per_client: None,
+            new_objects_per_token: None,
             trusted_proxies: Vec::new(),
             forwarded_header: ForwardedHeader::default(),
+            proxy_protocol: false,
             tls: TlsConfig::default(),
             shutdown_grace: Duration::from_secs(10),
         }
@@ -196,6 +208,8 @@ pub struct AdminConfig {
     /// Who may do more there than ask for health, and for metrics on a loopback address. [`AccessPolicy::Auto`]: whoever has
     /// a token.
     pub access: AccessPolicy,
+    /// Whether connections of trusted proxies (`server.trusted_proxies`) begin with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// The certificate that its clients see; without one it speaks plain HTTP.
     pub tls: TlsConfig,
 }
@@ -205,6 +219,7 @@ impl Default for AdminConfig {
         Self {
             listen: Some(ListenAddress("127.0.0.1:8081".to_owned())),
             access: AccessPolicy::Auto,
+            proxy_protocol: false,
             tls: TlsConfig::default(),
         }
     }
@@ -238,6 +253,10 @@ pub struct StorageConfig {
     pub checkpoint_interval: Duration,
     /// SQLite's page cache for each object in memory.
     pub cache_bytes: u64,
+    /// The most that one object's database may have.
+    pub max_object_bytes: u64,
+    /// The most that the databases of all objects may have together; `None` (`"off"`): any number.
+    pub max_bytes: Option<u64>,
 }
 
 impl Default for StorageConfig {
@@ -247,6 +266,8 @@ impl Default for StorageConfig {
             checkpoint_bytes: 256 << 20,
             checkpoint_interval: Duration::from_mins(1),
             cache_bytes: 2 << 20,
+            max_object_bytes: abide_storage::limits::MAX_OBJECT_BYTES,
+            max_bytes: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -36,7 +36,7 @@ use tower::Service;
 use crate::{
     ServerConfig,
     activity::{Activity, Outgoing, StreamExecutor},
-    client::{ClientSlot, Clients},
+    client::{ClientSlot, Clients, proxy_header},
     limits, metric,
     tls::{Stream, Tls},
     websocket::ConnectionHold,
@@ -98,6 +98,8 @@ pub(crate) struct Gateway {
     clients: Clients,
     tls: Option<Arc<Tls>>,
     memory: Option<Arc<MemoryAccount>>,
+    /// When the log last spoke of a client that has too many connections.
+    refused: Arc<Mutex<Option<Instant>>>,
 }
 
 /// How long a connection may do nothing.
@@ -113,7 +115,6 @@ struct Timeouts {
 struct Said {
     full: Option<Instant>,
     failed: Option<Instant>,
-    refused: Option<Instant>,
 }
 
 /// Told to a gateway once: stop, and give requests in flight this long.
@@ -125,6 +126,7 @@ impl Gateway {
         router: Router,
         config: &ServerConfig,
         slots: Arc<Slots>,
+        clients: Clients,
         tls: Option<Arc<Tls>>,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
@@ -153,9 +155,10 @@ impl Gateway {
             protocols,
             timeouts,
             slots,
-            clients: Clients::new(config),
+            clients,
             tls,
             memory,
+            refused: Arc::default(),
         }
     }
 
@@ -192,15 +195,15 @@ impl Gateway {
             let slot = self.slots.take(&mut said.full).await;
             match self.listener.accept().await {
                 Ok((stream, peer)) => {
-                    let Some(client) = self.clients.connection(peer.ip()) else {
-                        metric::refused_connection();
-                        if is_news(&mut said.refused) {
-                            tracing::warn!(
-                                client = %peer.ip(),
-                                "a client has as many connections as server.max_connections_per_client allows; more are closed"
-                            );
+                    let client = if self.clients.begins_with_header(peer.ip()) {
+                        None
+                    } else {
+                        let slot = self.clients.connection(peer.ip());
+                        if slot.is_none() {
+                            refuse(peer, &self.refused);
+                            continue;
                         }
-                        continue;
+                        slot
                     };
                     // Refused only for a socket that is already gone.
                     let _ = stream.set_nodelay(true);
@@ -229,52 +232,64 @@ impl Gateway {
         accepted: Accepted,
         stop: watch::Receiver<StopAfter>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let Accepted {
-            stream,
-            peer,
-            slot,
-            client,
-        } = accepted;
-        let heard = Arc::new(AtomicBool::new(false));
-        let activity = Activity::new();
         let memory = self.memory.as_ref();
         let charge =
             memory.map(|memory| memory.charge(MemoryUse::Connections, limits::CONNECTION_BYTES));
-        let hold = ConnectionHold::new(slot, client, charge);
-        let service = {
-            let (router, clients) = (self.router.clone(), self.clients.clone());
-            let (heard, hold, activity) = (Arc::clone(&heard), hold.clone(), activity.clone());
-            service_fn(move |request: http::Request<Incoming>| {
-                heard.store(true, Ordering::Relaxed);
-                let open = activity.begin();
-                let version = request.version();
-                let admitted = clients.request(peer.ip(), request.headers());
-                let (mut router, hold) = (router.clone(), hold.clone());
-                async move {
-                    let (client, slot) = match admitted {
-                        Ok(admitted) => admitted,
-                        Err(refused) => {
-                            let response = refused.into_response();
-                            return Ok(
-                                response.map(|body| Outgoing::new(body, version, (open, hold)))
-                            );
-                        }
-                    };
-                    let hold = hold.with_request(slot);
-                    let mut request = request.map(Body::new);
-                    request.extensions_mut().insert(ConnectInfo(peer));
-                    request.extensions_mut().insert(client);
-                    // A WebSocket outlives what serves its handshake.
-                    request.extensions_mut().insert(hold.clone());
-                    let response: Result<_, Infallible> = router.call(request).await;
-                    response.map(|response| {
-                        response.map(|body| Outgoing::new(body, version, (open, hold)))
-                    })
-                }
-            })
-        };
+        let (router, clients) = (self.router.clone(), self.clients.clone());
         let (protocols, tls, timeouts) = (self.protocols.clone(), self.tls.clone(), self.timeouts);
+        let refused = Arc::clone(&self.refused);
         async move {
+            let Accepted {
+                mut stream,
+                peer,
+                slot,
+                client,
+            } = accepted;
+            let (peer, client) = match client {
+                Some(client) => (peer, client),
+                None => match introduce(&clients, &mut stream, peer, timeouts.header).await {
+                    Ok((client, Some(slot))) => (client, slot),
+                    Ok((client, None)) => return refuse(client, &refused),
+                    Err(error) => {
+                        tracing::debug!(%peer, %error, "a proxy did not say for whom it connects");
+                        return metric::gave_up("proxy_header");
+                    }
+                },
+            };
+            let heard = Arc::new(AtomicBool::new(false));
+            let activity = Activity::new();
+            let hold = ConnectionHold::new(slot, client, charge);
+            let service = {
+                let (heard, hold, activity) = (Arc::clone(&heard), hold.clone(), activity.clone());
+                service_fn(move |request: http::Request<Incoming>| {
+                    heard.store(true, Ordering::Relaxed);
+                    let open = activity.begin();
+                    let version = request.version();
+                    let admitted = clients.request(peer.ip(), request.headers());
+                    let (mut router, hold) = (router.clone(), hold.clone());
+                    async move {
+                        let (client, slot) = match admitted {
+                            Ok(admitted) => admitted,
+                            Err(refused) => {
+                                let response = refused.into_response();
+                                return Ok(
+                                    response.map(|body| Outgoing::new(body, version, (open, hold)))
+                                );
+                            }
+                        };
+                        let hold = hold.with_request(slot);
+                        let mut request = request.map(Body::new);
+                        request.extensions_mut().insert(ConnectInfo(peer));
+                        request.extensions_mut().insert(client);
+                        // A WebSocket outlives what serves its handshake.
+                        request.extensions_mut().insert(hold.clone());
+                        let response: Result<_, Infallible> = router.call(request).await;
+                        response.map(|response| {
+                            response.map(|body| Outgoing::new(body, version, (open, hold)))
+                        })
+                    }
+                })
+            };
             let _hold = hold;
             let stream = match tls {
                 None => Stream::Plain(stream),
@@ -311,12 +326,36 @@ impl Gateway {
     }
 }
 
+/// Learns from a trusted proxy for whom it connects; the client's place, unless it has too many.
+async fn introduce(
+    clients: &Clients,
+    stream: &mut TcpStream,
+    proxy: SocketAddr,
+    patience: Duration,
+) -> io::Result<(SocketAddr, Option<ClientSlot>)> {
+    let named = tokio::time::timeout(patience, proxy_header::read(stream)).await??;
+    let client = named.unwrap_or(proxy);
+    Ok((client, clients.connection(client.ip())))
+}
+
 /// A connection that is served.
 struct Accepted {
     stream: TcpStream,
     peer: SocketAddr,
     slot: OwnedSemaphorePermit,
-    client: ClientSlot,
+    /// The client's place; `None` if its proxy is yet to say who it is.
+    client: Option<ClientSlot>,
+}
+
+/// A client has as many connections as it may. `said` is when the log last said so of any.
+fn refuse(client: SocketAddr, said: &Mutex<Option<Instant>>) {
+    metric::refused_connection();
+    if is_news(&mut said.lock().unwrap_or_else(PoisonError::into_inner)) {
+        tracing::warn!(
+            client = %client.ip(),
+            "a client has as many connections as server.max_connections_per_client allows; more are closed"
+        );
+    }
 }
 
 fn report(peer: SocketAddr, ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {

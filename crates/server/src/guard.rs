@@ -6,12 +6,17 @@
 //! up nothing of a new request is read. Counts and times what it saw.
 
 use std::{
+    net::IpAddr,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use abide_runtime::{MeteredBody, limits::COUNTED_CONTENT};
+use abide_runtime::{
+    MeteredBody,
+    creation::{Creator, asked_by},
+    limits::COUNTED_CONTENT,
+};
 use abide_storage::{MemoryAccount, MemoryUse};
 use axum::{
     body::Body,
@@ -38,7 +43,9 @@ struct Limits {
     body_bytes: u64,
     body_timeout: Duration,
     site: Site,
-    rate: Option<Rate>,
+    rate: Option<Rate<IpAddr>>,
+    /// Whether objects that are made are counted.
+    counts_objects: bool,
     requests: metric::Requests,
     memory: Arc<MemoryAccount>,
 }
@@ -54,7 +61,9 @@ pub(crate) fn guarded(
         body_bytes: config.max_body_bytes,
         body_timeout: config.body_timeout,
         site: config.site(),
-        rate: config.requests_per_client.map(Rate::new),
+        rate: config.requests_per_client.map(Rate::per_second),
+        counts_objects: config.new_objects_per_client.is_some()
+            || config.new_objects_per_token.is_some(),
         requests: metric::Requests::new(),
         memory: Arc::clone(memory),
     };
@@ -68,10 +77,21 @@ async fn guard(State(limits): State<Arc<Limits>>, request: Request, next: Next) 
     let started = Instant::now();
     let method = request.method().clone();
     let in_flight = limits.requests.enter();
+    let creator = request
+        .extensions()
+        .get()
+        .map(|client: &ClientAddr| Creator {
+            client: client.0,
+            token: None,
+        });
     let response = match admit(request, &limits) {
         Err(refused) => refused.into_response(),
         Ok((request, arrival)) => {
-            let response = answer(request, next, limits.timeout).await;
+            let answering = answer(request, next, limits.timeout);
+            let response = match creator.filter(|_| limits.counts_objects) {
+                Some(creator) => asked_by(creator, answering).await,
+                None => answering.await,
+            };
             match arrival.filter(|_| is_error(response.status())) {
                 Some(arrival) if arrival.has_broken_off() => {
                     ApiError::out_of_memory().into_response()
@@ -109,7 +129,8 @@ fn admit(request: Request, limits: &Limits) -> Result<(Request, Option<Arc<Arriv
     let (head, body) = request.into_parts();
     limits.site.check(&head)?;
     if let (Some(rate), Some(ClientAddr(client))) = (&limits.rate, head.extensions.get()) {
-        let taken = rate.take(*client, Instant::now());
+        let client = ClientAddr(*client).network();
+        let taken = rate.take(client, Instant::now());
         taken.map_err(ApiError::too_many_requests)?;
     }
     let request = Request::from_parts(head, body);

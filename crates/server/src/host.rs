@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use crate::{
     ApiError, Config, HostError, LocalHost, RunningHost,
     access::{Access, AccessError, AccessStore, Authorize, Caller, Need},
+    client::NewObjects,
     outbound::{HttpClient, policy::AddressPolicy},
     running,
     websocket::{Connector, Hub},
@@ -171,7 +172,8 @@ impl HostBuilder {
         } else {
             AccessStore::open_in_memory()?
         };
-        let access = Access::new(store, self.authorize.take(), open);
+        let rate = self.config.server.requests_per_token;
+        let access = Access::new(store, self.authorize.take(), open, rate);
         Ok((self.with(access.clone()), access))
     }
 
@@ -202,6 +204,9 @@ impl HostBuilder {
         node = node.websocket_connector(Arc::new(connector));
         let client = HttpClient::new(&self.config.outbound, Handle::current());
         node = node.outbound(Arc::new(client));
+        if let Some(limit) = NewObjects::new(&self.config.server) {
+            node = node.creation_limit(Arc::new(limit));
+        }
         if let Some(workers) = objects.workers {
             node = node.workers(workers);
         }

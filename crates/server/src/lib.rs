@@ -13,6 +13,8 @@ mod admin;
 mod api_error;
 #[cfg(feature = "clap")]
 mod args;
+#[doc(hidden)]
+pub mod broken;
 mod client;
 mod config;
 mod descriptors;
@@ -34,6 +36,7 @@ mod metric;
 mod outbound;
 mod readiness;
 mod request_log;
+mod routes;
 mod running;
 mod site;
 mod telemetry;

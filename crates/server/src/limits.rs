@@ -30,11 +30,15 @@ pub(crate) const HTTP2_PIECE: usize = 32 << 10;
 /// Of `server.max_connections` a client that is not this machine may have one part of so many, unless a setting says otherwise.
 pub(crate) const CLIENT_SHARE: usize = 10;
 
-/// A client that has been silent may send what `server.requests_per_client` allows in this time at once.
-pub(crate) const BURST: Duration = Duration::from_secs(10);
+/// Whoever has been silent may send at once what is allowed in so many seconds, and make at once what objects are allowed in
+/// so many minutes.
+pub(crate) const BURST: f64 = 10.0;
 
 /// Clients whose rate of requests is remembered; those beyond share one. An entry takes some 64 bytes.
 pub(crate) const RATED_CLIENTS: usize = 1 << 16;
+
+/// Longest header of the PROXY protocol that is read, with what proxies add to the addresses: certificates' names and the like.
+pub(crate) const PROXY_HEADER: usize = 4 << 10;
 
 /// Pause after the listener failed to accept (out of descriptors), so that the failure does not spin.
 pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -71,8 +75,8 @@ pub(crate) const SECONDS_BUCKETS: &[f64] = &[
 pub(crate) const MAX_BODY_BYTES_CEILING: u64 = 1 << 30;
 /// Largest allowed `server.max_connections`: the most descriptors a Linux process may have by default settings.
 pub(crate) const MAX_CONNECTIONS_CEILING: usize = 1 << 20;
-/// Largest allowed `server.requests_per_client`.
-pub(crate) const REQUESTS_PER_CLIENT_CEILING: usize = 1_000_000;
+/// Largest allowed `server.requests_per_client`, and of the other rates of clients and tokens.
+pub(crate) const RATE_CEILING: usize = 1_000_000;
 /// Largest allowed `objects.workers`.
 pub(crate) const MAX_WORKERS: usize = 1_024;
 /// Largest allowed `objects.max_queued`.
@@ -108,6 +112,11 @@ pub(crate) const RETENTION: RangeInclusive<Duration> =
     Duration::from_mins(1)..=Duration::from_hours(24 * 3_650);
 /// Allowed `archive.max_bytes`.
 pub(crate) const ARCHIVE_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
+/// Allowed `storage.max_object_bytes`.
+pub(crate) const OBJECT_BYTES: RangeInclusive<u64> =
+    (256 << 10)..=abide_storage::limits::MAX_OBJECT_BYTES;
+/// Allowed `storage.max_bytes`.
+pub(crate) const STORED_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 /// Allowed `storage.cache_bytes`.
 pub(crate) const CACHE_BYTES: RangeInclusive<u64> = (64 << 10)..=(1 << 30);
 

@@ -18,6 +18,7 @@ const OUTBOUND_IN_FLIGHT: &str = "abide_outbound_requests_in_flight";
 const CONNECTIONS: &str = "abide_http_connections_open";
 const CONNECTION_LIMIT: &str = "abide_http_connections_limit";
 const CONNECTIONS_REFUSED: &str = "abide_http_connections_refused_total";
+const OBJECTS_REFUSED: &str = "abide_new_objects_refused_total";
 const GIVEN_UP: &str = "abide_http_given_up_total";
 const COMMIT_WAITS: &str = "abide_commit_waits_total";
 const COMMIT_WAIT_SECONDS: &str = "abide_commit_wait_spent_seconds";
@@ -179,6 +180,10 @@ pub(crate) fn describe() {
         "Connections closed at once because their client had as many as it may."
     );
     describe_counter!(
+        OBJECTS_REFUSED,
+        "Objects that were not made because their client or token had made as many as it may."
+    );
+    describe_counter!(
         GIVEN_UP,
         "What was ended because its client did nothing for too long, by what it was."
     );
@@ -274,6 +279,11 @@ pub(crate) fn silent_socket() {
 /// A connection was closed at once because its client had as many as it may.
 pub(crate) fn refused_connection() {
     counter!(CONNECTIONS_REFUSED).increment(1);
+}
+
+/// An object was not made because its client or token had made as many as it may.
+pub(crate) fn refused_object() {
+    counter!(OBJECTS_REFUSED).increment(1);
 }
 
 /// How many connections may be open at once.
@@ -455,6 +465,21 @@ const STORE_FIGURES: &[Figure] = &[
         name: "abide_temporary_written_bytes_total",
         help: "Bytes written to temporary files; much of it asks for an index.",
         read: Read::Counter(|s| s.temporary_written_bytes),
+    },
+    Figure {
+        name: "abide_stored_bytes",
+        help: "Bytes of the databases of all objects; 0 without storage.max_bytes, as they are not counted then.",
+        read: Read::Gauge(|s| s.stored_bytes.unwrap_or(0) as f64),
+    },
+    Figure {
+        name: "abide_full_objects_refusals_total",
+        help: "Writes refused because of storage.max_object_bytes.",
+        read: Read::Counter(|s| s.full_refusals[0]),
+    },
+    Figure {
+        name: "abide_full_storage_refusals_total",
+        help: "Writes refused because of storage.max_bytes.",
+        read: Read::Counter(|s| s.full_refusals[1]),
     },
     Figure {
         name: "abide_storage_no_space",

@@ -28,12 +28,13 @@ use crate::{
     HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket},
+    client::Clients,
     descriptors,
     gateway::{Gateway, Slots, StopAfter},
     guard, json_rpc, limits, metric,
     readiness::Readiness,
     request_log::logged,
-    telemetry,
+    routes, telemetry,
     tls::Tls,
     websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
@@ -121,6 +122,7 @@ impl RunningHost {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let open = config.admin.access == AccessPolicy::Open;
                 let router = admin::router(&readiness, open || addr.ip().is_loopback());
+                routes::log("admin", &router);
                 let router = admin::checked(router, config.server.site());
                 let router = logged(router, config.log.access);
                 (
@@ -130,6 +132,7 @@ impl RunningHost {
                         &config.server,
                         Slots::new(config.server.max_connections),
                         Tls::load(&config.admin.tls)?,
+                        config.admin.proxy_protocol,
                         None,
                     )),
                     Some(addr),
@@ -167,6 +170,7 @@ impl RunningHost {
             &config.server,
             Arc::clone(&slots),
             tls,
+            config.server.proxy_protocol,
             Some(memory),
         );
         readiness.serving(
@@ -320,6 +324,8 @@ impl Core {
                 checkpoint_bytes: config.storage.checkpoint_bytes,
                 checkpoint_interval: config.storage.checkpoint_interval,
                 cache_kib: usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX),
+                max_object_bytes: config.storage.max_object_bytes,
+                max_bytes: config.storage.max_bytes,
                 archive: ArchiveOptions {
                     enabled: config.archive.enabled,
                     retention: config.archive.retention,
@@ -340,11 +346,13 @@ impl Core {
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
             let mut router = make_router(node.env().clone());
+            routes::log("server", &router);
             if config.rpc.enabled {
+                let calls = json_rpc::protected_router(node.env(), &access);
+                let calls = Router::new().nest("/rpc", calls);
+                routes::log("server", &calls);
                 // Before the program's own, which may have routes of the same form.
-                router = Router::new()
-                    .nest("/rpc", json_rpc::protected_router(node.env(), &access))
-                    .fallback_service(router);
+                router = calls.fallback_service(router);
             }
             Ok((
                 Self {
@@ -393,13 +401,15 @@ impl Service {
         config: &ServerConfig,
         slots: Arc<Slots>,
         tls: Option<Arc<Tls>>,
+        proxy_protocol: bool,
         memory: Option<Arc<MemoryAccount>>,
     ) -> Self {
         let (stop, told) = watch::channel(None);
         let upkeep = tls
             .clone()
             .map(|tls| Background(tokio::spawn(tls.keep_fresh())));
-        let gateway = Gateway::new(listener, router, config, slots, tls, memory);
+        let clients = Clients::new(config, proxy_protocol);
+        let gateway = Gateway::new(listener, router, config, slots, clients, tls, memory);
         Self {
             task: tokio::spawn(gateway.run(told)),
             stop,

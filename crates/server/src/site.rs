@@ -9,7 +9,10 @@ use std::net::Ipv4Addr;
 
 use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts, uri::Authority};
 
-use crate::ApiError;
+use crate::{
+    ApiError,
+    broken::{Variant, broken},
+};
 
 /// The names with a dot, without ports, under which clients ask for a server. Addresses and names without a dot are nobody's
 /// domain and need no mention.
@@ -75,6 +78,14 @@ impl Site {
             return false;
         };
         let headers = &request.headers;
+        let unchecked = if headers.contains_key(header::UPGRADE) {
+            Variant::OriginUncheckedOnUpgrade
+        } else {
+            Variant::OriginUncheckedOnPost
+        };
+        if broken(unchecked) {
+            return false;
+        }
         // No page can send this one: a browser says it of itself. It is right where `Origin` is `null` because the page has
         // `Referrer-Policy: no-referrer`.
         let site = headers.get("sec-fetch-site");
@@ -98,6 +109,9 @@ impl Hosts {
     /// False for a name that a stranger could have.
     fn contain(&self, host: &str) -> bool {
         let Self::Named(own) = self else { return true };
+        if broken(Variant::HostUnchecked) {
+            return true;
+        }
         if host.starts_with('[') {
             return true;
         }

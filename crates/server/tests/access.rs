@@ -410,3 +410,53 @@ async fn a_program_s_own_check_decides_in_place_of_tokens() {
     assert!(told.0 == 401 && told.1.contains("who"), "{}", told.1);
     host.shutdown().await.unwrap();
 }
+
+/// A token whose secret has a hash that begins as that of another token's does.
+fn forged(token: &str) -> String {
+    use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+    use sha2::{Digest, Sha256};
+    let (id, secret) = token.rsplit_once('_').unwrap();
+    let first = |secret: &[u8]| Sha256::digest(secret)[0];
+    let wanted = first(&BASE64_URL_SAFE_NO_PAD.decode(secret).unwrap());
+    let mut secrets = (0_u64..).map(|number| {
+        let mut secret = [7; 32];
+        secret[..8].copy_from_slice(&number.to_le_bytes());
+        secret
+    });
+    let secret = secrets.find(|secret| first(secret) == wanted).unwrap();
+    format!("{id}_{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
+}
+
+#[tokio::test]
+async fn a_secret_whose_hash_begins_alike_opens_nothing() {
+    let world = World::new();
+    let token = world.token(Role::Admin, |_| {});
+    let host = world.host().await;
+    let (addr, route, _) = routes(&host)[0];
+    let (status, told) = with_token(addr, route, &forged(&token)).await;
+    assert!(status == 401 && told.contains("token_invalid"), "{told}");
+    assert_eq!(with_token(addr, route, &token).await.0, 200);
+    host.shutdown().await.unwrap();
+}
+
+#[cfg(feature = "broken")]
+#[test]
+fn every_broken_variant_of_access_is_caught() {
+    use abide_server::broken::{VARIABLE, Variant};
+    let caught_by = |variant| match variant {
+        Variant::HashPrefixAccepted => "a_secret_whose_hash_begins_alike_opens_nothing",
+        Variant::RoleUncheckedOnPut | Variant::ExpiryIgnored | Variant::RevocationIgnored => {
+            "no_route_lets_anybody_in_without_a_valid_token_of_a_high_enough_role"
+        }
+        Variant::PrefixIgnored => "a_token_for_certain_objects_reaches_no_other_and_no_list",
+        Variant::FailuresUncounted => "whoever_guesses_waits",
+        Variant::AuditSkipped | Variant::AuditFailureIgnored => {
+            "an_operator_s_change_is_in_the_audit_log_or_does_not_happen"
+        }
+        _ => panic!("{variant:?} is of another part"),
+    };
+    // The budget of tokens is tested with the other budgets.
+    let mut variants = Variant::of("access").to_vec();
+    variants.retain(|variant| *variant != Variant::TokensShareBudget);
+    abide_harness::hunt(VARIABLE, &[], &variants, caught_by);
+}

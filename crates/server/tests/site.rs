@@ -189,3 +189,20 @@ async fn names_and_origins_that_are_named_are_answered() {
     }
     host.shutdown().await.unwrap();
 }
+
+#[cfg(feature = "broken")]
+#[test]
+fn every_broken_variant_of_sites_is_caught() {
+    use abide_server::broken::{VARIABLE, Variant};
+    abide_harness::hunt(
+        VARIABLE,
+        &[],
+        Variant::of("site"),
+        |variant| match variant {
+            Variant::OriginUncheckedOnUpgrade => {
+                "a_socket_opens_for_the_own_page_and_for_programs_only"
+            }
+            _ => "a_name_that_leads_here_and_a_page_of_another_site_reach_no_route_of_any_listener",
+        },
+    );
+}

@@ -294,3 +294,15 @@ async fn whoever_never_shakes_hands_loses_the_connection() {
     }
     host.shutdown().await.unwrap();
 }
+
+#[cfg(feature = "broken")]
+#[test]
+fn every_broken_variant_of_tls_is_caught() {
+    use abide_server::broken::{VARIABLE, Variant};
+    abide_harness::hunt(VARIABLE, &[], Variant::of("tls"), |variant| match variant {
+        Variant::ClientCertificateOptional => {
+            "with_authorities_of_clients_only_clients_of_theirs_are_served"
+        }
+        _ => "a_changed_certificate_is_taken_into_use_and_a_broken_one_is_not",
+    });
+}

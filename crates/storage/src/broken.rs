@@ -145,6 +145,14 @@ broken_variants! {
         /// A repaired object stays quarantined. A repair ends a quarantine.
         QuarantineKept,
     }
+    bounds {
+        /// A statement is not held to the bound of its object. An object stores no more than it may.
+        ObjectBoundIgnored,
+        /// A commit is not held to the bound of all objects. All objects together store no more than they may.
+        StoreBoundIgnored,
+        /// What commits change is not counted. All objects together store no more than they may.
+        GrowthNotCounted,
+    }
     memory {
         /// The budget is never used up. Work is refused when there is no memory for it.
         BudgetIgnored,

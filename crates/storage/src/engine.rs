@@ -13,6 +13,7 @@ use crate::log::{Shortage, Transaction};
 use crate::objects::ObjectTable;
 use crate::overlay::Object;
 use crate::shared::Shared;
+use crate::stored::Stored;
 use crate::sync::Mutex;
 use crate::waits::{WaitReason, Waits};
 use crate::wakeup::Wakeup;
@@ -32,6 +33,7 @@ pub(crate) struct Engine {
     /// Wakes the thread that takes checkpoints.
     pub(crate) maintenance: Wakeup,
     pub(crate) waits: Waits,
+    pub(crate) stored: Stored,
     /// One repair at a time.
     pub(crate) repairs: Mutex<()>,
     /// The pages of an object that was never written.
@@ -47,6 +49,8 @@ impl Engine {
         alarms: AlarmIndex,
         template: Vec<Arc<Page>>,
     ) -> Self {
+        let options = &shared.options;
+        let stored = Stored::new(options.max_object_bytes, options.max_bytes);
         let shared = Arc::new(shared);
         let alarms = Arc::new(alarms);
         let objects = Arc::new(ObjectTable::new(shared.clone(), alarms.clone(), objects));
@@ -69,6 +73,7 @@ impl Engine {
             archiver,
             maintenance: Wakeup::default(),
             waits: Waits::default(),
+            stored,
             repairs: Mutex::default(),
             template,
         }

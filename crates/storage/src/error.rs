@@ -13,6 +13,9 @@ pub enum ErrorKind {
     Input,
     /// A documented limit was passed (see [`crate::limits`]): nothing was changed.
     Limit,
+    /// A bound of stored bytes was reached, of one object or of all: delete something, or raise the bound. Nothing was
+    /// changed.
+    Full,
     /// A stored value does not decode as the type asked for.
     Decode,
     /// No room for a commit: free disk space and retry. What was acknowledged is safe.
@@ -94,6 +97,10 @@ impl Error {
 
     pub(crate) fn limit(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Limit, message)
+    }
+
+    pub(crate) fn full(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Full, message)
     }
 
     pub(crate) fn refused(message: impl Into<String>) -> Self {

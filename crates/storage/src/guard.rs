@@ -2,8 +2,7 @@
 //! what is refused here is refused with a sentence that names the right call.
 
 use crate::limits::{
-    MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_SQL_BYTES, MAX_VALUE_BYTES,
-    PAGE_BYTES, ROW_OVERHEAD_BYTES,
+    MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_SQL_BYTES, MAX_VALUE_BYTES, ROW_OVERHEAD_BYTES,
 };
 use crate::sync::Mutex;
 use crate::template::RESERVED_PREFIX;
@@ -103,11 +102,6 @@ impl Guard {
         }
         Ok(())
     }
-}
-
-/// `PRAGMA max_page_count` for [`MAX_OBJECT_BYTES`].
-pub(crate) fn max_page_count() -> u64 {
-    MAX_OBJECT_BYTES / PAGE_BYTES as u64
 }
 
 fn reserved(name: &str) -> bool {

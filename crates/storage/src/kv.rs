@@ -53,7 +53,7 @@ impl ObjectDb {
         }
         self.begin()?;
         let sql = "INSERT INTO _abide_kv (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = ?2/*abide*/";
-        self.internal(sql, (key, value)).map(drop)
+        self.bounded(|| self.internal(sql, (key, value)).map(drop))
     }
 
     /// Removes a key. True if it was there.

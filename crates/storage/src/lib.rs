@@ -106,6 +106,7 @@ mod repair;
 mod rows;
 mod shared;
 mod store;
+mod stored;
 mod sync;
 mod template;
 mod temporary;

@@ -28,6 +28,25 @@ pub const MAX_COLUMNS: usize = 100;
 /// Most bytes of one object's database. Source: the field.
 pub const MAX_OBJECT_BYTES: u64 = 10 * 1024 * 1024 * 1024;
 
+/// Behind the bound of an object, and of all objects, one part of so many more may be stored by what must end.
+pub const RESERVE_SHARE: u64 = 16;
+
+/// The least of such a reserve.
+pub const MIN_RESERVE_BYTES: u64 = 256 * 1024;
+
+/// The most of the reserve of one object: a few values of [`MAX_VALUE_BYTES`].
+pub const MAX_OBJECT_RESERVE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// The most of the reserve of all objects.
+pub const STORE_RESERVE_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// From so many pages before its bound on, a statement that passes it is undone alone. One that passes it from farther
+/// away ends its transaction: it is one of thousands of rows.
+pub(crate) const NEAR_BOUND_PAGES: u32 = 2 * (MAX_VALUE_BYTES / PAGE_BYTES) as u32;
+
+/// Largest database that gives free pages back at a commit while all objects have as much as they may.
+pub const VACUUM_WHEN_FULL_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Most bytes of rows that one `exec` gathers in memory; larger results are read row by row with `for_each`.
 pub const MAX_RESULT_BYTES: usize = 64 * 1024 * 1024;
 

@@ -23,6 +23,7 @@ use crate::log::{Appended, Refused, Shortage, Transaction};
 use crate::objects::reading;
 use crate::overlay::{Object, OverlayPage, Pages, header};
 use crate::quarantine;
+use crate::stored::{Bound, BoundOf};
 use crate::vfs::Vfs;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, LazyCell, RefCell};
@@ -73,6 +74,26 @@ impl PageFile {
     /// True if the object has never been committed.
     pub(crate) fn is_new(&self) -> bool {
         self.object.pages().size == 0
+    }
+
+    /// SQLite's `max_page_count`.
+    pub(crate) fn max_page_count(&self) -> u64 {
+        self.engine.stored.max_page_count(self.size())
+    }
+
+    /// What a transaction that begins may make of the database, if it could make more.
+    pub(crate) fn bound(&self) -> Option<Bound> {
+        self.engine.stored.bound(self.object.pages().size)
+    }
+
+    /// The refusal of a write that would pass a bound.
+    pub(crate) fn refusal(&self, of: BoundOf) -> Error {
+        self.engine.stored.refusal(of)
+    }
+
+    /// True if all objects together have as much as they may.
+    pub(crate) fn store_is_full(&self) -> bool {
+        self.engine.stored.is_full()
     }
 
     /// The position of the object's newest commit.
@@ -315,6 +336,8 @@ impl PageFile {
             Some(first) => header::size(&first[..]),
             None => pages.size,
         };
+        let admitted = self.engine.stored.admit(pages.size, size);
+        admitted.map_err(Refused::Failed)?;
         if !broken(Variant::AddedPageUnlogged) {
             stage_added(&mut staged, pages.size, size);
         }
@@ -360,6 +383,7 @@ impl PageFile {
                 spare::keep(old.image);
             }
         }
+        self.engine.stored.changed(pages.size, size);
         pages.resize(size);
         pages.commit = if broken(Variant::PollSplit) {
             CommitNo(pages.commit.0 + encoding.transaction.lengths.len() as u32)

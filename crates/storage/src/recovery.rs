@@ -151,6 +151,7 @@ pub(crate) fn open(
     if let Some(run) = damaged {
         run.rebuild(&engine)?;
     }
+    engine.count_stored()?;
     Ok((engine, lock))
 }
 

@@ -22,7 +22,7 @@ use crate::disk::{DiskFile, OpenMode, sync_names};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{CommitNo, ObjectKey, Page, ZERO_PAGE};
-use crate::limits::{FILE_ATTEMPTS, MAX_OBJECT_BYTES, PAGE_BYTES};
+use crate::limits::{FILE_ATTEMPTS, MAX_OBJECT_BYTES, MAX_OBJECT_RESERVE_BYTES, PAGE_BYTES};
 use crate::overlay::header;
 use crate::pagefile::PageFile;
 use crate::quarantine::{self, Aside, Quarantine, SavedPages};
@@ -157,7 +157,9 @@ impl Engine {
             Repair::Anew => Source::Template(self.template.clone()),
         };
         self.write_new_file(&paths.new, &source, commit)?;
+        let counted = self.counted_pages(key);
         let mut kept: Vec<PathBuf> = self.exchange(key, &paths)?.into_iter().collect();
+        self.stored.changed(counted, self.pages_in_file(key));
         let bookmark = self.begin_anew(key, how, commit)?;
         self.shared.publish(|manifest| {
             if !broken(Variant::QuarantineKept) {
@@ -347,7 +349,8 @@ impl Engine {
         if !continues && file.is_none() {
             return refused("it has no file");
         }
-        if size == 0 || u64::from(size) * PAGE_BYTES as u64 > MAX_OBJECT_BYTES {
+        let most = MAX_OBJECT_BYTES + MAX_OBJECT_RESERVE_BYTES;
+        if size == 0 || u64::from(size) * PAGE_BYTES as u64 > most {
             return refused("its file is not a database");
         }
         Ok(FileAndPages {

@@ -9,6 +9,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
+use crate::limits::MAX_OBJECT_BYTES;
 use crate::log::segment::MIN_SEGMENT_BYTES;
 use crate::log::{Counter, Progress};
 use crate::memory::MemoryBudget;
@@ -39,6 +40,11 @@ pub struct StoreOptions {
     pub cache_kib: usize,
     /// The time of commits, milliseconds since 1970. Default: the system's clock.
     pub unix_millis: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// The most that one object's database may have, in bytes; at most, and by default, [`crate::limits::MAX_OBJECT_BYTES`].
+    pub max_object_bytes: u64,
+    /// The most that the databases of all objects may have together, in bytes. Default: no bound. With one their files are
+    /// counted when the store is opened.
+    pub max_bytes: Option<u64>,
     /// What is kept of the past.
     pub archive: ArchiveOptions,
     /// The memory that the node has for everything that grows with load. Default: without a limit.
@@ -67,6 +73,8 @@ impl Default for StoreOptions {
             checkpoint_interval: Duration::from_mins(1),
             cache_kib: 2048,
             unix_millis: Arc::new(unix_millis),
+            max_object_bytes: MAX_OBJECT_BYTES,
+            max_bytes: None,
             archive: ArchiveOptions::default(),
             memory: MemoryBudget::unlimited(),
             manual: false,
@@ -82,6 +90,8 @@ impl std::fmt::Debug for StoreOptions {
             .field("checkpoint_bytes", &self.checkpoint_bytes)
             .field("checkpoint_interval", &self.checkpoint_interval)
             .field("cache_kib", &self.cache_kib)
+            .field("max_object_bytes", &self.max_object_bytes)
+            .field("max_bytes", &self.max_bytes)
             .field("archive", &self.archive)
             .field("memory", &self.memory)
             .field("manual", &self.manual)
@@ -165,6 +175,10 @@ pub struct StoreStats {
     pub temporary_bytes: u64,
     /// Bytes written to such files.
     pub temporary_written_bytes: u64,
+    /// Bytes of the databases of all objects, as of their newest commits; `None` without [`StoreOptions::max_bytes`].
+    pub stored_bytes: Option<u64>,
+    /// Writes that were refused because of [`StoreOptions::max_object_bytes`], and because of [`StoreOptions::max_bytes`].
+    pub full_refusals: [u64; 2],
     /// True while commits are refused because the disk is full.
     pub no_space: bool,
     /// Bytes of the archive.
@@ -488,6 +502,8 @@ impl Store {
             quarantined_objects: engine.objects.quarantined().len() as u64,
             temporary_bytes: engine.shared.vfs.temporary().bytes(),
             temporary_written_bytes: engine.shared.vfs.temporary().written(),
+            stored_bytes: engine.stored.bytes(),
+            full_refusals: engine.stored.refused(),
             no_space: engine.shared.no_space(),
             archive_bytes: archive.bytes(),
             archive_runs: archive.runs.len() as u64,

@@ -112,12 +112,12 @@ impl Broken {
     }
 
     /// The property that it is to break. None for those that the simulation does not look at, which tests of the crates
-    /// catch: what the archive restores, repairs, the memory budget, alarms that are given up. `OpenedTwice` alone breaks
+    /// catch: what the archive restores, repairs, the memory budget, bounds of what is stored and made, alarms that are given up. `OpenedTwice` alone breaks
     /// nothing: the runtime asks for one instance.
     fn property(self) -> Option<&'static str> {
         match self {
             Self::Storage(variant) => of_storage(variant),
-            Self::Runtime(variant) => Some(of_runtime(variant)),
+            Self::Runtime(variant) => of_runtime(variant),
             Self::Outbox(_) => Some(OUTBOX),
             Self::Machine(lie) => Some(of_machine(lie)),
         }
@@ -147,15 +147,18 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::HistoryGivenUpEarly
         | V::QuarantineKept
         | V::BudgetIgnored
+        | V::ObjectBoundIgnored
+        | V::StoreBoundIgnored
+        | V::GrowthNotCounted
         | V::CrashCountsForAll
         | V::ClockSetBackIgnored
         | V::ClockSetBackForgotten => return None,
     })
 }
 
-fn of_runtime(variant: runtime::Variant) -> &'static str {
+fn of_runtime(variant: runtime::Variant) -> Option<&'static str> {
     use runtime::Variant as V;
-    match variant {
+    Some(match variant {
         V::PanicCommits | V::MaybeRanSaysNever => WHOLE,
         V::AnswersNotHeld
         | V::CallsNotHeld
@@ -171,7 +174,8 @@ fn of_runtime(variant: runtime::Variant) -> &'static str {
         | V::MessageOvertakes
         | V::MessagesDropped => SOCKETS,
         V::KeyForgotten => KEYED,
-    }
+        V::CreationUncounted => return None,
+    })
 }
 
 fn of_machine(lie: Lie) -> &'static str {

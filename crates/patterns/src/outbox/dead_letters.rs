@@ -21,9 +21,11 @@ pub struct Swept {
 impl Outbox {
     /// Takes a message back that waits for an attempt. One that is on its way cannot be taken back.
     pub fn cancel(&self, id: i64) -> Result<Record, OutboxError> {
-        self.act(id, Status::Queued, "canceled", |record, now| {
-            self.0.rows.end(record, Status::Canceled, now)?;
-            Ok(())
+        self.make_room(|| {
+            self.act(id, Status::Queued, "canceled", |record, now| {
+                self.0.rows.end(record, Status::Canceled, now)?;
+                Ok(())
+            })
         })
     }
 
@@ -63,9 +65,11 @@ impl Outbox {
 
     /// Gives a dead letter up for good. It is kept as long as what was sent.
     pub fn discard(&self, id: i64) -> Result<Record, OutboxError> {
-        self.act(id, Status::Failed, "discarded", |record, now| {
-            self.0.rows.end(record, Status::Discarded, now)?;
-            Ok(())
+        self.make_room(|| {
+            self.act(id, Status::Failed, "discarded", |record, now| {
+                self.0.rows.end(record, Status::Discarded, now)?;
+                Ok(())
+            })
         })
     }
 
@@ -76,7 +80,12 @@ impl Outbox {
 
     /// Discards dead letters, likewise.
     pub fn discard_all(&self, filter: &DeadLetterFilter) -> Result<Swept, OutboxError> {
-        self.sweep(filter, |id| self.discard(id))
+        self.make_room(|| self.sweep(filter, |id| self.discard(id)))
+    }
+
+    /// Does what makes room, although it writes first what has happened: an outbox that is full takes it.
+    fn make_room<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.0.rows.storage.with_reserve(f)
     }
 
     fn act(

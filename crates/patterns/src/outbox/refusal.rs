@@ -21,7 +21,10 @@ pub(crate) fn refused(error: OutboxError) -> ApiError {
         OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
         OutboxError::Object(error) => match error.kind() {
             ErrorKind::Input => ApiError::bad_request("invalid_message", text),
-            ErrorKind::Limit | ErrorKind::NoSpace => error.into(),
+            ErrorKind::Limit
+            | ErrorKind::NoSpace
+            | ErrorKind::StorageFull
+            | ErrorKind::TooManyCreated => error.into(),
             // It may hold SQL or data.
             _ => {
                 tracing::error!(%error, "an outbox failed; its client got object_error");

@@ -44,6 +44,7 @@ impl SqliteModel {
             tables: tables.clone(),
             open: None,
         };
+        create_private(path.as_ref());
         drop(make().opened()?);
         let (writer, reader) = Worker::pair(make)?;
         Ok(Self {
@@ -52,6 +53,14 @@ impl SqliteModel {
             reader,
         })
     }
+}
+
+/// Makes the file for this user alone, before SQLite would make it for all. SQLite gives its `-wal` and `-shm` the same mode.
+/// What goes wrong is told when SQLite opens it.
+fn create_private(path: &Path) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let _ = options.write(true).create_new(true).mode(0o600).open(path);
 }
 
 impl ReadModel for SqliteModel {

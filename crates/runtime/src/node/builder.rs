@@ -20,6 +20,7 @@ use crate::{
     alarms::{Schedulers, fire_suspects},
     clock::{Clock, SystemClock},
     context,
+    creation::CreationLimit,
     env::Values,
     envelope::{Drain, Mailbox},
     gate::Egress,
@@ -61,6 +62,7 @@ impl NodeBuilder {
                 randomness: Arc::new(SystemRandomness),
                 websockets: WebSocketOptions::default(),
                 clients: OutboundClients::default(),
+                creation: None,
             },
             values: Values::new(),
         }
@@ -130,6 +132,12 @@ impl NodeBuilder {
     /// The HTTP client that carries requests to the world outside ([`Env::fetch`]); without one there are none.
     pub fn outbound(mut self, client: Arc<dyn Outbound>) -> Self {
         self.parts.clients.requests = Some(client);
+        self
+    }
+
+    /// How many objects each creator may make; without it any number.
+    pub fn creation_limit(mut self, limit: Arc<dyn CreationLimit>) -> Self {
+        self.parts.creation = Some(limit);
         self
     }
 

@@ -29,6 +29,7 @@ impl Object {
         let token = self.worker.next_token();
         self.gate.borrow_mut().close(token, self.turn_of.get());
         self.inherit_chain(token);
+        self.inherit_creator(token);
         let work = Work::Block {
             future,
             until: self.worker.now() + BLOCK_CONCURRENCY_LIMIT,

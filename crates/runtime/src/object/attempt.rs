@@ -80,6 +80,7 @@ impl Object {
                         event: Event::Alarm(info),
                         replier,
                         chain: None,
+                        creator: None,
                     }),
                     FireOutcome::Done(result) => Departure::Reply(replier, result),
                 });
@@ -94,6 +95,7 @@ impl Object {
     /// A turn with the database and without the object's code. If `f` fails nothing is written, and the object lives on.
     fn alarm_turn(self: &Rc<Self>, f: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut outcome = Ok(());
+        self.act_for(None, true);
         let turn = self.turn(self.worker.next_token(), || {
             self.open_db()?;
             outcome = f();

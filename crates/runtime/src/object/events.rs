@@ -96,10 +96,15 @@ impl Object {
         if let Some(chain) = &arrival.chain {
             self.chains.borrow_mut().insert(token, Arc::clone(chain));
         }
+        let creator = arrival.creator;
+        if let Some(creator) = creator {
+            self.creators.borrow_mut().insert(token, creator);
+        }
         let Arrival {
             event,
             replier,
             chain,
+            ..
         } = arrival;
         let mut replier = Some(replier);
         let alarm = match event {
@@ -108,6 +113,7 @@ impl Object {
         };
         let mut event = Some(event);
         let mut suspended = None;
+        self.act_for(creator, alarm.is_some());
         let turn = self.turn(token, || {
             if let Some(alarm) = alarm
                 && !self.enter_attempt(alarm)?
@@ -126,6 +132,7 @@ impl Object {
                         event,
                         replier,
                         chain,
+                        creator,
                     });
                     return Ok(Poll::Ready(()));
                 }
@@ -160,10 +167,13 @@ impl Object {
             }
         });
         if !matches!(turn, Turn::Pending) {
-            self.chains.borrow_mut().remove(&token);
+            self.forget_task(token);
         }
         match (turn, replier, suspended) {
             (Turn::Pending, Some(replier), Some(future)) => {
+                if alarm.is_some() {
+                    self.alarm_task.set(Some(token));
+                }
                 self.spawn(token, Work::Event { future, replier });
             }
             (Turn::Broken(error), replier, suspended) => {
@@ -174,6 +184,7 @@ impl Object {
                             event,
                             replier,
                             chain: None,
+                            creator,
                         };
                         self.put_off(vec![arrival], &error);
                     }
@@ -223,6 +234,7 @@ impl Object {
             // Departures of an earlier incarnation leave first.
             self.last_held.set(self.last_held.get().max(newest));
         }
+        db.use_reserve(self.uses_reserve.get());
         *self.db.borrow_mut() = Some(db);
         self.measure_memory();
         self.worker.mailbox.counters.resident.add();

@@ -20,6 +20,7 @@
 mod access;
 mod alarm;
 mod attempt;
+mod behalf;
 mod events;
 mod idempotency;
 mod operations;
@@ -45,6 +46,7 @@ use crate::{
     broken::{Variant, broken},
     chain::Link,
     context,
+    creation::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
     namespace::Binding,
@@ -67,6 +69,7 @@ pub(crate) struct Arrival {
     pub(crate) event: Event,
     pub(crate) replier: Replier,
     pub(crate) chain: Option<Arc<Link>>,
+    pub(crate) creator: Option<Creator>,
 }
 
 /// How a turn ended.
@@ -121,6 +124,14 @@ pub(crate) struct Object {
     handlers: Cell<usize>,
     /// Who waits for the running tasks behind a closed gate; mostly nobody.
     chains: RefCell<BTreeMap<Token, Arc<Link>>>,
+    /// On whose behalf running tasks run, where that is known.
+    creators: RefCell<BTreeMap<Token, Creator>>,
+    /// On whose behalf the current turn is.
+    creator: Cell<Option<Creator>>,
+    /// Whether what the current turn writes may use the reserve behind the bounds of stored bytes.
+    uses_reserve: Cell<bool>,
+    /// The task that handles the alarm.
+    alarm_task: Cell<Option<Token>>,
     /// Its database is being restored: events wait.
     held: Cell<bool>,
     /// What waits of its alarm while it is held.
@@ -187,6 +198,10 @@ impl Object {
             running: RefCell::default(),
             handlers: Cell::new(0),
             chains: RefCell::default(),
+            creators: RefCell::default(),
+            creator: Cell::new(None),
+            uses_reserve: Cell::new(false),
+            alarm_task: Cell::new(None),
             held: Cell::new(false),
             alarm_requests: RefCell::default(),
             keyed: RefCell::default(),
@@ -292,6 +307,7 @@ impl Object {
             event: arrival.event,
             replier: arrival.replier,
             chain: arrival.chain,
+            creator: arrival.creator,
             from_outside: false,
         });
         self.worker.put_off(self.key(), envelopes, reason);

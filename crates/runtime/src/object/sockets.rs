@@ -33,6 +33,7 @@ impl Object {
             tags,
             auto_responses: sockets.auto_responses(key),
             held_bytes: sockets.held_bytes(key),
+            creator: self.creator(),
         });
         if !settled {
             return Err(Error::with_kind(

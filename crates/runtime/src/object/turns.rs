@@ -33,6 +33,7 @@ impl Object {
         self.last_active.set(now);
         self.turn_of.set(token);
         self.turns.set(self.turns.get() + 1);
+        self.tell_reserve(self.uses_reserve.get());
         let watch = self
             .worker
             .mailbox
@@ -84,10 +85,14 @@ impl Object {
     pub(super) fn commit(&self) -> Result<()> {
         if let Some(db) = &*self.db.borrow() {
             // The handler has run.
-            let committed = db
-                .defer()
-                .and_then(|is_deferred| if is_deferred { Ok(None) } else { db.commit() })
-                .map_err(|error| Error::from(error).into_maybe_ran())?;
+            let failed = |error| Error::from(error).into_maybe_ran();
+            let is_deferred = db.defer().map_err(failed)?;
+            let committed = if is_deferred {
+                None
+            } else {
+                self.may_create(db)?;
+                db.commit().map_err(failed)?
+            };
             if let Some(lsn) = committed {
                 self.commit_lsn.set(lsn);
                 if self.confirmed.get() {
@@ -211,7 +216,7 @@ impl Object {
     /// The task is done.
     pub(crate) fn finished(self: &Rc<Self>, token: Token) {
         let done = self.running.borrow_mut().remove(&token);
-        self.chains.borrow_mut().remove(&token);
+        self.forget_task(token);
         if done.is_some_and(|done| done.kind == Kind::Handler) {
             self.handlers.set(self.handlers.get() - 1);
         }
@@ -257,9 +262,9 @@ impl Object {
             future,
             _ticket: ticket,
         };
-        self.spawned
-            .borrow_mut()
-            .push((self.worker.next_token(), work));
+        let token = self.worker.next_token();
+        self.inherit_creator(token);
+        self.spawned.borrow_mut().push((token, work));
         Ok(())
     }
 }

@@ -58,13 +58,16 @@ impl Delivery {
             id = %owner.id, %error, message = self.message.is_some(),
             "a WebSocket event was not handled, or not to its end"
         );
-        let close = if error.kind() == ErrorKind::Unavailable {
-            Close::of(code::SERVICE_RESTART, "the server restarts")
-        } else {
-            Close::of(
+        let close = match error.kind() {
+            ErrorKind::Unavailable => Close::of(code::SERVICE_RESTART, "the server restarts"),
+            ErrorKind::TooManyCreated => Close::of(
+                code::TRY_AGAIN_LATER,
+                "too many new objects came from this client",
+            ),
+            _ => Close::of(
                 code::INTERNAL_ERROR,
                 "the object could not handle a message",
-            )
+            ),
         };
         self.socket.link().close(close);
     }

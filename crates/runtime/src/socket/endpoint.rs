@@ -240,6 +240,7 @@ impl Endpoint {
             event,
             replier: Replier::for_socket(delivery, owner.mailbox()),
             chain: None,
+            creator: owner.creator,
             from_outside: false,
         }
     }

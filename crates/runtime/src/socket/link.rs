@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Error, ErrorKind, ObjectId,
     broken::{Variant, broken},
+    creation::Creator,
     envelope::Mailbox,
     gate::{HeldBytes, Released},
     limits::{
@@ -92,6 +93,8 @@ pub(crate) struct SocketOwner {
     pub(crate) tags: Box<[Arc<str>]>,
     pub(crate) auto_responses: Arc<AutoResponses>,
     pub(crate) held_bytes: Arc<HeldBytes>,
+    /// On whose behalf it was accepted.
+    pub(crate) creator: Option<Creator>,
 }
 
 impl SocketOwner {

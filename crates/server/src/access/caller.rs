@@ -69,6 +69,14 @@ impl Caller {
         }
     }
 
+    /// What stands for the caller's token: its id as a number.
+    pub(super) fn token_number(&self) -> Option<u64> {
+        match &self.identity {
+            Identity::Token(id) => u64::from_str_radix(id, 16).ok(),
+            _ => None,
+        }
+    }
+
     /// What the caller may do.
     pub fn role(&self) -> Role {
         self.role

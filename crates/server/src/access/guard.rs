@@ -11,7 +11,10 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use abide_runtime::Env;
+use abide_runtime::{
+    Env,
+    creation::{self, Creator},
+};
 use axum::{
     Router,
     body::Body,
@@ -29,7 +32,12 @@ use http::{
 use super::{
     AccessError, AccessStore, Caller, LocalUser, Operation, Role, throttle::Throttle, token,
 };
-use crate::{ApiError, ClientAddr, limits};
+use crate::{
+    ApiError, ClientAddr,
+    broken::{Variant, broken},
+    client::Rate,
+    limits,
+};
 
 /// Who may call a listener's protected routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,6 +178,8 @@ struct Shared {
     throttle: Throttle,
     authorize: Option<Box<Authorize>>,
     protects: AtomicBool,
+    /// Of requests, for each token.
+    rate: Option<Rate<u64>>,
 }
 
 impl fmt::Debug for Access {
@@ -181,13 +191,20 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    pub(crate) fn new(store: AccessStore, authorize: Option<Box<Authorize>>, open: bool) -> Self {
+    /// `requests_per_token`: in a second.
+    pub(crate) fn new(
+        store: AccessStore,
+        authorize: Option<Box<Authorize>>,
+        open: bool,
+        requests_per_token: Option<usize>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 store,
                 throttle: Throttle::default(),
                 authorize,
                 protects: AtomicBool::new(false),
+                rate: requests_per_token.map(Rate::per_second),
             }),
             open,
         }
@@ -242,13 +259,18 @@ impl Access {
             Ok(caller) => caller,
             Err(refused) => return self.refusal(refused),
         };
-        if let Err(refused) = check(&caller, &need) {
+        let allowed = self
+            .count(&caller)
+            .and_then(|()| check(&caller, &need, &parts.method));
+        if let Err(refused) = allowed {
             return refused.into_response();
         }
+        let token = caller.token_number();
         let client = client(&parts);
         parts.extensions.insert(caller.clone());
-        let Some(action) = need.action else {
-            return next.run(Request::from_parts(parts, body)).await;
+        let action = need.action.filter(|_| !broken(Variant::AuditSkipped));
+        let Some(action) = action else {
+            return run(next, Request::from_parts(parts, body), token).await;
         };
         let (detail, body) = match read_detail(&need, body).await {
             Ok(read) => read,
@@ -262,7 +284,7 @@ impl Access {
             detail,
         };
         let request = Request::from_parts(parts, body);
-        self.audited(operation, next.run(request)).await
+        self.audited(operation, run(next, request, token)).await
     }
 
     /// Runs what an operator wants after it is written down, and writes down how it ended.
@@ -271,6 +293,7 @@ impl Access {
         let begun = blocking(move || access.store().begin(&operation)).await;
         let id = match begun {
             Ok(id) => id,
+            Err(_) if broken(Variant::AuditFailureIgnored) => return run.await,
             Err(error) => {
                 tracing::error!(%error, "the audit log cannot be written; an operation was refused");
                 return ApiError::new(
@@ -318,10 +341,33 @@ impl Access {
         if checked
             .as_ref()
             .is_err_and(|refused| refused.status() == StatusCode::UNAUTHORIZED)
+            && !broken(Variant::FailuresUncounted)
         {
             self.shared.throttle.failed(address, now);
         }
         checked
+    }
+
+    /// Counts a request with a token; refuses one too many.
+    fn count(&self, caller: &Caller) -> Result<(), ApiError> {
+        let (Some(rate), Some(token)) = (&self.shared.rate, caller.token_number()) else {
+            return Ok(());
+        };
+        let token = if broken(Variant::TokensShareBudget) {
+            0
+        } else {
+            token
+        };
+        let taken = rate.take(token, Instant::now());
+        taken.map_err(|wait| {
+            ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_requests",
+                "Too many requests came with this token; the setting server.requests_per_token says how many may. Wait as long as \
+                 `Retry-After` says.",
+            )
+            .retry_after(wait)
+        })
     }
 
     /// The answer to whoever is not let in, with how to log in.
@@ -353,13 +399,25 @@ impl Access {
             .filter(|stored| stored.hash.is_of(&secret))
             .ok_or_else(wrong)?;
         let token = &stored.token;
-        if token.revoked.is_some() {
+        if token.revoked.is_some() && !broken(Variant::RevocationIgnored) {
             return Err(unauthorized("token_revoked", "This token was revoked."));
         }
-        if token.expires.is_some_and(|at| at <= SystemTime::now()) {
+        let has_expired = token.expires.is_some_and(|at| at <= SystemTime::now());
+        if has_expired && !broken(Variant::ExpiryIgnored) {
             return Err(unauthorized("token_expired", "This token has expired."));
         }
         Ok(Caller::token(token))
+    }
+}
+
+/// What follows, on behalf of the caller's token if objects that are made are counted.
+async fn run(next: Next, request: Request, token: Option<u64>) -> Response {
+    match creation::creator() {
+        Some(creator) if token.is_some() => {
+            let creator = Creator { token, ..creator };
+            creation::asked_by(creator, next.run(request)).await
+        }
+        _ => next.run(request).await,
     }
 }
 
@@ -413,8 +471,9 @@ async fn params(parts: &mut Parts) -> Result<Option<RawPathParams>, ApiError> {
     }
 }
 
-fn check(caller: &Caller, need: &Need) -> Result<(), ApiError> {
-    if caller.role() < need.role {
+fn check(caller: &Caller, need: &Need, method: &Method) -> Result<(), ApiError> {
+    let unchecked = method == Method::PUT && broken(Variant::RoleUncheckedOnPut);
+    if caller.role() < need.role && !unchecked {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "role_too_low",
@@ -425,7 +484,7 @@ fn check(caller: &Caller, need: &Need) -> Result<(), ApiError> {
             ),
         ));
     }
-    if !caller.may_reach(need.object.as_deref()) {
+    if !caller.may_reach(need.object.as_deref()) && !broken(Variant::PrefixIgnored) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "object_not_allowed",

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Role;
+use crate::broken::{Variant, broken};
 
 const PREFIX: &str = "abide_";
 const ID_BYTES: usize = 6;
@@ -90,7 +91,13 @@ impl SecretHash {
 
     /// Whether this is the secret's hash. Takes the same time for each secret.
     pub(super) fn is_of(&self, secret: &[u8]) -> bool {
-        self.0.ct_eq(&Self::of(secret).0).into()
+        let compared = if broken(Variant::HashPrefixAccepted) {
+            1
+        } else {
+            self.0.len()
+        };
+        let other = Self::of(secret);
+        self.0[..compared].ct_eq(&other.0[..compared]).into()
     }
 }
 

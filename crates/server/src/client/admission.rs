@@ -2,13 +2,20 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use abide_runtime::creation::{CreationLimit, Creator};
+
 use super::ClientAddr;
-use crate::limits;
+use crate::{
+    ServerConfig,
+    broken::{Variant, broken},
+    limits, metric,
+};
 
 /// How many connections, or requests through a trusted proxy, each client has.
 #[derive(Debug)]
@@ -31,10 +38,14 @@ impl Admission {
         let Some(most) = self.most else {
             return Some(ClientSlot::uncounted());
         };
-        let client = ClientAddr(client).network();
+        let client = if broken(Variant::ClientsShareCap) {
+            std::net::Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            ClientAddr(client).network()
+        };
         let mut all = lock(&self.taken);
         let taken = all.entry(client).or_default();
-        if *taken >= most {
+        if *taken >= most && !broken(Variant::CapIgnored) {
             return None;
         }
         *taken += 1;
@@ -67,11 +78,14 @@ impl Drop for ClientSlot {
     }
 }
 
-/// A token bucket for each client: so many requests a second, and as many as of [`limits::BURST`] at once.
+/// A token bucket for each of those who ask: so many a second, and as many as of [`limits::BURST`] seconds at once; or so many
+/// a minute, and as many as of so many minutes.
 #[derive(Debug)]
-pub(crate) struct Rate {
+pub(crate) struct Rate<K> {
     per_second: f64,
-    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+    most: f64,
+    /// `None` is who is one too many to be remembered.
+    buckets: Mutex<HashMap<Option<K>, Bucket>>,
 }
 
 #[derive(Debug)]
@@ -80,38 +94,45 @@ struct Bucket {
     at: Instant,
 }
 
-impl Rate {
-    pub(crate) fn new(per_second: usize) -> Self {
+impl<K: Copy + Eq + Hash> Rate<K> {
+    pub(crate) fn per_second(count: usize) -> Self {
+        Self::new(count as f64, count)
+    }
+
+    pub(crate) fn per_minute(count: usize) -> Self {
+        Self::new(count as f64 / 60.0, count)
+    }
+
+    fn new(per_second: f64, count: usize) -> Self {
         Self {
-            per_second: per_second as f64,
+            per_second,
+            most: count as f64 * limits::BURST,
             buckets: Mutex::default(),
         }
     }
 
-    fn most(&self) -> f64 {
-        self.per_second * limits::BURST.as_secs_f64()
-    }
-
     /// Takes a token, or says how long until there is one.
-    pub(crate) fn take(&self, client: IpAddr, now: Instant) -> Result<(), Duration> {
-        let mut client = ClientAddr(client).network();
+    pub(crate) fn take(&self, of: K, now: Instant) -> Result<(), Duration> {
+        let mut of = Some(of);
         let mut buckets = lock(&self.buckets);
-        if buckets.len() >= limits::RATED_CLIENTS && !buckets.contains_key(&client) {
+        if buckets.len() >= limits::RATED_CLIENTS && !buckets.contains_key(&of) {
             // A bucket that is full again is as good as none.
-            buckets.retain(|_, bucket| self.refilled(bucket, now) < self.most());
+            buckets.retain(|_, bucket| self.refilled(bucket, now) < self.most);
             if buckets.len() >= limits::RATED_CLIENTS {
-                // Who is one too many shares a bucket with all others that are.
-                client = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+                of = None;
             }
         }
-        let bucket = buckets.entry(client).or_insert(Bucket {
-            tokens: self.most(),
+        let bucket = buckets.entry(of).or_insert(Bucket {
+            tokens: self.most,
             at: now,
         });
         bucket.tokens = self.refilled(bucket, now);
         bucket.at = now;
         if bucket.tokens >= 1.0 {
             bucket.tokens -= 1.0;
+            return Ok(());
+        }
+        if broken(Variant::RateIgnored) {
             return Ok(());
         }
         Err(Duration::from_secs_f64(
@@ -121,7 +142,51 @@ impl Rate {
 
     fn refilled(&self, bucket: &Bucket, now: Instant) -> f64 {
         let since = now.saturating_duration_since(bucket.at).as_secs_f64();
-        (bucket.tokens + since * self.per_second).min(self.most())
+        (bucket.tokens + since * self.per_second).min(self.most)
+    }
+}
+
+/// The rates of new objects.
+#[derive(Debug)]
+pub(crate) struct NewObjects {
+    of_clients: Option<Rate<IpAddr>>,
+    of_tokens: Option<Rate<u64>>,
+}
+
+impl NewObjects {
+    /// `None` if there is no limit.
+    pub(crate) fn new(config: &ServerConfig) -> Option<Self> {
+        let of_clients = config.new_objects_per_client.map(Rate::per_minute);
+        let of_tokens = config.new_objects_per_token.map(Rate::per_minute);
+        let some = of_clients.is_some() || of_tokens.is_some();
+        some.then_some(Self {
+            of_clients,
+            of_tokens,
+        })
+    }
+}
+
+impl CreationLimit for NewObjects {
+    fn admit(&self, creator: &Creator) -> Result<(), (String, Duration)> {
+        let now = Instant::now();
+        let refused = |whose: &str, setting: &str, wait| {
+            metric::refused_object();
+            let why = format!(
+                "{whose} has made as many new objects as {setting} allows, and nothing was written: come back later, or write to \
+                 objects that are there"
+            );
+            (why, wait)
+        };
+        if let Some(rate) = &self.of_clients {
+            let client = ClientAddr(creator.client).network();
+            rate.take(client, now)
+                .map_err(|wait| refused("the client", "server.new_objects_per_client", wait))?;
+        }
+        if let (Some(rate), Some(token)) = (&self.of_tokens, creator.token) {
+            rate.take(token, now)
+                .map_err(|wait| refused("the token", "server.new_objects_per_token", wait))?;
+        }
+        Ok(())
     }
 }
 
@@ -154,8 +219,8 @@ mod tests {
 
     #[test]
     fn a_bucket_refills_by_the_second_and_says_when() {
-        let rate = Rate::new(2);
-        let burst = 2 * limits::BURST.as_secs();
+        let rate = Rate::per_second(2);
+        let burst = 2 * limits::BURST as u64;
         let now = Instant::now();
         for _ in 0..burst {
             assert_eq!(rate.take(client(1), now), Ok(()));
@@ -169,12 +234,12 @@ mod tests {
 
     #[test]
     fn more_clients_than_can_be_remembered_share_a_bucket() {
-        let rate = Rate::new(1);
+        let rate = Rate::per_second(1);
         let now = Instant::now();
         for number in 0..limits::RATED_CLIENTS as u32 {
             assert_eq!(rate.take(client(number), now), Ok(()));
         }
-        let burst = limits::BURST.as_secs() as u32;
+        let burst = limits::BURST as u32;
         let more = (1..=burst + 1).map(|n| rate.take(client(10_000_000 + n), now));
         assert_eq!(more.filter(Result::is_err).count(), 1);
         assert!(lock(&rate.buckets).len() <= limits::RATED_CLIENTS + 1);

@@ -99,6 +99,14 @@ impl Config {
                 )));
             }
         }
+        let speaks = self.server.proxy_protocol || self.admin.proxy_protocol;
+        if speaks && self.server.trusted_proxies.is_empty() {
+            return Err(ConfigError(
+                "`server.proxy_protocol` and `admin.proxy_protocol` are for the proxies that `server.trusted_proxies` names; it \
+                 names none"
+                    .to_owned(),
+            ));
+        }
         Ok(())
     }
 }

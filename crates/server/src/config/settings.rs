@@ -101,13 +101,48 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         set: |c, v| {
             put(
                 &mut c.server.requests_per_client,
-                value::count_or_off(v, 1..=limits::REQUESTS_PER_CLIENT_CEILING),
+                value::count_or_off(v, 1..=limits::RATE_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "server.requests_per_token",
+        set: |c, v| {
+            put(
+                &mut c.server.requests_per_token,
+                value::count_or_off(v, 1..=limits::RATE_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "server.new_objects_per_client",
+        set: |c, v| {
+            put(
+                &mut c.server.new_objects_per_client,
+                value::count_or_off(v, 1..=limits::RATE_CEILING),
+            )
+        },
+    },
+    Setting {
+        key: "server.new_objects_per_token",
+        set: |c, v| {
+            put(
+                &mut c.server.new_objects_per_token,
+                value::count_or_off(v, 1..=limits::RATE_CEILING),
             )
         },
     },
     Setting {
         key: "server.trusted_proxies",
         set: |c, v| put(&mut c.server.trusted_proxies, value::proxies(v)),
+    },
+    Setting {
+        key: "server.proxy_protocol",
+        set: |c, v| put(&mut c.server.proxy_protocol, value::switch(v)),
+    },
+    Setting {
+        key: "admin.proxy_protocol",
+        set: |c, v| put(&mut c.admin.proxy_protocol, value::switch(v)),
     },
     Setting {
         key: "server.forwarded_header",
@@ -203,6 +238,24 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
             put(
                 &mut c.storage.cache_bytes,
                 value::bytes(v, limits::CACHE_BYTES),
+            )
+        },
+    },
+    Setting {
+        key: "storage.max_object_bytes",
+        set: |c, v| {
+            put(
+                &mut c.storage.max_object_bytes,
+                value::bytes(v, limits::OBJECT_BYTES),
+            )
+        },
+    },
+    Setting {
+        key: "storage.max_bytes",
+        set: |c, v| {
+            put(
+                &mut c.storage.max_bytes,
+                value::bytes_or_off(v, limits::STORED_BYTES),
             )
         },
     },

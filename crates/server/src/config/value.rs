@@ -161,6 +161,18 @@ pub(super) fn bytes_or_auto(
         .map_err(|expected| format!("{expected}, or \"auto\""))
 }
 
+pub(super) fn bytes_or_off(
+    text: &str,
+    allowed: RangeInclusive<u64>,
+) -> Result<Option<u64>, Expected> {
+    if text == "off" {
+        return Ok(None);
+    }
+    bytes(text, allowed)
+        .map(Some)
+        .map_err(|expected| format!("{expected}, or \"off\""))
+}
+
 /// `true` or `false`.
 pub fn switch(text: &str) -> Result<bool, Expected> {
     text.parse().map_err(|_| "true or false".to_owned())

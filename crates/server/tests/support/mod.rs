@@ -38,7 +38,7 @@ pub(crate) async fn change_to(addr: SocketAddr, path: &str, body: impl ToString)
     let request =
         Request::post(format!("http://{addr}{path}")).header("content-type", "application/json");
     let body = Full::from(body.to_string());
-    exchange(request.body(body).expect("a request")).await
+    self::request(request.body(body).expect("a request")).await
 }
 
 /// Sends a request whose body, if it has one, says that it is JSON.
@@ -47,10 +47,10 @@ pub(crate) async fn send(addr: SocketAddr, method: Method, path: &str, body: Vec
         .method(method)
         .header("content-type", "application/json")
         .uri(format!("http://{addr}{path}"));
-    exchange(request.body(Full::from(body)).expect("a request")).await
+    self::request(request.body(Full::from(body)).expect("a request")).await
 }
 
-async fn exchange(request: Request<Full<Bytes>>) -> Answer {
+pub(crate) async fn request(request: Request<Full<Bytes>>) -> Answer {
     let client: Client<HttpConnector, Full<Bytes>> =
         Client::builder(TokioExecutor::new()).build_http();
     let (parts, body) = client

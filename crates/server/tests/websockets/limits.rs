@@ -172,3 +172,62 @@ async fn a_message_that_does_not_come_to_its_end_closes_its_socket_with_1008() {
     world.notes.wait("error ").await;
     world.host.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_reader_that_stalls_with_less_than_a_send_buffer_before_it_is_found_dead() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.websocket.send_buffer_bytes = 256 << 20;
+            c.websocket.ping_interval = Some(SHORT);
+            c.websocket.pong_timeout = SHORT;
+        })
+    })
+    .await;
+    let mut client = world.client().await;
+    // More than the kernel takes for a client that does not read.
+    say(&mut client, "flood 300").await;
+    world.notes.wait(r#"closed 1006 "" false"#).await;
+    until("its memory to be given back", async || {
+        let metrics = ask(
+            world.host.admin_addr().unwrap(),
+            http::Method::GET,
+            "/metrics",
+        );
+        let metrics = metrics.await.body;
+        metrics
+            .contains("abide_memory_bytes{use=\"sockets\"} 0\n")
+            .then_some(())
+    })
+    .await;
+    drop(client);
+    world.host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_stalls_with_more_than_a_send_buffer_before_it_loses_its_connection() {
+    let world = world(|host| {
+        host.configure(|c| {
+            c.websocket.send_buffer_bytes = 200_000;
+            c.websocket.ping_interval = None;
+        })
+    })
+    .await;
+    let mut client = world.client().await;
+    say(&mut client, "flood 1000").await;
+    world.notes.wait("closed 10").await;
+    let open = async || {
+        let metrics = ask(
+            world.host.admin_addr().unwrap(),
+            http::Method::GET,
+            "/metrics",
+        );
+        let metrics = metrics.await.body;
+        metrics.contains("abide_websockets_open 0\n")
+    };
+    until("the socket to be ended", async || {
+        open().await.then_some(())
+    })
+    .await;
+    drop(client);
+    world.host.shutdown().await.unwrap();
+}

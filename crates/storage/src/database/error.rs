@@ -4,7 +4,8 @@ use super::sql_error::{SqlError, SqlErrorKind};
 use super::{ObjectDb, State};
 use crate::error::{Error, ErrorKind};
 use crate::guard::NO_ATTACH;
-use crate::limits::{MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_OBJECT_BYTES, MAX_VALUE_BYTES};
+use crate::limits::{MAX_BOUND_PARAMETERS, MAX_COLUMNS, MAX_VALUE_BYTES};
+use crate::stored::BoundOf;
 use crate::vfs;
 use rusqlite::ErrorCode;
 use std::num::TryFromIntError;
@@ -75,10 +76,7 @@ impl ObjectDb {
                 "{text}: a string, blob or row has {} MiB at most",
                 MAX_VALUE_BYTES >> 20
             )),
-            Some(ErrorCode::DiskFull) => Error::limit(format!(
-                "the object's database is full: it has {} GiB at most",
-                MAX_OBJECT_BYTES >> 30
-            )),
+            Some(ErrorCode::DiskFull) => self.file.refusal(BoundOf::Object),
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Error::damaged(format!(
                 "the object's database is damaged: {text}. Bring it back to a moment of its history with `abide \
                      restore`, or begin it anew with `abide repair --anew`"

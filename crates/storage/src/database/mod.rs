@@ -5,6 +5,7 @@
 //! transaction. After an error of `commit` the connection is of no use: drop it, and open the object again to go on
 //! from what is committed.
 
+mod bound;
 mod deferral;
 mod delete;
 mod error;
@@ -16,10 +17,11 @@ mod sql_error;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
-use crate::guard::{Guard, max_page_count};
+use crate::guard::Guard;
 use crate::ident::Lsn;
 use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
+use crate::stored::Bound;
 use crate::vfs::{self, Control};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Params};
@@ -60,6 +62,9 @@ pub struct ObjectDb {
     /// Rows that the connection had changed when the transaction had only stored the object's name.
     changes_of_name: Cell<u64>,
     memory: Cell<Measured>,
+    /// What the transaction may make of the database, if it could make more.
+    bound: Cell<Option<Bound>>,
+    uses_reserve: Cell<bool>,
 }
 
 /// The connection's memory when it was last measured.
@@ -91,7 +96,7 @@ impl ObjectDb {
         let mut connection = vfs::open_connection(file.vfs(), &file)?;
         let guard = Guard::default();
         let setup = |connection: &mut Connection| {
-            let pages = max_page_count();
+            let pages = file.max_page_count();
             connection.execute_batch(&format!(
                 "{SETUP} PRAGMA cache_size = -{cache_kib}; PRAGMA max_page_count = {pages};"
             ))?;
@@ -130,6 +135,8 @@ impl ObjectDb {
             deferred: Cell::new(false),
             changes_of_name: Cell::new(0),
             memory: Cell::default(),
+            bound: Cell::new(None),
+            uses_reserve: Cell::new(false),
         })
     }
 
@@ -158,6 +165,11 @@ impl ObjectDb {
         self.was_new
     }
 
+    /// True if the object has been committed.
+    pub fn is_stored(&self) -> bool {
+        !self.file.is_new()
+    }
+
     /// Begins the poll's transaction, if it has not begun.
     pub(crate) fn begin(&self) -> Result<()> {
         match self.state.get() {
@@ -171,6 +183,7 @@ impl ObjectDb {
         }
         self.control(&self.begin)?;
         self.state.set(State::Transaction);
+        self.bound.set(self.file.bound());
         if let Some(name) = self.pending_name.take() {
             self.internal("INSERT INTO _abide_meta (key, value) VALUES ('name', ?1) ON CONFLICT DO NOTHING/*abide*/", [name])?;
             self.changes_of_name.set(self.connection.total_changes());
@@ -219,6 +232,9 @@ impl ObjectDb {
             Ok(())
         });
         self.file.set_alarm(None);
+        if committed.is_ok() {
+            self.shrink_if_full();
+        }
         if let Err(error) = committed {
             let _ = self.internal("ROLLBACK/*abide*/", ());
             self.file.discard();
@@ -286,10 +302,7 @@ impl ObjectDb {
 
     /// The size of the database in bytes, with what is not committed yet.
     pub fn database_size(&self) -> Result<u64> {
-        let pages: u32 = self
-            .internal_row("PRAGMA page_count/*abide*/", (), |row| row.get(0))?
-            .unwrap_or(0);
-        Ok(u64::from(pages) * PAGE_BYTES as u64)
+        Ok(u64::from(self.page_count()?) * PAGE_BYTES as u64)
     }
 
     fn control(&self, statement: &Control) -> Result<()> {

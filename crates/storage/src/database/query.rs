@@ -1,5 +1,6 @@
 //! Users' SQL: statements are checked and run, and their rows collected or passed on.
 
+use super::bound::uses_reserve;
 use super::{MARK, ObjectDb};
 use crate::error::{Error, Result};
 use crate::guard::renames_to_reserved;
@@ -19,7 +20,9 @@ impl ObjectDb {
     pub fn exec(&self, sql: &str, params: impl Params) -> Result<Rows> {
         check_text(sql)?;
         match self.connection.prepare_cached(sql) {
-            Ok(mut statement) => self.run(&mut statement, params).map(Rows::from),
+            Ok(mut statement) => self
+                .run(&mut statement, params, uses_reserve(sql))
+                .map(Rows::from),
             // A later statement may need what an earlier one makes, so each is prepared when its turn comes.
             Err(_) if sql.trim_end().trim_end_matches(';').contains(';') => {
                 self.guard.take_refusal();
@@ -42,9 +45,13 @@ impl ObjectDb {
         let mut statement = prepared.map_err(|e| self.sql_error(&e))?;
         self.begin_for(&statement)?;
         let columns = column_names(&statement);
-        self.step(&mut statement, params, |values| {
-            row(Row::new(&columns, Source::Live(values)))
-        })
+        let is_free = statement.readonly() || uses_reserve(sql);
+        let step = || {
+            self.step(&mut statement, params, |values| {
+                row(Row::new(&columns, Source::Live(values)))
+            })
+        };
+        if is_free { step() } else { self.bounded(step) }
     }
 
     fn run_batch(&self, sql: &str, params: impl Params) -> Result<Gathered> {
@@ -62,9 +69,9 @@ impl ObjectDb {
                         "only one of several statements may have parameters: call exec for each",
                     )
                 })?;
-                self.run(&mut statement, params)?
+                self.run(&mut statement, params, false)?
             } else {
-                self.run(&mut statement, ())?
+                self.run(&mut statement, (), false)?
             };
             written += rows.written;
         }
@@ -72,8 +79,23 @@ impl ObjectDb {
         Ok(rows)
     }
 
-    fn run(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Gathered> {
+    /// `uses_reserve`: the statement is not held to the bounds of what may be stored.
+    fn run(
+        &self,
+        statement: &mut Statement<'_>,
+        params: impl Params,
+        uses_reserve: bool,
+    ) -> Result<Gathered> {
         self.begin_for(statement)?;
+        if statement.readonly() || uses_reserve {
+            self.gather(statement, params)
+        } else {
+            self.bounded(|| self.gather(statement, params))
+        }
+    }
+
+    /// Runs a statement and gathers its rows.
+    fn gather(&self, statement: &mut Statement<'_>, params: impl Params) -> Result<Gathered> {
         let columns: Arc<[String]> = match statement.column_count() {
             0 => Arc::default(),
             _ => column_names(statement).into(),

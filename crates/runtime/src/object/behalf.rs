@@ -1,0 +1,100 @@
+//! On whose behalf a turn is, and what follows from it: whether it may make an object, and whether what it writes may use the
+//! reserve behind the bounds of stored bytes.
+
+use std::rc::Rc;
+
+use abide_storage::ObjectDb;
+
+use super::{Kind, Object};
+use crate::{
+    Error, Result,
+    broken::{Variant, broken},
+    creation::Creator,
+    gate::Token,
+};
+
+impl Object {
+    /// On whose behalf the current turn is.
+    pub(crate) fn creator(&self) -> Option<Creator> {
+        self.creator.get()
+    }
+
+    /// The next turn is on behalf of this creator. `by_itself`: the object does what it has to, which nobody can be refused
+    /// for want of room.
+    pub(super) fn act_for(&self, creator: Option<Creator>, by_itself: bool) {
+        self.creator.set(creator);
+        self.uses_reserve.set(by_itself);
+    }
+
+    /// The next turn is one of a task that was suspended.
+    pub(crate) fn prepare_turn(&self, token: Token) {
+        let creator = self.creators.borrow().get(&token).copied();
+        let is_handler = || {
+            let running = self.running.borrow();
+            let kind = running.get(&token).map(|running| running.kind);
+            kind == Some(Kind::Handler)
+        };
+        let by_itself = self.alarm_task.get() == Some(token) || !is_handler();
+        self.act_for(creator, by_itself);
+    }
+
+    /// A task that the current one makes is on the same behalf.
+    pub(super) fn inherit_creator(&self, token: Token) {
+        if let Some(creator) = self.creator.get() {
+            self.creators.borrow_mut().insert(token, creator);
+        }
+    }
+
+    /// The task has ended, or was never suspended.
+    pub(super) fn forget_task(&self, token: Token) {
+        self.chains.borrow_mut().remove(&token);
+        self.creators.borrow_mut().remove(&token);
+        if self.alarm_task.get() == Some(token) {
+            self.alarm_task.set(None);
+        }
+    }
+
+    /// Refuses a commit that would make the object, if whoever has asked has made too many.
+    pub(super) fn may_create(&self, db: &ObjectDb) -> Result<()> {
+        let (Some(creator), Some(limit)) = (self.creator.get(), self.worker.env.creation_limit())
+        else {
+            return Ok(());
+        };
+        if !db.in_transaction() || db.is_stored() || broken(Variant::CreationUncounted) {
+            return Ok(());
+        }
+        limit
+            .admit(&creator)
+            .map_err(|(why, wait)| Error::too_many_created(why, wait))
+    }
+
+    /// Until it is dropped what the turn writes may use the reserve.
+    pub(crate) fn reserve(self: &Rc<Self>) -> ReserveGuard {
+        let before = self.uses_reserve.replace(true);
+        self.tell_reserve(true);
+        ReserveGuard {
+            object: Rc::clone(self),
+            before,
+        }
+    }
+
+    /// Tells the database what may use the reserve.
+    pub(super) fn tell_reserve(&self, uses: bool) {
+        if let Some(db) = &*self.db.borrow() {
+            db.use_reserve(uses);
+        }
+    }
+}
+
+/// See [`Object::reserve`].
+pub(crate) struct ReserveGuard {
+    object: Rc<Object>,
+    before: bool,
+}
+
+impl Drop for ReserveGuard {
+    fn drop(&mut self) {
+        self.object.uses_reserve.set(self.before);
+        self.object.tell_reserve(self.before);
+    }
+}

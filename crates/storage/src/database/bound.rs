@@ -1,0 +1,92 @@
+//! Statements are held to the bounds of what may be stored.
+//!
+//! A statement that makes the database longer than it may be is undone, and the transaction goes on without it. SQLite's own
+//! `max_page_count`, which ends the transaction, lies behind the reserve.
+
+use super::{ObjectDb, State};
+use crate::broken::{Variant, broken};
+use crate::error::{Error, Result};
+use crate::limits::{NEAR_BOUND_PAGES, VACUUM_WHEN_FULL_BYTES};
+
+impl ObjectDb {
+    /// Whether what is written from here on may use the reserve behind the bounds of stored bytes: for work that must end,
+    /// such as that of alarms. False at first. Updates, deletes and what the engine writes always may.
+    pub fn use_reserve(&self, uses: bool) {
+        self.uses_reserve.set(uses);
+    }
+
+    /// Runs a statement that writes, after [`Self::begin`].
+    pub(crate) fn bounded<R, E: From<Error>>(
+        &self,
+        write: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
+        let bound = self.bound.get().filter(|_| !self.uses_reserve.get());
+        let Some(bound) = bound else {
+            return write();
+        };
+        let before = self.page_count()?;
+        let most = bound.pages.max(before);
+        // A savepoint costs more than the look afterwards.
+        let is_near = before.saturating_add(NEAR_BOUND_PAGES) >= bound.pages;
+        if is_near {
+            self.internal("SAVEPOINT abide/*abide*/", ())?;
+        }
+        let result = write();
+        // SQLite may have ended the transaction, and with it the savepoint.
+        let goes_on = self.state.get() == State::Transaction;
+        let is_over = goes_on && self.page_count()? > most && !broken(Variant::ObjectBoundIgnored);
+        if is_near && goes_on {
+            if is_over {
+                self.internal("ROLLBACK TO abide/*abide*/", ())?;
+            }
+            self.internal("RELEASE abide/*abide*/", ())?;
+        }
+        if !is_over {
+            return result;
+        }
+        let refusal = self.file.refusal(bound.of);
+        if !is_near {
+            self.lose(refusal.clone());
+        }
+        Err(refusal.into())
+    }
+
+    /// Ends the transaction without keeping anything of it.
+    fn lose(&self, why: Error) {
+        let _ = self.internal("ROLLBACK/*abide*/", ());
+        self.file.discard();
+        self.state.set(State::Lost);
+        self.lost_to.replace(Some(why));
+    }
+
+    /// While all objects together have as much as they may, one that has freed much gives it back.
+    pub(super) fn shrink_if_full(&self) {
+        if !self.file.store_is_full() {
+            return;
+        }
+        let free = || {
+            let pages = self.page_count()?;
+            let free = self.internal_row("PRAGMA freelist_count/*abide*/", (), |row| row.get(0))?;
+            Ok::<_, Error>((pages, free.unwrap_or(0_u32)))
+        };
+        if let Ok((pages, free)) = free()
+            && free >= pages.div_ceil(4)
+            && u64::from(pages) * crate::limits::PAGE_BYTES as u64 <= VACUUM_WHEN_FULL_BYTES
+        {
+            self.vacuum.set(true);
+        }
+    }
+
+    /// The database's pages, with what is not committed yet.
+    pub(super) fn page_count(&self) -> Result<u32> {
+        let pages = self.internal_row("PRAGMA page_count/*abide*/", (), |row| row.get(0))?;
+        Ok(pages.unwrap_or(0))
+    }
+}
+
+/// True for a statement that can be expected to free or replace something. It may use the reserve.
+pub(super) fn uses_reserve(sql: &str) -> bool {
+    let word = sql.trim_start().split(|c: char| !c.is_ascii_alphabetic());
+    let word = word.map(str::to_ascii_lowercase).next();
+    matches!(word.as_deref(), Some("delete" | "update" | "drop"))
+}
