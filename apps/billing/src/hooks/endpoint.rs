@@ -91,6 +91,7 @@ impl NewEndpoint {
     }
 }
 
+#[allow(clippy::disallowed_methods, reason = "nobody may guess a secret")]
 fn fresh() -> Option<Secret> {
     let mut bytes = [0; limits::SECRET_BYTES];
     getrandom::fill(&mut bytes).ok()?;

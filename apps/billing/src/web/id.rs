@@ -10,6 +10,10 @@ const MAX_ID: usize = 120;
 
 /// The id of a new resource: with an idempotency key always the same, so that whoever repeats a request reaches the same
 /// object.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is made before an object is asked"
+)]
 pub(super) fn fresh(prefix: &str, key: Option<&str>) -> Result<String, ApiError> {
     let mut bytes = [0; size_of::<u128>()];
     match key.filter(|_| !broken(Variant::KeyIgnored)) {

@@ -241,6 +241,10 @@ impl Class {
                 .or_insert_with_key(|label| of_destination(WAITING, &self.name, label))
                 .add(sign * count);
         }
+        #[allow(
+            clippy::iter_over_hash_type,
+            reason = "sums do not depend on the order"
+        )]
         for (destination, count) in &holding.in_flight {
             let label = label(destinations, destination);
             self.in_flight

@@ -129,6 +129,10 @@ impl Notes {
             let more = warned - limits::MAX_WARNINGS;
             tracing::warn!(class, %outbox, more, "more messages of an outbox became dead letters, or circuits opened");
         }
+        #[allow(
+            clippy::iter_over_hash_type,
+            reason = "sums do not depend on the order"
+        )]
         for ((event, destination), messages) in sums {
             board.count(class, event, destination, messages);
         }

@@ -1,6 +1,6 @@
 //! Tables of an older version, brought to the one that is known.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use abide::{Result, Sql};
 
@@ -39,7 +39,7 @@ pub(super) fn from_1(sql: &Sql) -> Result<()> {
         (given,),
     )?;
     let taken = "SELECT name FROM workflow_steps WHERE kind = 'event'";
-    let waits: HashSet<String> = sql.exec(taken, ())?.to_array()?.into_iter().collect();
+    let waits: BTreeSet<String> = sql.exec(taken, ())?.to_array()?.into_iter().collect();
     for wait in &waits {
         sql.exec(
             "INSERT OR IGNORE INTO workflow_events (id, kind, name, payload, at, step)
@@ -63,7 +63,7 @@ pub(super) fn from_1(sql: &Sql) -> Result<()> {
 
 /// The name of the event that a wait is for: without the number of its use, if the waits before it are there. The program
 /// says it for certain when it asks again.
-fn event_of<'a>(wait: &'a str, waits: &HashSet<String>) -> &'a str {
+fn event_of<'a>(wait: &'a str, waits: &BTreeSet<String>) -> &'a str {
     let number = |text: &'a str| -> Option<&'a str> {
         let (name, number) = text.strip_suffix(')')?.rsplit_once(" (")?;
         let number: u32 = number.parse().ok().filter(|number| *number >= 2)?;

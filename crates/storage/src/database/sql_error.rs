@@ -98,8 +98,8 @@ mod tests {
 
     const SCHEMA: &str = "
         PRAGMA foreign_keys = ON;
-        CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT UNIQUE, name TEXT NOT NULL,
-                            age INTEGER CONSTRAINT adult CHECK (age >= 18), CHECK (length(name) < 9));
+        CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT UNIQUE, name TEXT NOT NULL CHECK (length(name) < 9),
+                            age INTEGER CONSTRAINT adult CHECK (age >= 18));
         CREATE UNIQUE INDEX by_lower_name ON users (lower(name));
         CREATE TABLE seats (flight TEXT, seat TEXT, who INTEGER REFERENCES users, UNIQUE (flight, seat)) STRICT;
         CREATE TRIGGER refused BEFORE DELETE ON seats BEGIN SELECT RAISE(ABORT, 'seats stay'); END;

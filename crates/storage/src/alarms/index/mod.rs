@@ -146,6 +146,10 @@ impl AlarmIndex {
             (0..=parts).map(|_| Mutex::default()).collect(),
         );
         layout.part_of = Some(Box::new(part_of));
+        #[allow(
+            clippy::iter_over_hash_type,
+            reason = "what comes of it does not depend on the order"
+        )]
         for shard in old {
             let shard = shard.into_inner();
             for (key, entry) in shard.entries {
