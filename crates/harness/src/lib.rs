@@ -33,7 +33,7 @@ pub use http_double::Received;
 pub use hunt::hunt;
 pub use mail_parser;
 pub use nobody::Nobody;
-pub use patience::{PATIENCE, in_time, run, until};
+pub use patience::{PATIENCE, PATIENCE_VARIABLE, in_time, run, until};
 pub use postgres::Postgres;
 pub use random::{Random, setting};
 pub use receiver::{Receiver, ReceiverAct};

@@ -5,6 +5,16 @@ use std::{future::Future, time::Duration};
 /// What has not come after this time never will: far longer than any test takes, on a machine with much else to do, too.
 pub const PATIENCE: Duration = Duration::from_mins(10);
 
+/// The environment variable with another patience, in seconds: for variants that are broken so that a test hangs.
+pub const PATIENCE_VARIABLE: &str = "ABIDE_TEST_PATIENCE";
+
+/// [`PATIENCE`], or what [`PATIENCE_VARIABLE`] says.
+fn patience() -> Duration {
+    let seconds = std::env::var(PATIENCE_VARIABLE).ok();
+    let seconds = seconds.and_then(|seconds| seconds.parse().ok());
+    seconds.map_or(PATIENCE, Duration::from_secs)
+}
+
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -44,7 +54,7 @@ pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T 
 /// # Panics
 /// If it never comes; the text says what was waited for.
 pub async fn in_time<T>(what: &str, comes: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, comes)
+    tokio::time::timeout(patience(), comes)
         .await
         .unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }

@@ -50,6 +50,20 @@ struct Limits {
     memory: Arc<MemoryAccount>,
 }
 
+impl Limits {
+    /// For whom a request makes objects, if they are counted.
+    fn creator(&self, request: &Request) -> Option<Creator> {
+        if !self.counts_objects {
+            return None;
+        }
+        let client = request.extensions().get();
+        client.map(|ClientAddr(client)| Creator {
+            client: *client,
+            token: None,
+        })
+    }
+}
+
 /// Puts the guard around a router.
 pub(crate) fn guarded(
     router: axum::Router,
@@ -77,18 +91,12 @@ async fn guard(State(limits): State<Arc<Limits>>, request: Request, next: Next) 
     let started = Instant::now();
     let method = request.method().clone();
     let in_flight = limits.requests.enter();
-    let creator = request
-        .extensions()
-        .get()
-        .map(|client: &ClientAddr| Creator {
-            client: client.0,
-            token: None,
-        });
+    let creator = limits.creator(&request);
     let response = match admit(request, &limits) {
         Err(refused) => refused.into_response(),
         Ok((request, arrival)) => {
             let answering = answer(request, next, limits.timeout);
-            let response = match creator.filter(|_| limits.counts_objects) {
+            let response = match creator {
                 Some(creator) => asked_by(creator, answering).await,
                 None => answering.await,
             };

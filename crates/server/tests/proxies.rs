@@ -99,7 +99,7 @@ fn every_broken_variant_of_the_proxy_protocol_is_caught() {
     use abide_server::broken::{VARIABLE, Variant};
     abide_harness::hunt(
         VARIABLE,
-        &[],
+        &[(abide_harness::PATIENCE_VARIABLE, "20")],
         &[Variant::ProxyHeaderFromAnybody],
         |_| "a_connection_is_of_whom_a_trusted_proxy_s_header_names",
     );

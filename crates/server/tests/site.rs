@@ -194,9 +194,10 @@ async fn names_and_origins_that_are_named_are_answered() {
 #[test]
 fn every_broken_variant_of_sites_is_caught() {
     use abide_server::broken::{VARIABLE, Variant};
+    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
     abide_harness::hunt(
         VARIABLE,
-        &[],
+        &settings,
         Variant::of("site"),
         |variant| match variant {
             Variant::OriginUncheckedOnUpgrade => {

@@ -231,9 +231,10 @@ async fn a_changed_certificate_is_taken_into_use_and_a_broken_one_is_not() {
     let (old, new) = (client(&first, None, &[]), client(&second, None, &[]));
     assert!(ask(&old, host.addr(), "/hello").await.is_ok());
     second.write(dir.path());
-    while ask(&new, host.addr(), "/hello").await.is_err() {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    abide_harness::until("the new certificate", async || {
+        ask(&new, host.addr(), "/hello").await.ok()
+    })
+    .await;
     assert!(ask(&old, host.addr(), "/hello").await.is_err());
     std::fs::write(tls.key.unwrap(), "no key").unwrap();
     // Longer than a look at the files is away.
@@ -299,10 +300,16 @@ async fn whoever_never_shakes_hands_loses_the_connection() {
 #[test]
 fn every_broken_variant_of_tls_is_caught() {
     use abide_server::broken::{VARIABLE, Variant};
-    abide_harness::hunt(VARIABLE, &[], Variant::of("tls"), |variant| match variant {
-        Variant::ClientCertificateOptional => {
-            "with_authorities_of_clients_only_clients_of_theirs_are_served"
-        }
-        _ => "a_changed_certificate_is_taken_into_use_and_a_broken_one_is_not",
-    });
+    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
+    abide_harness::hunt(
+        VARIABLE,
+        &settings,
+        Variant::of("tls"),
+        |variant| match variant {
+            Variant::ClientCertificateOptional => {
+                "with_authorities_of_clients_only_clients_of_theirs_are_served"
+            }
+            _ => "a_changed_certificate_is_taken_into_use_and_a_broken_one_is_not",
+        },
+    );
 }

@@ -46,6 +46,11 @@ fn fill(db: &ObjectDb) -> (u64, Error) {
     panic!("nothing was refused");
 }
 
+/// A value of so many bytes.
+fn bytes(count: usize) -> Vec<u8> {
+    vec![7; count]
+}
+
 fn count(db: &ObjectDb) -> i64 {
     let rows = db.exec("SELECT count(*) FROM t", ()).unwrap();
     rows.one::<(i64,)>().unwrap().0
@@ -62,7 +67,7 @@ fn an_object_is_full_at_its_bound_and_takes_more_when_rows_are_deleted() {
         .unwrap();
     assert_eq!(insert(&db).unwrap_err().kind(), ErrorKind::Full);
     assert_eq!(
-        db.kv_put("k", &[7; 50_000]).unwrap_err().kind(),
+        db.kv_put("k", &bytes(50_000)).unwrap_err().kind(),
         ErrorKind::Full
     );
     assert!(db.commit().unwrap().is_some());
@@ -120,7 +125,7 @@ fn one_statement_that_is_far_too_large_ends_its_transaction() {
 fn fill_store(store: &Store) -> u8 {
     for id in 1.. {
         let db = open(store, id);
-        db.kv_put("k", &[7; 100_000]).unwrap();
+        db.kv_put("k", &bytes(100_000)).unwrap();
         if let Err(error) = db.commit() {
             assert_eq!(error.kind(), ErrorKind::Full, "{error}");
             assert!(error.to_string().contains("storage.max_bytes"), "{error}");
@@ -145,7 +150,7 @@ fn all_objects_are_held_to_their_bound() {
     // An object that is there is held to the bound, too; its statement alone is refused.
     let db = open(&store, 1);
     assert_eq!(
-        db.kv_put("l", &[7; 200_000]).unwrap_err().kind(),
+        db.kv_put("l", &bytes(200_000)).unwrap_err().kind(),
         ErrorKind::Full
     );
     assert!(!db.kv_delete("nothing").unwrap());
@@ -156,7 +161,7 @@ fn all_objects_are_held_to_their_bound() {
     drop(db);
     assert!(store.stats().stored_bytes.unwrap() < stored - 90_000);
     let db = open(&store, refused);
-    db.kv_put("k", &[7; 50_000]).unwrap();
+    db.kv_put("k", &bytes(50_000)).unwrap();
     db.commit().unwrap();
 }
 
@@ -171,7 +176,7 @@ fn the_count_is_right_after_a_checkpoint_and_after_a_crash() {
     let first = store(&disk, BOUND, Some(BOUND));
     for id in 1..4 {
         let db = open(&first, id);
-        db.kv_put("k", &[7; 50_000]).unwrap();
+        db.kv_put("k", &bytes(50_000)).unwrap();
         db.commit().unwrap();
     }
     first.checkpoint().unwrap();
@@ -180,7 +185,7 @@ fn the_count_is_right_after_a_checkpoint_and_after_a_crash() {
         .sum();
     assert_eq!(first.stats().stored_bytes, Some(lengths as u64));
     let db = open(&first, 3);
-    db.kv_put("more", &[7; 90_000]).unwrap();
+    db.kv_put("more", &bytes(90_000)).unwrap();
     db.commit().unwrap();
     drop(db);
     let db = open(&first, 4);
@@ -224,7 +229,7 @@ fn an_object_gives_back_what_it_has_freed_while_the_store_is_full() {
     assert!(rows > 20 && store.stats().stored_bytes.unwrap() < full / 2);
     assert_eq!(count(&db), 5);
     let other = open(&store, 2);
-    other.kv_put("k", &[7; 50_000]).unwrap();
+    other.kv_put("k", &bytes(50_000)).unwrap();
     other.commit().unwrap();
 }
 
@@ -234,7 +239,7 @@ fn an_object_that_is_larger_than_a_new_bound_is_read_and_shrinks() {
     let wide = store(&disk, 4 * BOUND, None);
     let db = open(&wide, 1);
     for n in 0..20 {
-        db.kv_put(&n.to_string(), &[7; 100_000]).unwrap();
+        db.kv_put(&n.to_string(), &bytes(100_000)).unwrap();
     }
     db.commit().unwrap();
     drop(db);
@@ -244,11 +249,11 @@ fn an_object_that_is_larger_than_a_new_bound_is_read_and_shrinks() {
     let db = open(&narrow, 1);
     assert!(db.kv_get("7").unwrap().is_some());
     assert_eq!(
-        db.kv_put("x", &[7; 100_000]).unwrap_err().kind(),
+        db.kv_put("x", &bytes(100_000)).unwrap_err().kind(),
         ErrorKind::Full
     );
     assert!(db.kv_delete("7").unwrap());
-    db.kv_put("x", &[7; 90_000]).unwrap();
+    db.kv_put("x", &bytes(90_000)).unwrap();
     db.commit().unwrap();
 }
 
@@ -259,7 +264,7 @@ fn a_repaired_object_counts_for_what_it_is() {
     let first = store(&disk, BOUND, Some(BOUND));
     let object: ObjectKey = key(&first, 1);
     let db = open(&first, 1);
-    db.kv_put("k", &[7; 90_000]).unwrap();
+    db.kv_put("k", &bytes(90_000)).unwrap();
     db.commit().unwrap();
     drop(db);
     let path = first.object_path(object).unwrap();

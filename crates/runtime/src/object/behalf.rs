@@ -1,13 +1,13 @@
 //! On whose behalf a turn is, and what follows from it: whether it may make an object, and whether what it writes may use the
 //! reserve behind the bounds of stored bytes.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use abide_storage::ObjectDb;
 
-use super::{Kind, Object};
+use super::{Arrival, Kind, Object};
 use crate::{
-    Error, Result,
+    Error, Event, Result,
     broken::{Variant, broken},
     creation::Creator,
     gate::Token,
@@ -36,6 +36,19 @@ impl Object {
         };
         let by_itself = self.alarm_task.get() == Some(token) || !is_handler();
         self.act_for(creator, by_itself);
+    }
+
+    /// Notes who waits for a task that begins with an event, and on whose behalf it is, until [`Self::forget_task`].
+    pub(super) fn note_task(&self, token: Token, arrival: &Arrival) {
+        if let Some(chain) = &arrival.chain {
+            self.chains.borrow_mut().insert(token, Arc::clone(chain));
+        }
+        if let Some(creator) = arrival.creator {
+            self.creators.borrow_mut().insert(token, creator);
+        }
+        if matches!(arrival.event, Event::Alarm(_)) {
+            self.alarm_task.set(Some(token));
+        }
     }
 
     /// A task that the current one makes is on the same behalf.

@@ -2,7 +2,6 @@
 
 use std::{
     rc::Rc,
-    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -93,13 +92,8 @@ impl Object {
         }
         self.worker.mailbox.counters.events.add();
         let token = self.worker.next_token();
-        if let Some(chain) = &arrival.chain {
-            self.chains.borrow_mut().insert(token, Arc::clone(chain));
-        }
+        self.note_task(token, &arrival);
         let creator = arrival.creator;
-        if let Some(creator) = creator {
-            self.creators.borrow_mut().insert(token, creator);
-        }
         let Arrival {
             event,
             replier,
@@ -171,9 +165,6 @@ impl Object {
         }
         match (turn, replier, suspended) {
             (Turn::Pending, Some(replier), Some(future)) => {
-                if alarm.is_some() {
-                    self.alarm_task.set(Some(token));
-                }
                 self.spawn(token, Work::Event { future, replier });
             }
             (Turn::Broken(error), replier, suspended) => {

@@ -358,8 +358,8 @@ impl Access {
         } else {
             token
         };
-        let taken = rate.take(token, Instant::now());
-        taken.map_err(|wait| {
+        let admitted = rate.take(token, Instant::now());
+        admitted.map_err(|wait| {
             ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_requests",
