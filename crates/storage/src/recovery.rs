@@ -57,17 +57,7 @@ pub(crate) fn open(
     let open_files = Arc::new(OpenFiles::new(options.cores()));
     let disk: Arc<dyn Disk> = Arc::new(ReclaimingDisk::new(disk, open_files.clone()));
     disk.create_dir_all(dir).map_err(failed)?;
-    let lock = disk.lock(&dir.join(LOCK)).map_err(|error| {
-        if error.kind() == std::io::ErrorKind::WouldBlock {
-            let told = format!(
-                "the data directory {} is in use by another process: stop that one, or choose another directory",
-                dir.display()
-            );
-            Error::new(ErrorKind::InUse, told)
-        } else {
-            failed(error)
-        }
-    })?;
+    let lock = lock(&*disk, dir)?;
     let log_dir = dir.join("log");
     let mut manifest = match Manifest::load(&*disk, dir)? {
         Some(manifest) => manifest,
@@ -153,6 +143,20 @@ pub(crate) fn open(
     }
     engine.count_stored()?;
     Ok((engine, lock))
+}
+
+fn lock(disk: &dyn Disk, dir: &Path) -> Result<DirLock> {
+    disk.lock(&dir.join(LOCK)).map_err(|error| {
+        let dir = dir.display();
+        if error.kind() == std::io::ErrorKind::WouldBlock {
+            let told = format!(
+                "the data directory {dir} is in use by another process: stop that one, or choose another directory"
+            );
+            Error::new(ErrorKind::InUse, told)
+        } else {
+            Error::io(format_args!("opening the data directory {dir}"), &error)
+        }
+    })
 }
 
 /// Makes the manifest of an empty directory.

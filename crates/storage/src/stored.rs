@@ -17,6 +17,7 @@ use crate::limits::{
     PAGE_BYTES, RESERVE_SHARE, STORE_RESERVE_BYTES,
 };
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::timing;
 use std::io;
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -157,7 +158,7 @@ impl Engine {
         if self.stored.all_bytes.is_none() {
             return Ok(());
         }
-        let begun = std::time::Instant::now();
+        let begun = timing::now();
         let namespaces = self.shared.catalog.current().namespaces.len();
         let mut files = 0_u64;
         for number in (1..).map(NamespaceNo).take(namespaces) {
