@@ -92,6 +92,7 @@ mod destinations;
 mod error;
 mod fan_out;
 mod flights;
+mod held;
 mod inner;
 pub mod limits;
 mod list;
