@@ -12,6 +12,7 @@ pub(crate) mod memory;
 pub(crate) mod n_plus_one;
 pub(crate) mod outbox;
 pub(crate) mod outbox_fairness;
+pub(crate) mod outbox_http;
 pub(crate) mod outbox_scale;
 pub(crate) mod outcomes;
 pub(crate) mod recovery;

@@ -2,7 +2,7 @@
 //!
 //! It is a closed loop: each connection has one request in flight and sends the next when the reply has come.
 //! Requests are prepared bytes and replies are parsed only as far as needed, so that the servers get the CPU.
-//! Every reply is a counter's new value and is checked: it must be above every value that had been received
+//! A counter's reply is its new value and is checked: it must be above every value that had been received
 //! for that object when the request was sent, and the values of a slice must have neither hole nor repetition.
 
 use std::{
@@ -24,7 +24,18 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Target {
     addr: SocketAddr,
     requests: Vec<Vec<u8>>,
-    checked: bool,
+    answer: Answer,
+}
+
+/// What a server answers to each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// A counter's new value.
+    Counter,
+    /// A number.
+    Number,
+    /// 202, with whatever body.
+    Accepted,
 }
 
 impl Target {
@@ -34,14 +45,31 @@ impl Target {
         Self {
             addr,
             requests: paths.map(request).collect(),
-            checked: true,
+            answer: Answer::Counter,
+        }
+    }
+
+    /// A `POST` of the same JSON to one path for each object, each answered with 202.
+    pub(crate) fn posts(addr: SocketAddr, paths: impl Iterator<Item = String>, json: &str) -> Self {
+        let length = json.len();
+        let request = |path| {
+            format!(
+                "POST {path} HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/json\r\n\
+                 Content-Length: {length}\r\n\r\n{json}"
+            )
+            .into_bytes()
+        };
+        Self {
+            addr,
+            requests: paths.map(request).collect(),
+            answer: Answer::Accepted,
         }
     }
 
     /// The replies are numbers, but no counters.
     pub(crate) fn unchecked(self) -> Self {
         Self {
-            checked: false,
+            answer: Answer::Number,
             ..self
         }
     }
@@ -140,11 +168,11 @@ impl Generator {
             }
             for event in &events {
                 let number = event.token().0;
-                let Some(value) = self.connections[number].receive()? else {
+                let Some(value) = self.connections[number].receive(self.target.answer)? else {
                     continue;
                 };
                 let now = Instant::now();
-                if self.target.checked {
+                if self.target.answer == Answer::Counter {
                     self.check(number, value)?;
                 }
                 waiting -= 1;
@@ -224,8 +252,8 @@ impl Generator {
 }
 
 impl Connection {
-    /// The reply's value, once the reply is complete.
-    fn receive(&mut self) -> Result<Option<u64>> {
+    /// The reply's value, once the reply is complete; 0 if it has none.
+    fn receive(&mut self, answer: Answer) -> Result<Option<u64>> {
         loop {
             match self.stream.read(&mut self.buffer[self.filled..]) {
                 Ok(0) => bail!(
@@ -238,8 +266,15 @@ impl Connection {
             }
             if let Some(reply) = Reply::parse(&self.buffer[..self.filled])? {
                 let text = std::str::from_utf8(reply.body)?.trim();
-                if reply.status != 200 {
+                let status = match answer {
+                    Answer::Counter | Answer::Number => 200,
+                    Answer::Accepted => 202,
+                };
+                if reply.status != status {
                     bail!("the server answered {}: {text}", reply.status);
+                }
+                if answer == Answer::Accepted {
+                    return Ok(Some(0));
                 }
                 return text
                     .parse()

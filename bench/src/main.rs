@@ -69,6 +69,8 @@ enum Bench {
     Outbox(benches::outbox::Options),
     /// (l) Single acts of an outbox beside very many rows.
     OutboxScale(benches::outbox_scale::Options),
+    /// (t) Messages enqueued over the outbox's HTTP API, beside the HTTP counter.
+    OutboxHttp(benches::outbox_http::Options),
     /// (m) More load than a server can take: answers, refusals, latencies, memory.
     Load(benches::load::Options),
     /// (n) Transfers between accounts of one bank; beside SQLite and workerd.
@@ -106,6 +108,7 @@ fn main() -> Result<()> {
         Bench::Archive(options) => benches::archive::run(&context, &options),
         Bench::Sockets(options) => benches::sockets::run(&context, &options),
         Bench::Outbox(options) => benches::outbox::run(&context, &options),
+        Bench::OutboxHttp(options) => benches::outbox_http::run(&context, &options),
         Bench::OutboxScale(options) => benches::outbox_scale::run(&context, &options),
         Bench::OutboxFairness(options) => benches::outbox_fairness::run(&context, &options),
         Bench::Load(options) => benches::load::run(&context, &options),

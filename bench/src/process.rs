@@ -30,6 +30,31 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     Ok((user + system) / TICKS_PER_SECOND)
 }
 
+/// The same of a process and all its children, those that have ended included.
+pub(crate) fn cpu_seconds_with_children(pid: u32) -> Result<f64> {
+    let mut ticks = 0.0;
+    for entry in fs::read_dir("/proc")? {
+        let path = entry?.path();
+        // It may have ended meanwhile: then it counts with its parent.
+        let Ok(stat) = fs::read_to_string(path.join("stat")) else {
+            continue;
+        };
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let fields: Vec<&str> = after_name.split_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
+        let is_parent = path
+            .file_name()
+            .is_some_and(|name| *name == *pid.to_string());
+        let is_child = number(1) == Some(f64::from(pid));
+        if is_parent || is_child {
+            let own = [11, 12].into_iter().filter_map(number).sum::<f64>();
+            let ended = [13, 14].into_iter().filter_map(number).sum::<f64>();
+            ticks += own + ended;
+        }
+    }
+    Ok(ticks / TICKS_PER_SECOND)
+}
+
 /// Resident bytes of a process.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm"))

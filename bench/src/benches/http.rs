@@ -2,6 +2,8 @@
 //!
 //! Both servers run in processes of their own and meet the same load generator.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result};
 use clap::Args;
 
@@ -27,7 +29,7 @@ pub(crate) struct Options {
 const TOUCH_CONNECTIONS: usize = 16;
 
 /// A server, the load on it, and what it takes with it when dropped.
-struct Served<S> {
+pub(super) struct Served<S> {
     generator: Generator,
     pid: u32,
     _server: S,
@@ -46,7 +48,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
             None
         };
         for &connections in &options.connections {
-            measure(context, objects, connections, ours.as_mut(), peer.as_mut())?;
+            let name = format!("http/objects={objects}/connections={connections}");
+            let (ours, peer) = (ours.as_mut(), peer.as_mut());
+            measure(context, &name, connections, ours, workerd::NAME, peer)?;
         }
     }
     Ok(())
@@ -57,18 +61,35 @@ fn paths(objects: usize) -> impl Iterator<Item = String> {
 }
 
 fn start_ours(context: &Context, objects: usize) -> Result<Served<Owned>> {
-    let mut server = Owned::ourselves("counter", &context.fresh_dir("ours")?, objects)?;
+    start(context, "counter", objects, |addr| {
+        Target::new(addr, paths(objects))
+    })
+}
+
+/// A server of ours in a process of its own, whose objects have each been asked once.
+pub(super) fn start(
+    context: &Context,
+    role: &str,
+    objects: usize,
+    target: impl FnOnce(SocketAddr) -> Target,
+) -> Result<Served<Owned>> {
+    let mut server = Owned::ourselves(role, &context.fresh_dir(role)?, objects)?;
     let address = server
         .lines()?
         .next()
         .context("our server did not start; its error is above")??;
-    let generator = Generator::connect(&Target::new(address.parse()?, paths(objects)), 0)?;
+    let generator = Generator::connect(&target(address.parse()?), 0)?;
     Served {
         generator,
         pid: server.pid(),
         _server: server,
     }
     .touched()
+}
+
+/// One counter, beside which other servers of ours are measured.
+pub(super) fn start_counter(context: &Context) -> Result<Served<Owned>> {
+    start_ours(context, 1)
 }
 
 fn start_peer(context: &Context, objects: usize) -> Result<Served<workerd::Server>> {
@@ -105,11 +126,13 @@ impl<S> Served<S> {
     }
 }
 
-fn measure<A, B>(
+/// Prints what two servers do in turns, with so many connections.
+pub(super) fn measure<A, B>(
     context: &Context,
-    objects: usize,
+    name: &str,
     connections: usize,
     mut ours: Option<&mut Served<A>>,
+    peer_name: &'static str,
     mut peer: Option<&mut Served<B>>,
 ) -> Result<()> {
     let disk = context.probe()?;
@@ -125,7 +148,6 @@ fn measure<A, B>(
         ours.map(|ours| || ours.slice(context)),
         peer.map(|peer| || peer.slice(context)),
     )?;
-    let name = format!("http/objects={objects}/connections={connections}");
     let figures = [
         ("", Unit::RequestsPerSecond),
         ("/p50", Unit::Microseconds),
@@ -137,7 +159,7 @@ fn measure<A, B>(
         context.print(
             &Measurement::new(format!("{name}{suffix}"), unit, disk)
                 .ours(ours)
-                .peer(workerd::NAME, peer),
+                .peer(peer_name, peer),
         );
     }
     Ok(())

@@ -100,17 +100,33 @@ struct Begun {
 }
 
 impl Begun {
-    fn now() -> Result<Self> {
+    fn now(server: Option<&Server>) -> Result<Self> {
         Ok(Self {
             at: Instant::now(),
-            cpu_seconds: cpu_seconds(std::process::id())?,
+            cpu_seconds: cpu_of(server)?,
         })
     }
 }
 
-/// What a message costs this process, in which the peer's server is not.
-fn self_cpu(context: &Context, name: &str, disk: DiskLatency, cpu: Option<f64>) {
-    context.print(&Measurement::new(format!("{name}/cpu"), Unit::CpuMicroseconds, disk).ours(cpu));
+/// CPU seconds of this process and, if the peer is measured, of its server.
+fn cpu_of(server: Option<&Server>) -> Result<f64> {
+    let server = server.map_or(Ok(0.0), Server::cpu_seconds)?;
+    Ok(cpu_seconds(std::process::id())? + server)
+}
+
+/// What a message costs: this process, and the peer's server with the peer.
+fn print_cpu(
+    context: &Context,
+    name: &str,
+    disk: DiskLatency,
+    (ours, peer): (Option<f64>, Option<f64>),
+    form: &'static str,
+) {
+    context.print(
+        &Measurement::new(format!("{name}/cpu"), Unit::CpuMicroseconds, disk)
+            .ours(ours)
+            .peer(form, peer),
+    );
 }
 
 struct Bench<'a> {
@@ -149,9 +165,9 @@ impl Bench<'_> {
         let sides = context.alternate(
             Some(|| {
                 let mut bench = bench.borrow_mut();
-                let begun = Begun::now()?;
+                let begun = Begun::now(None)?;
                 wire.send(&bench.url, bench.next, count)?;
-                bench.cost(&begun)
+                bench.cost(&begun, None)
             }),
             None::<fn() -> Result<[f64; 2]>>,
         )?;
@@ -161,7 +177,7 @@ impl Bench<'_> {
                 .ours(sides.figure(0).0)
                 .note(note.to_owned()),
         );
-        self_cpu(context, "outbox/wire", disk, sides.figure(1).0);
+        print_cpu(context, "outbox/wire", disk, sides.figure(1), "");
         Ok(())
     }
 
@@ -234,7 +250,7 @@ impl Bench<'_> {
             ours.map(|senders| || bench.borrow_mut().drain_ours(senders)),
             queue
                 .as_ref()
-                .map(|queue| || bench.borrow_mut().drain_queue(queue)),
+                .map(|queue| || bench.borrow_mut().drain_queue(queue, server)),
         )?;
         let (ours, peer) = sides.figure(0);
         let name = format!("outbox/deliver/outboxes={outboxes}");
@@ -245,7 +261,7 @@ impl Bench<'_> {
                 .peer(form.name(), peer)
                 .note(note),
         );
-        self_cpu(context, &name, disk, sides.figure(1).0);
+        print_cpu(context, &name, disk, sides.figure(1), form.name());
         Ok(())
     }
 
@@ -259,7 +275,7 @@ impl Bench<'_> {
         let mut best = (0.0, 1);
         for &workers in &self.options.workers {
             let queue = self.queue(server, form, workers)?;
-            let [rate, _] = self.drain_queue(&queue)?;
+            let [rate, _] = self.drain_queue(&queue, Some(server))?;
             if rate > best.0 {
                 best = (rate, workers);
             }
@@ -275,36 +291,36 @@ impl Bench<'_> {
             count: self.options.messages,
             not_before: Some(due),
         };
-        let begun = Self::fill(due, || senders.fill(&order))?;
+        let begun = Self::fill(due, None, || senders.fill(&order))?;
         self.received(self.options.messages)?;
         senders.settled()?;
-        self.cost(&begun)
+        self.cost(&begun, None)
     }
 
-    fn drain_queue(&mut self, queue: &Queue) -> Result<[f64; 2]> {
+    fn drain_queue(&mut self, queue: &Queue, server: Option<&Server>) -> Result<[f64; 2]> {
         let (first, count, due) = (self.next, self.options.messages, self.due());
         let before = queue.marked()?;
-        let begun = Self::fill(due, || queue.fill(&self.url, first, count, due))?;
+        let begun = Self::fill(due, server, || queue.fill(&self.url, first, count, due))?;
         queue.tell()?;
         self.received(count)?;
         while queue.marked()? < before + count as usize {
             sleep(POLL);
         }
-        self.cost(&begun)
+        self.cost(&begun, server)
     }
 
     /// When messages are due that are enqueued now: after the last of them is.
     fn due(&self) -> i64 {
         // Messages that are enqueued in a second; fewer if each is in an outbox of its own.
         let least = match self.options.outboxes.iter().max() {
-            Some(outboxes) if *outboxes >= 1_000 => 1_000,
+            Some(outboxes) if *outboxes >= 1_000 => 400,
             _ => 5_000,
         };
         now() + 500 + self.options.messages.cast_signed() * 1_000 / least
     }
 
     /// Enqueues, and returns at the moment when all are due.
-    fn fill(due: i64, fill: impl FnOnce() -> Result<()>) -> Result<Begun> {
+    fn fill(due: i64, server: Option<&Server>, fill: impl FnOnce() -> Result<()>) -> Result<Begun> {
         fill()?;
         let left = due - now();
         ensure!(
@@ -312,13 +328,13 @@ impl Bench<'_> {
             "messages were due before all were enqueued: take fewer with --messages"
         );
         sleep(Duration::from_millis(left.unsigned_abs()));
-        Begun::now()
+        Begun::now(server)
     }
 
-    /// Messages per second since then, and the microseconds of this process's CPU time that each took.
-    fn cost(&mut self, begun: &Begun) -> Result<[f64; 2]> {
+    /// Messages per second since then, and the microseconds of CPU time that each took.
+    fn cost(&mut self, begun: &Begun, server: Option<&Server>) -> Result<[f64; 2]> {
         let seconds = begun.at.elapsed().as_secs_f64();
-        let cpu = cpu_seconds(std::process::id())? - begun.cpu_seconds;
+        let cpu = cpu_of(server)? - begun.cpu_seconds;
         let messages = self.take(self.options.messages)?.messages as f64;
         Ok([messages / seconds, cpu * 1e6 / messages])
     }

@@ -31,6 +31,8 @@ pub(crate) enum Role {
     Memory,
     /// Spins at the lowest priority.
     Awake,
+    /// Serves outboxes over HTTP; the line is the address.
+    Outboxes,
     /// Receives deliveries; the line is the address.
     Receiver,
     /// Serves rooms of sockets; the line is its two addresses.
@@ -65,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Role::Counter => node::serve_counter(&options.data),
         Role::Heavy => heavy::serve(&options.data, options.objects),
         Role::Memory => memory::touch_and_tell(&options.data, options.objects),
+        Role::Outboxes => node::serve_outboxes(&options.data),
         Role::Receiver => receiver::serve(),
         Role::Sockets => node::serve_rooms(&options.data),
         Role::Soak => soak::serve(&options.data, options.port),

@@ -12,6 +12,11 @@ use abide::{
     ClassOptions,
     server::{Host, HostBuilder, ListenAddress, LocalHost, object_router},
 };
+use abide_patterns::{
+    deliver::HttpDelivery,
+    outbox::{Deliver, Options, Registry},
+    service,
+};
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;
 
@@ -71,6 +76,19 @@ pub(crate) fn serve_counter(dir: &Path) -> Result<()> {
     let host = builder(dir)
         .router(|env| axum::Router::new().nest("/count", object_router::<Counter>(&env)));
     serve(host)
+}
+
+/// Serves outboxes at `/outbox/NAME/` until standard input closes. Prints the address.
+pub(crate) fn serve_outboxes(dir: &Path) -> Result<()> {
+    let registry = Registry::new()
+        .with(HttpDelivery::new())
+        .open_to_clients(HttpDelivery::KIND);
+    let options = Options {
+        // More than a run enqueues.
+        max_queued: 1_000_000_000,
+        ..Options::default()
+    };
+    serve(service::install(Host::builder(dir), registry, options).router(service::router))
 }
 
 /// Serves objects that work at `/busy/NAME/ROUNDS`, on the server's half of the cores, until standard input closes.

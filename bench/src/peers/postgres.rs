@@ -21,7 +21,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::{runtime::Runtime, sync::Notify, task::JoinHandle};
 use tokio_postgres::{AsyncMessage, Client, NoTls, Row, Statement};
 
-use crate::{http_client, process::Owned, receiver::Stamp};
+use crate::{
+    http_client,
+    process::{Owned, cpu_seconds_with_children},
+    receiver::Stamp,
+};
 
 const SCHEMA: &str = "
     CREATE TABLE queue (
@@ -187,6 +191,13 @@ impl Server {
             std::thread::sleep(PAUSE);
         }
         Ok(server)
+    }
+}
+
+impl Server {
+    /// CPU seconds of all its processes so far.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64> {
+        cpu_seconds_with_children(self.process.pid())
     }
 }
 

@@ -63,6 +63,21 @@ macro_rules! lines {
     };
 }
 
+/// What can be held in memory of messages that were never tried, of some.
+const FRESH: &str = concat!(
+    "SELECT ",
+    claim!(),
+    ", ",
+    payload!(),
+    " FROM outbox_messages WHERE id IN (SELECT value FROM json_each(?1)) AND +attempts = 0 AND +changes = 0"
+);
+
+/// Takes a message that is held in memory, if it waits for its first attempt where memory says that it does.
+const TAKE_FRESH: &str = "UPDATE outbox_messages
+     SET status = 'sending', next_at = NULL, attempts = 1, first_attempt_at = ?2, updated_at = ?2
+     WHERE id = ?1 AND +status = 'queued' AND +blocked = 0 AND +next_at <= ?2 AND +destination = ?3 AND +attempts = 0
+         AND +changes = 0 AND +alone = 0";
+
 /// The statement that takes messages, one or some of them, if they still wait where memory says that they do.
 macro_rules! take {
     ($which:literal) => {
@@ -86,7 +101,7 @@ pub(super) struct Claim {
     pub(super) id: i64,
     pub(super) kind: String,
     pub(super) destination: String,
-    origin: Option<String>,
+    pub(super) origin: Option<String>,
     pub(super) idempotency_key: String,
     pub(super) ordering_key: Option<String>,
     pub(super) schedule: Option<String>,
@@ -122,6 +137,21 @@ impl Claim {
     pub(super) fn origin(&self) -> &str {
         self.origin.as_deref().unwrap_or(&self.destination)
     }
+
+    /// About the bytes that it takes in memory.
+    pub(super) fn size(&self) -> usize {
+        let texts = [
+            Some(&self.kind),
+            Some(&self.destination),
+            self.origin.as_ref(),
+            Some(&self.idempotency_key),
+            self.ordering_key.as_ref(),
+            self.schedule.as_ref(),
+            self.payload.as_ref(),
+        ];
+        let bytes: usize = texts.into_iter().flatten().map(String::len).sum();
+        size_of::<Self>() + bytes
+    }
 }
 
 impl Rows {
@@ -149,7 +179,7 @@ impl Rows {
         if taken.is_empty() {
             return Ok(Vec::new());
         }
-        let mut claims = self.claim(destination, &taken, now)?;
+        let mut claims = self.claim_ready(destination, &taken, now)?;
         if claims.len() == taken.len() {
             if let Some(lines) = self.ready.borrow_mut().lines(destination) {
                 lines.remove(&taken);
@@ -162,6 +192,67 @@ impl Rows {
             claims.sort_by_key(|claim| place.get(&claim.id).copied());
         }
         Ok(claims)
+    }
+
+    /// Takes messages that wait at the beginning of a destination's lines: few of them from memory.
+    fn claim_ready(&self, destination: &str, taken: &[i64], now: i64) -> Result<Vec<Claim>> {
+        if taken.len() > limits::FEW_CLAIMS {
+            return self.claim(destination, taken, now);
+        }
+        let mut claims = Vec::with_capacity(taken.len());
+        for id in taken {
+            match self.claim_held(destination, *id, now)? {
+                Some(claim) => claims.push(claim),
+                None => claims.append(&mut self.claim(destination, &[*id], now)?),
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Takes a message that is held in memory, if it still waits.
+    fn claim_held(&self, destination: &str, id: i64, now: i64) -> Result<Option<Claim>> {
+        if self.held.borrow().lacks(id) {
+            self.hold_next(destination)?;
+        }
+        let Some(claim) = self.held.borrow_mut().take(id) else {
+            return Ok(None);
+        };
+        if broken(Variant::ReadyTrusted) {
+            self.have_wait(destination, &[id], now)?;
+        }
+        let taken = self.sql.exec(TAKE_FRESH, (id, now, destination))?;
+        if taken.rows_written() == 0 {
+            return Ok(None);
+        }
+        self.changes.add(id);
+        self.count(Status::Queued, Some(Status::Sending), 1)?;
+        Ok(Some(Claim {
+            attempts: 1,
+            first_attempt_at: Some(now),
+            ..claim
+        }))
+    }
+
+    /// Holds the first messages of a destination that were never tried.
+    fn hold_next(&self, destination: &str) -> Result<()> {
+        let next = match self.ready.borrow_mut().lines(destination) {
+            Some(lines) => ids(lines.never_tried(limits::HELD_AHEAD)),
+            None => return Ok(()),
+        };
+        let fresh: Vec<Claim> = self.sql.exec(FRESH, (next,))?.to_array()?;
+        let mut held = self.held.borrow_mut();
+        for claim in fresh {
+            held.hold(claim);
+        }
+        Ok(())
+    }
+
+    /// Breaks rows so that they are as memory says.
+    fn have_wait(&self, destination: &str, some: &[i64], now: i64) -> Result<()> {
+        let waiting = "UPDATE outbox_messages SET status = 'queued', next_at = ?2, destination = ?3
+             WHERE id IN (SELECT value FROM json_each(?1))";
+        let list = ids(some.iter().copied());
+        self.sql.exec(waiting, (list, now, destination)).map(drop)
     }
 
     fn known_lines<T>(&self, destination: &str, f: impl FnOnce(&Lines) -> Option<T>) -> Option<T> {
@@ -185,11 +276,10 @@ impl Rows {
     /// Takes messages of a destination, those that still wait: they are `sending`, with one attempt more.
     pub(super) fn claim(&self, destination: &str, taken: &[i64], now: i64) -> Result<Vec<Claim>> {
         if broken(Variant::ReadyTrusted) {
-            let waiting =
-                "UPDATE outbox_messages SET status = 'queued', next_at = ?2, destination = ?3
-                 WHERE id IN (SELECT value FROM json_each(?1))";
-            let list = ids(taken.iter().copied());
-            self.sql.exec(waiting, (list, now, destination))?;
+            self.have_wait(destination, taken, now)?;
+        }
+        for id in taken {
+            self.held.borrow_mut().take(*id);
         }
         let claims: Vec<Claim> = match taken {
             [id] => self.sql.exec(take!("= ?1"), (id, now, destination))?,

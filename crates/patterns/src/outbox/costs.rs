@@ -219,6 +219,36 @@ fn statements_beside(waiting: usize) -> (usize, usize) {
     statements.unwrap()
 }
 
+/// What each of some messages costs that are alone in their outbox: statements, of enqueuing and delivering, and commits.
+fn costs_alone() -> (f64, f64) {
+    const ALONE: usize = 40;
+    let mut costs = None;
+    abide_harness::run(async {
+        let world = World::new(1);
+        world.deliver(2).await;
+        let commits = || world.node.store().stats().commits;
+        let mut statements = 0;
+        let before = commits();
+        for _ in 0..ALONE {
+            let (enqueue, deliver) = world.deliver(1).await;
+            statements += enqueue + deliver;
+        }
+        let each = |total: usize| total as f64 / ALONE as f64;
+        let commits = usize::try_from(commits() - before).unwrap();
+        costs = Some((each(statements), each(commits)));
+    });
+    costs.unwrap()
+}
+
+#[test]
+fn a_message_that_is_alone_takes_three_commits() {
+    let (statements, commits) = costs_alone();
+    println!("alone: {statements} statements, {commits} commits");
+    // It is enqueued, claimed and settled; the alarm goes with the last.
+    assert!(commits <= 3.1, "{commits}");
+    assert!(statements <= 9.0, "{statements}");
+}
+
 // No statement looks at more rows the more there are: the plan of each is checked when it first runs.
 #[test]
 fn opening_and_passes_take_as_many_statements_however_many_messages_wait() {

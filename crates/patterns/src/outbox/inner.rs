@@ -99,10 +99,9 @@ impl Inner {
         }
         let accepted = self.check(message, now)?;
         let max = self.rows.options.max_queued;
-        let (queued, id) = self.rows.count_new()?;
-        if queued > max {
+        let Some(id) = self.rows.count_new(max)? else {
             return Err(OutboxError::Full { max });
-        }
+        };
         let schedule = match &message.schedule {
             Some(waits) => Some(serde_json::to_string(waits).map_err(abide::Error::from_std)?),
             None => None,
@@ -198,9 +197,12 @@ impl Inner {
         }
         hash.update(payload);
         let hash = hash.finalize();
-        hash.iter()
-            .take(16)
-            .fold("msg_".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+        let digits = hash[..16].iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let digits = digits.filter_map(|digit| char::from_digit(digit.into(), 16));
+        let mut key = String::with_capacity(36);
+        key.push_str("msg_");
+        key.extend(digits);
+        key
     }
 
     /// Gives a message that has surely had no effect a new idempotency key.
@@ -229,7 +231,7 @@ impl Inner {
 
     /// Has the object woken at this time, or when its own alarm is due, and not before.
     pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
-        let own = self.rows.own_alarm()?;
+        let own = self.rows.own_alarm_of_task()?;
         let at = match (at, own) {
             (Some(at), Some(own)) => Some(at.min(own)),
             (at, own) => at.or(own),

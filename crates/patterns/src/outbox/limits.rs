@@ -129,6 +129,19 @@ pub const READ_AHEAD: usize = 64;
 /// Messages of each line of a destination that are in memory, 16 bytes each; further ones are read when it is their turn.
 pub const MAX_READY: usize = 512;
 
+/// Bytes of a payload that is read with the claim of its message; a larger one is read when it is sent.
+pub const MAX_CLAIMED_PAYLOAD: usize = 4_096;
+
+/// Bytes of messages that one outbox holds in memory with what they say, because they are about to be sent: some dozens that are
+/// small.
+pub const MAX_HELD_BYTES: usize = 16 << 10;
+
+/// Messages of a destination that are read at a time into the memory for those that are about to be sent.
+pub const HELD_AHEAD: usize = 16;
+
+/// A pass that takes no more than so many messages of a destination takes them one by one, from what is held in memory.
+pub const FEW_CLAIMS: usize = 2;
+
 /// For how long a destination's tokens are paid for in advance, so that its row is written about once in that time. One with fewer than
 /// ten tokens in it pays for each.
 pub const BUCKET_AHEAD: Duration = Duration::from_secs(1);

@@ -13,6 +13,16 @@ pub(super) struct Meta {
     pub(super) last_seen: i64,
 }
 
+/// What the task knows of the object's own alarm.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum OwnAlarm {
+    /// It is to be read.
+    #[default]
+    Unread,
+    /// When it goes off, if it is set.
+    Read(Option<i64>),
+}
+
 /// What a turn of the task writes to the row at its end, in one statement, and what is known of the row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ledger {
@@ -57,7 +67,18 @@ impl Rows {
             .one()
     }
 
+    /// The same, read once until it is set again. To be called by the task: what it reads is not undone later.
+    pub(super) fn own_alarm_of_task(&self) -> Result<Option<i64>> {
+        if let OwnAlarm::Read(at) = self.own_alarm_read.get() {
+            return Ok(at);
+        }
+        let at = self.own_alarm()?;
+        self.own_alarm_read.set(OwnAlarm::Read(at));
+        Ok(at)
+    }
+
     pub(super) fn set_own_alarm(&self, at: Option<i64>) -> Result<()> {
+        self.own_alarm_read.set(OwnAlarm::Unread);
         self.sql
             .exec("UPDATE outbox_meta SET own_alarm = ?1", (at,))?;
         Ok(())
@@ -178,19 +199,35 @@ impl Rows {
             .one()
     }
 
-    /// Counts a new message. Returns how many are queued, and the new one's id.
-    pub(super) fn count_new(&self) -> Result<(i64, i64)> {
+    /// Counts a new message. Returns its id; none if so many are queued already.
+    pub(super) fn count_new(&self, max: i64) -> Result<Option<i64>> {
         self.notes.holding_changes();
-        let (queued, last): (i64, Option<i64>) = self
+        let [more, ..] = self.ledger.get().more;
+        let counted = self.sql.exec(
+            "UPDATE outbox_meta SET queued = queued + 1 WHERE queued < ?1",
+            (max.saturating_sub(more),),
+        )?;
+        if counted.rows_written() == 0 {
+            return Ok(None);
+        }
+        let last = match self.last_id.get() {
+            Some(last) => last,
+            None => self.read_last_id()?,
+        };
+        // One whose transaction is undone is not given out again.
+        self.last_id.set(Some(last + 1));
+        Ok(Some(last + 1))
+    }
+
+    fn read_last_id(&self) -> Result<i64> {
+        let last: Option<i64> = self
             .sql
             .exec(
-                "UPDATE outbox_meta SET queued = queued + 1
-                 RETURNING queued, (SELECT seq FROM sqlite_sequence WHERE name = 'outbox_messages')",
+                "SELECT max(seq) FROM sqlite_sequence WHERE name = 'outbox_messages'",
                 (),
             )?
             .one()?;
-        let [more, ..] = self.ledger.get().more;
-        Ok((queued + more, last.unwrap_or(0) + 1))
+        Ok(last.unwrap_or(0))
     }
 
     /// Counts a message that is failing now, or was before.

@@ -93,6 +93,7 @@ mod error;
 mod fan_out;
 mod flights;
 pub(crate) mod forms;
+mod held;
 mod inner;
 pub mod limits;
 mod list;

@@ -68,6 +68,12 @@ impl Inner {
         self.state.wait_until(task.run())
     }
 
+    /// True if something has come that the task has not looked at.
+    fn has_news(&self) -> bool {
+        let is_notified = self.news.notified().now_or_never().is_some();
+        is_notified || self.orphaned.get() || self.rows.changes.are_there()
+    }
+
     /// Tells the listeners which rows have changed. True if there are more to tell of.
     fn tell_changes(&self) -> Result<bool> {
         let changes = &self.rows.changes;
@@ -377,15 +383,17 @@ impl Task {
             let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
             let untold = inner.rows.notes.len();
             if self.flights.is_empty() && soon.is_none() && !more {
+                // In one commit with what the turn has written.
+                inner.arm_at(wake)?;
                 if untold > 0 {
-                    // Something else may come meanwhile.
                     inner.tell().await?;
-                    continue;
+                    if inner.has_news() {
+                        continue;
+                    }
                 }
                 if inner.rows.notes.holding_has_changed() {
-                    inner.show(now)?;
+                    inner.show(inner.now())?;
                 }
-                inner.arm_at(wake)?;
                 return Ok(Then::Rest);
             }
             if untold > limits::MAX_NOTES {

@@ -84,6 +84,13 @@ impl Lines {
         Some(due)
     }
 
+    /// The first of those that were never tried, at most so many of each priority.
+    pub(super) fn never_tried(&self, most: usize) -> impl Iterator<Item = i64> {
+        let lines = self.0.iter().step_by(2);
+        let first = lines.flat_map(move |line| line.first.iter().take(most));
+        first.map(|(_, id)| *id)
+    }
+
     /// These do not wait any more. They are among the first.
     pub(super) fn remove(&mut self, taken: &[i64]) {
         for line in &mut self.0 {

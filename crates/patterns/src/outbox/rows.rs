@@ -21,8 +21,9 @@ use super::{
     changes::Changes,
     claims::Claim,
     destinations::Known,
+    held::Held,
     limits,
-    meta::Ledger,
+    meta::{Ledger, OwnAlarm},
     metrics::Event,
     notes::{Note, Notes},
     ready::{Place, Ready},
@@ -83,6 +84,34 @@ pub(super) struct New<'a> {
     pub(super) fan_out: Option<i64>,
 }
 
+impl New<'_> {
+    /// What whoever claims it needs, if it can be tried from now on.
+    fn claim(&self, now: i64) -> Claim {
+        Claim {
+            id: self.id,
+            kind: self.kind.to_owned(),
+            destination: self.destination.to_owned(),
+            origin: self.origin.map(str::to_owned),
+            idempotency_key: self.idempotency_key.to_owned(),
+            ordering_key: self.ordering_key.map(str::to_owned),
+            schedule: self.schedule.clone(),
+            attempts: 0,
+            first_attempt_at: None,
+            unknown: false,
+            operation: None,
+            operation_since: None,
+            poll_errors: 0,
+            last_error: None,
+            created_at: now,
+            changes: 0,
+            since: now,
+            alone: false,
+            failing_since: None,
+            payload: Some(self.payload.to_owned()),
+        }
+    }
+}
+
 /// The tables of one outbox.
 #[derive(Clone)]
 pub(super) struct Rows {
@@ -95,6 +124,11 @@ pub(super) struct Rows {
     pub(super) agenda: Rc<Cell<Option<Agenda>>>,
     pub(super) destinations: Rc<RefCell<Known>>,
     pub(super) ready: Rc<RefCell<Ready>>,
+    pub(super) held: Rc<RefCell<Held>>,
+    /// The highest id that was given out, if that is known.
+    pub(super) last_id: Rc<Cell<Option<i64>>>,
+    /// What [`Self::own_alarm_of_task`] has read.
+    pub(super) own_alarm_read: Rc<Cell<OwnAlarm>>,
     /// Destinations whose circuit is open, if that is known.
     pub(super) open: Rc<RefCell<Option<Vec<String>>>>,
 }
@@ -111,6 +145,9 @@ impl Rows {
             agenda: Rc::default(),
             destinations: Rc::default(),
             ready: Rc::default(),
+            held: Rc::default(),
+            last_id: Rc::default(),
+            own_alarm_read: Rc::default(),
             open: Rc::default(),
         }
     }
@@ -140,6 +177,7 @@ impl Rows {
             self.agenda_changes();
             self.forget_destinations();
             self.ready.borrow_mut().forget_all();
+            self.held.borrow_mut().forget_all();
         }
         result
     }
@@ -325,6 +363,9 @@ impl Rows {
         self.agenda_has_deadline(new.deadline);
         if blocked {
             return Ok(());
+        }
+        if next_at <= now && new.payload.len() <= limits::MAX_CLAIMED_PAYLOAD {
+            self.held.borrow_mut().hold(new.claim(now));
         }
         let line = turns::line(new.priority, false);
         self.enters(new.destination, line, (next_at, new.id));

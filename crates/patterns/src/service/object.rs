@@ -99,13 +99,13 @@ impl Outbox {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let outbox = &self.open()?.outbox;
         let enqueued = self.state.storage().transaction_sync(|| {
-            let enqueue = |(index, delayed): (usize, &Delayed)| {
+            let enqueue = |(index, delayed): (usize, Delayed)| {
                 delayed
                     .at(now)
                     .and_then(|message| outbox.enqueue(&message))
                     .map_err(|error| Refused { index, error })
             };
-            messages.iter().enumerate().map(enqueue).collect()
+            messages.into_iter().enumerate().map(enqueue).collect()
         });
         if let Err(Refused {
             error: OutboxError::Full { .. },

@@ -133,14 +133,18 @@ impl Messages {
         let text = body.get();
         let (sent, one) = if text.starts_with('[') {
             (parse::<AtMost<Sent, MAX_MESSAGES>>(text)?, false)
-        } else if has_messages(text) {
-            (parse::<Several>(text)?.messages, false)
         } else {
-            let one = AtMost {
-                elements: vec![parse::<Sent>(text)?],
-                count: 1,
-            };
-            (one, true)
+            match parse::<Sent>(text) {
+                Ok(sent) => {
+                    let one = AtMost {
+                        elements: vec![sent],
+                        count: 1,
+                    };
+                    (one, true)
+                }
+                Err(_) if has_messages(text) => (parse::<Several>(text)?.messages, false),
+                Err(refused) => return Err(refused),
+            }
         };
         if !(1..=MAX_MESSAGES).contains(&sent.count) {
             return Err(ApiError::bad_request(
@@ -188,8 +192,8 @@ fn from_program<'de, D: Deserializer<'de>>(format: D) -> Result<Message, D::Erro
 
 impl Delayed {
     /// The message, if it is enqueued at this time.
-    pub(super) fn at(&self, now: i64) -> Result<Message, OutboxError> {
-        let mut message = self.message.clone();
+    pub(super) fn at(self, now: i64) -> Result<Message, OutboxError> {
+        let mut message = self.message;
         if let Some(delay) = self.delay {
             if message.not_before.is_some() {
                 return Err(OutboxError::Invalid(
@@ -271,7 +275,7 @@ mod tests {
     fn a_delay_counts_from_when_the_message_is_enqueued() {
         let mut messages = read(r#"{"kind":"a","payload":1,"delay":500}"#).unwrap();
         let mut delayed = messages.messages.remove(0);
-        assert_eq!(delayed.at(1_000).unwrap().not_before, Some(1_500));
+        assert_eq!(delayed.clone().at(1_000).unwrap().not_before, Some(1_500));
         delayed.message.not_before = Some(1);
         assert!(matches!(delayed.at(1_000), Err(OutboxError::Invalid(_))));
     }

@@ -26,9 +26,7 @@ fn caught_by(variant: Variant) -> &'static str {
             "fairness::what_is_less_urgent_has_its_turn_although_each_attempt_ends_the_process"
         }
         Variant::EntryUnnoticed => "ready::a_message_is_sent_although_nothing_waited_before",
-        Variant::ReadyTrusted => {
-            "ready::a_message_of_an_undone_transaction_is_not_mistaken_for_the_next_with_its_id"
-        }
+        Variant::ReadyTrusted => "ready::a_message_that_was_canceled_before_its_time_is_not_sent",
         Variant::ParkedLeft => "crash::any_number_of_destinations_go_on_after_a_kill",
         Variant::PollsPastCircuit => {
             "operations::nothing_is_asked_of_a_destination_whose_circuit_is_open"

@@ -66,7 +66,22 @@ fn a_message_that_was_taken_back_is_not_sent() {
 }
 
 #[test]
-fn a_message_of_an_undone_transaction_is_not_mistaken_for_the_next_with_its_id() {
+fn a_message_that_was_canceled_before_its_time_is_not_sent() {
+    run(async {
+        let world = known().await;
+        let at = world.now() + 5_000;
+        let second = world.enqueue(note("bob", "second").not_before(at)).await;
+        world.enqueue(note("bob", "third").not_before(at)).await;
+        world.sender().cancel(second).await.unwrap().unwrap();
+        world.pass(Duration::from_secs(6)).await;
+        assert_eq!(world.script.effects(), ["first", "third"]);
+        assert_eq!(world.status(second).await, Status::Canceled);
+        world.check_counts().await;
+    });
+}
+
+#[test]
+fn a_message_whose_transaction_was_undone_is_not_sent_and_the_next_is() {
     run(async {
         let world = known().await;
         let later = note("eve", "later").not_before(world.now() + 60_000);

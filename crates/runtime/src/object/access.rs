@@ -2,11 +2,7 @@
 //!
 //! All of it works only in a turn of the object. Elsewhere no transaction would be committed and no gate obeyed.
 
-use std::{
-    rc::Rc,
-    sync::Arc,
-    task::{Poll, Waker},
-};
+use std::{rc::Rc, sync::Arc, task::Waker};
 
 use abide_storage::{Lsn, ObjectDb};
 use tokio::sync::oneshot;
@@ -110,15 +106,7 @@ impl Object {
     /// Resolves when everything committed up to now, and in the current turn, is durable.
     pub(crate) async fn synced(self: &Rc<Self>) -> Result<()> {
         self.must_be_current()?;
-        let asked_in = self.turn_number();
-        std::future::poll_fn(|cx| {
-            if self.turn_number() > asked_in {
-                return Poll::Ready(());
-            }
-            cx.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+        // It leaves when the turn has committed.
         let (durable, wait) = oneshot::channel();
         self.push(Departure::Synced(durable));
         wait.await

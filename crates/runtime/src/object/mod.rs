@@ -145,7 +145,6 @@ pub(crate) struct Object {
 
     /// The task whose turn it is, or was last.
     turn_of: Cell<Token>,
-    turns: Cell<u64>,
     /// What the current turn sends.
     outbox: RefCell<Vec<Departure>>,
     /// Values of the user's are being dropped outside a turn.
@@ -208,7 +207,6 @@ impl Object {
             keyed_poll: RefCell::default(),
             pump_scheduled: Cell::new(false),
             turn_of: Cell::new(Token(0)),
-            turns: Cell::new(0),
             outbox: RefCell::default(),
             discarding: Cell::new(false),
             spawned: RefCell::default(),

@@ -32,7 +32,6 @@ impl Object {
         let now = self.worker.now();
         self.last_active.set(now);
         self.turn_of.set(token);
-        self.turns.set(self.turns.get() + 1);
         self.tell_reserve(self.uses_reserve.get());
         let watch = self
             .worker
@@ -75,11 +74,6 @@ impl Object {
             }
             Err(error) => Turn::Broken(self.break_off(error)),
         }
-    }
-
-    /// The number of the current turn: tells a future whether the poll it was made in has ended.
-    pub(super) fn turn_number(&self) -> u64 {
-        self.turns.get()
     }
 
     pub(super) fn commit(&self) -> Result<()> {

@@ -20,6 +20,7 @@ mod wall_clock;
 
 pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, AlarmState, DueAlarm};
 pub(crate) use rebuild::DamagedRun;
+pub(crate) use row::KnownAlarm;
 pub use row::{AlarmRow, BegunAttempt};
 #[cfg(feature = "fuzzing")]
 pub(crate) use run::seal as seal_run;

@@ -16,6 +16,16 @@ pub struct BegunAttempt {
     pub isolation: Isolation,
 }
 
+/// What a connection knows of its object's alarm.
+#[derive(Debug, Default)]
+pub(crate) enum KnownAlarm {
+    /// The row is to be read.
+    #[default]
+    Unread,
+    /// What the row says, if there is one.
+    Read(Option<AlarmRow>),
+}
+
 /// An object's alarm. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmRow {
@@ -196,6 +206,15 @@ fn is_free(isolation: &Isolation) -> bool {
 impl ObjectDb {
     /// The object's alarm, as it stands in the current transaction.
     pub fn alarm(&self) -> Result<Option<AlarmRow>> {
+        if let KnownAlarm::Read(alarm) = &*self.known_alarm.borrow() {
+            return Ok(alarm.clone());
+        }
+        let alarm = self.read_alarm()?;
+        *self.known_alarm.borrow_mut() = KnownAlarm::Read(alarm.clone());
+        Ok(alarm)
+    }
+
+    fn read_alarm(&self) -> Result<Option<AlarmRow>> {
         let text: Option<String> = self.internal_row(
             "SELECT value FROM _abide_meta WHERE key = 'alarm'/*abide*/",
             (),
@@ -213,6 +232,7 @@ impl ObjectDb {
     pub fn set_alarm(&self, alarm: Option<&AlarmRow>) -> Result<()> {
         self.begin()?;
         self.touch_alarm();
+        self.known_alarm.take();
         match alarm {
             None => self.internal("DELETE FROM _abide_meta WHERE key = 'alarm'/*abide*/", ()),
             Some(alarm) => {
@@ -221,8 +241,9 @@ impl ObjectDb {
                 let sql = "INSERT INTO _abide_meta (key, value) VALUES ('alarm', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1/*abide*/";
                 self.internal(sql, [text])
             }
-        }
-        .map(drop)
+        }?;
+        *self.known_alarm.borrow_mut() = KnownAlarm::Read(alarm.cloned());
+        Ok(())
     }
 
     /// Commits the object's alarm again, whether it has changed or not: the index has come to say something else.

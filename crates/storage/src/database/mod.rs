@@ -14,6 +14,7 @@ mod query;
 mod restore;
 mod sql_error;
 
+use crate::alarms::KnownAlarm;
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
@@ -56,6 +57,8 @@ pub struct ObjectDb {
     vacuum: Cell<bool>,
     /// The transaction has touched the object's alarm.
     alarm_touched: Cell<bool>,
+    /// The object's alarm as its row has it now, if that is known.
+    pub(crate) known_alarm: RefCell<KnownAlarm>,
     was_new: bool,
     /// The transaction has only made tables, and waits for the first write. See [`deferral`].
     deferred: Cell<bool>,
@@ -131,6 +134,7 @@ impl ObjectDb {
             pending_name: RefCell::default(),
             vacuum: Cell::new(false),
             alarm_touched: Cell::new(false),
+            known_alarm: RefCell::default(),
             was_new,
             deferred: Cell::new(false),
             changes_of_name: Cell::new(0),
@@ -236,6 +240,7 @@ impl ObjectDb {
             self.shrink_if_full();
         }
         if let Err(error) = committed {
+            self.known_alarm.take();
             let _ = self.internal("ROLLBACK/*abide*/", ());
             self.file.discard();
             return Err(error);
@@ -270,25 +275,32 @@ impl ObjectDb {
         self.vacuum.set(false);
         self.deferred.set(false);
         self.alarm_touched.set(false);
+        self.known_alarm.take();
         if self.state.replace(State::Idle) == State::Transaction {
             let _ = self.internal("ROLLBACK/*abide*/", ());
         }
         self.file.discard();
     }
 
-    /// Runs `f` in a savepoint, which is undone if it returns an error or panics. Nests.
+    /// Runs `f`, whose writes are undone if it returns an error or panics. Nests.
+    ///
+    /// The first one of a poll that has written nothing is the poll's transaction itself; any other is a savepoint in it.
     pub fn transaction<R, E: From<Error>>(&self, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         struct Savepoint<'a>(Option<(&'a ObjectDb, bool)>);
         impl Drop for Savepoint<'_> {
             fn drop(&mut self) {
                 if let Some((db, vacuum)) = self.0.take() {
                     db.vacuum.set(vacuum);
+                    db.known_alarm.take();
                     if !broken(Variant::RollbackForgotten) {
                         let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
                     }
                     let _ = db.internal("RELEASE abide/*abide*/", ());
                 }
             }
+        }
+        if self.state.get() == State::Idle {
+            return self.first_transaction(f);
         }
         self.begin()?;
         let vacuum = self.vacuum.get();
@@ -298,6 +310,42 @@ impl ObjectDb {
         savepoint.0 = None;
         self.internal("RELEASE abide/*abide*/", ())?;
         Ok(result)
+    }
+
+    fn first_transaction<R, E: From<Error>>(
+        &self,
+        f: impl FnOnce() -> Result<R, E>,
+    ) -> Result<R, E> {
+        struct Begun<'a>(Option<(&'a ObjectDb, Option<String>)>);
+        impl Drop for Begun<'_> {
+            fn drop(&mut self) {
+                if let Some((db, name)) = self.0.take() {
+                    db.undo_all(name);
+                }
+            }
+        }
+        let name = self.pending_name.borrow().clone();
+        self.begin()?;
+        let mut begun = Begun(Some((self, name)));
+        let result = f()?;
+        begun.0 = None;
+        if self.state.get() != State::Transaction {
+            return Err(self.lost().into());
+        }
+        Ok(result)
+    }
+
+    /// Undoes a transaction in which the object's name may have been written. A bookmark that was given out in it stands.
+    fn undo_all(&self, name: Option<String>) {
+        if self.state.get() != State::Transaction || broken(Variant::RollbackForgotten) {
+            return;
+        }
+        let needs_commit = self.file.needs_commit();
+        self.rollback();
+        *self.pending_name.borrow_mut() = name;
+        if needs_commit && self.begin().is_ok() {
+            self.file.next_bookmark();
+        }
     }
 
     /// The size of the database in bytes, with what is not committed yet.
@@ -363,19 +411,125 @@ mod tests {
 
     use rusqlite::StatementStatus;
 
-    use crate::{ObjectKey, SimDisk, Store, StoreOptions};
+    use crate::{AlarmRow, Error, ObjectDb, ObjectKey, Result, SimDisk, Store, StoreOptions};
 
-    #[test]
-    fn a_statement_beside_a_partial_index_is_prepared_once() {
-        let disk = Arc::new(SimDisk::new());
+    fn open(store: &Store) -> ObjectDb {
+        let namespace = store.namespace("tests").unwrap();
+        let id = [1; 32];
+        store.open_object(ObjectKey { namespace, id }).unwrap()
+    }
+
+    fn store() -> Store {
         let options = StoreOptions {
             manual: true,
             ..StoreOptions::small()
         };
-        let store = Store::open(disk, Path::new("/data"), options).unwrap();
-        let namespace = store.namespace("tests").unwrap();
-        let id = [1; 32];
-        let db = store.open_object(ObjectKey { namespace, id }).unwrap();
+        Store::open(Arc::new(SimDisk::new()), Path::new("/data"), options).unwrap()
+    }
+
+    fn refused() -> Result<()> {
+        Err(Error::input("no"))
+    }
+
+    #[test]
+    fn a_first_transaction_that_fails_leaves_nothing_and_the_poll_goes_on() {
+        let store = store();
+        let db = open(&store);
+        db.set_name("ada").unwrap();
+        let failed = db.transaction(|| {
+            db.kv_put("k", b"v")?;
+            db.set_alarm(Some(&AlarmRow::at(5)))?;
+            refused()
+        });
+        assert!(failed.is_err() && !db.in_transaction());
+        assert_eq!((db.kv_get("k").unwrap(), db.alarm().unwrap()), (None, None));
+        assert_eq!(db.name().unwrap().as_deref(), Some("ada"));
+        assert!(db.commit().unwrap().is_none());
+        let nested: Result<()> = db.transaction(|| {
+            db.kv_put("k", b"v")?;
+            let inner = db.transaction(|| {
+                db.kv_put("k", b"w")?;
+                refused()
+            });
+            assert!(inner.is_err());
+            Ok(())
+        });
+        nested.unwrap();
+        assert!(db.commit().unwrap().is_some());
+        drop(db);
+        let db = open(&store);
+        assert_eq!(db.kv_get("k").unwrap().as_deref(), Some(&b"v"[..]));
+        assert_eq!(db.name().unwrap().as_deref(), Some("ada"));
+    }
+
+    #[test]
+    fn a_bookmark_of_a_transaction_that_fails_is_that_of_a_commit() {
+        let store = store();
+        let db = open(&store);
+        db.kv_put("k", b"v").unwrap();
+        db.commit().unwrap();
+        let mut bookmark = None;
+        let failed = db.transaction(|| {
+            bookmark = Some(db.bookmark());
+            refused()
+        });
+        assert!(failed.is_err());
+        assert!(db.commit().unwrap().is_some());
+        let commit = bookmark.map(|bookmark| bookmark.commit);
+        assert_eq!(Some(db.bookmark().commit), commit);
+    }
+
+    #[test]
+    fn a_first_transaction_that_sqlite_rolls_back_is_lost() {
+        let store = store();
+        let db = open(&store);
+        db.exec("CREATE TABLE t (n INTEGER PRIMARY KEY)", ())
+            .unwrap();
+        db.commit().unwrap();
+        let lost: Result<()> = db.transaction(|| {
+            db.exec("INSERT INTO t VALUES (1)", ())?;
+            let again = db.exec("INSERT OR ROLLBACK INTO t VALUES (1)", ());
+            assert!(again.is_err());
+            Ok(())
+        });
+        assert!(lost.is_err() && db.commit().is_err());
+    }
+
+    #[test]
+    fn the_alarm_is_what_its_row_says_whatever_was_undone() {
+        let store = store();
+        let db = open(&store);
+        let due = || db.alarm().unwrap().map(|alarm| alarm.scheduled);
+        let set = |at| db.set_alarm(Some(&AlarmRow::at(at)));
+        set(5).unwrap();
+        db.commit().unwrap();
+        assert_eq!(due(), Some(5));
+        set(6).unwrap();
+        assert_eq!(due(), Some(6));
+        let failed = db.transaction(|| {
+            set(7)?;
+            assert_eq!(due(), Some(7));
+            refused()
+        });
+        assert!(failed.is_err());
+        assert_eq!(due(), Some(6));
+        db.rollback();
+        assert_eq!(due(), Some(5));
+        set(8).unwrap();
+        let lost = db.exec("INSERT OR ROLLBACK INTO _abide_kv SELECT 1", ());
+        assert!(lost.is_err());
+        db.rollback();
+        db.delete_all().unwrap();
+        assert_eq!(due(), None);
+        db.commit().unwrap();
+        drop(db);
+        assert_eq!(open(&store).alarm().unwrap(), None);
+    }
+
+    #[test]
+    fn a_statement_beside_a_partial_index_is_prepared_once() {
+        let store = store();
+        let db = open(&store);
         db.exec("CREATE TABLE t (at INTEGER, state TEXT)", ())
             .unwrap();
         db.exec("CREATE INDEX due ON t (at) WHERE at IS NOT NULL", ())

@@ -9,6 +9,8 @@ impl ObjectDb {
     /// that state, and its requested restore is done.
     pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
+        // Its row is in the pages that were staged.
+        self.known_alarm.take();
         self.touch_alarm();
         self.forget_requested_restore()?;
         if let Some(name) = name {
