@@ -88,7 +88,7 @@ impl Node {
     /// True if an object has been written. Reads a directory, and opens no file. Needs tokio.
     pub async fn has_object(&self, object: &AnyStub) -> Result<bool> {
         let (store, key) = (self.store().clone(), object.key());
-        on_a_thread(move || Ok(store.has_object(key)?)).await
+        on_a_thread(move || store.has_object(key)).await
     }
 
     /// The object that a person means: see [`FoundObject::find`]. Needs tokio.

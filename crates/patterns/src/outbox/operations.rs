@@ -48,23 +48,23 @@ impl Outbox {
             method => method.clone(),
         };
         match (method, parts.as_slice()) {
-            (Method::GET, []) => json(&Overview {
+            (Method::GET, []) => Ok(json(&Overview {
                 counts: self.counts()?,
                 destinations: self.destinations(limits::MAX_PAGE)?,
-            }),
+            })),
             (Method::GET, ["messages"]) => {
                 let wanted: Wanted = query(&request)?;
-                json(&Listed::from(self.list(&wanted.filter()?)?))
+                Ok(json(&Listed::from(self.list(&wanted.filter()?)?)))
             }
             (Method::GET, ["dead-letters"]) => {
                 let wanted: WantedDead = query(&request)?;
-                json(&Listed::from(self.dead_letters(&wanted.filter()?)?))
+                Ok(json(&Listed::from(self.dead_letters(&wanted.filter()?)?)))
             }
             (Method::GET, ["failing"]) => {
                 let wanted: WantedFailing = query(&request)?;
                 let destinations = self.failing_destinations(limits::MAX_PAGE)?;
                 let page = self.failing(wanted.before, page_size(wanted.limit)?)?;
-                json(&Failing::new(destinations, page))
+                Ok(json(&Failing::new(destinations, page)))
             }
             (Method::GET, ["messages", id]) => {
                 let id = number(id)?;
@@ -72,7 +72,7 @@ impl Outbox {
                     .get(id)?
                     .zip(self.payload(id)?)
                     .ok_or_else(|| refused(OutboxError::NotFound { id }))?;
-                json(&Whole::new(record, payload, self.history(id)?)?)
+                Ok(json(&Whole::new(record, payload, self.history(id)?)?))
             }
             (Method::DELETE, ["messages", id]) => record(self.remove(number(id)?)),
             (Method::POST, ["messages", id, "redrive"]) => record(self.redrive(number(id)?)),
@@ -83,11 +83,11 @@ impl Outbox {
             }
             (Method::POST, ["redrive"]) => {
                 let which: Which = body(request).await?;
-                json(&self.redrive_all(&which.into()).map_err(refused)?)
+                Ok(json(&self.redrive_all(&which.into()).map_err(refused)?))
             }
             (Method::POST, ["discard"]) => {
                 let which: Which = body(request).await?;
-                json(&self.discard_all(&which.into()).map_err(refused)?)
+                Ok(json(&self.discard_all(&which.into()).map_err(refused)?))
             }
             (Method::POST, ["destinations", "resume"]) => {
                 let Resumed { destination } = body(request).await?;
@@ -131,12 +131,12 @@ pub(crate) fn no_such_destination() -> ApiError {
     )
 }
 
-fn json(value: &impl Serialize) -> Answer {
-    Ok(Json(value).into_response())
+fn json(value: &impl Serialize) -> axum::response::Response {
+    Json(value).into_response()
 }
 
 fn record(record: Result<Record, OutboxError>) -> Answer {
-    json(&record.map_err(refused)?)
+    Ok(json(&record.map_err(refused)?))
 }
 
 fn number(text: &str) -> Result<i64, ApiError> {

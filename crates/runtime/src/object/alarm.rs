@@ -47,7 +47,7 @@ impl Object {
     /// attempt succeeds.
     pub(crate) fn delete_alarm(&self) -> Result<()> {
         let row = self.running_alarm()?;
-        self.write_alarm(row.map(|row| without_next(row)).as_ref())
+        self.write_alarm(row.map(without_next).as_ref())
     }
 
     pub(crate) fn delete_all(&self) -> Result<()> {

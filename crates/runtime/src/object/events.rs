@@ -132,9 +132,6 @@ impl Object {
                 }
             }
             let delivered = match (&*self.instance.borrow(), event.take()) {
-                (Some(_), Some(Event::Operation { component, request })) => {
-                    self.operate(component.as_deref(), *request)
-                }
                 (Some(instance), Some(event)) => self.deliver(&**instance, event),
                 _ => return Ok(Poll::Ready(())),
             };

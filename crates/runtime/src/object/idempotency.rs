@@ -16,12 +16,15 @@ use crate::{
 };
 
 impl Object {
-    /// Hands an event to the instance, unless it is a call that has been made before.
+    /// Hands an event to the instance, unless it is for a component or is a call that has been made before.
     pub(super) fn deliver(
         self: &Rc<Self>,
         instance: &dyn Instance,
         event: Event,
     ) -> LocalFuture<Result<Reply>> {
+        if let Event::Operation { component, request } = event {
+            return self.operate(component.as_deref(), *request);
+        }
         let Event::Rpc {
             method,
             args,
