@@ -1,7 +1,7 @@
 //! Who may call what, where others can reach the program.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::time::Duration;
+use std::{os::unix::fs::DirBuilderExt, time::Duration};
 
 use abide::server::access::{AccessStore, NewToken, Role};
 use abide_harness::{Program, WalkTokens, refused, walk};
@@ -13,7 +13,6 @@ const OPEN: &[&str] = &["GET /healthz", "GET /readyz", "GET /metrics"];
 async fn no_route_lets_anybody_in_without_a_valid_token_that_is_good_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new()
         .mode(0o700)
         .create(&data)

@@ -287,3 +287,42 @@ async fn a_gateway_with_a_file_knows_after_a_restart_what_it_knew() {
     let refused = LocalGateway::open(KEY, mischief, Arc::new(SystemClock::new()), &file);
     assert!(refused.unwrap_err().to_string().contains("line 1"));
 }
+
+#[tokio::test]
+async fn a_gateway_s_file_is_shortened_when_it_has_grown_and_nothing_is_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("gateway.jsonl");
+    let open =
+        |mischief| LocalGateway::open(KEY, mischief, Arc::new(SystemClock::new()), &file).unwrap();
+    let mischief = Mischief::none(7);
+    let gateway = open(mischief);
+    let node_of = node(&gateway);
+    let env = node_of.env();
+    let length = || std::fs::metadata(&file).unwrap().len();
+    let (mut longest, mut paid) = (0, 0);
+    let first = pay(env, "card_ok", "first").await;
+    pay(env, "card_3ds", "waits").await;
+    while length() >= longest {
+        longest = length();
+        let slow = pay(env, "card_slow", &paid.to_string()).await;
+        // Each question about it is a change.
+        for _ in 0..3 {
+            let _ = adapter().status(env, &slow.id).await;
+        }
+        paid += 1;
+        assert!(paid < 1_000, "the file grows and grows: {longest}");
+    }
+    let known = (gateway.payments(), gateway.refunds(), gateway.tally());
+    let again = open(mischief);
+    assert_eq!((again.payments(), again.refunds(), again.tally()), known);
+    assert_eq!(again.waiting(), gateway.waiting());
+    let node_again = node(&again);
+    let same = pay(node_again.env(), "card_ok", "first").await;
+    assert_eq!((same, again.tally()), (first, known.2), "the same keys");
+    let other = Mischief::none(8);
+    let refused = LocalGateway::open(KEY, other, Arc::new(SystemClock::new()), &file);
+    assert!(refused.unwrap_err().to_string().contains("seed"));
+    // A crash before the new file has the name leaves the old one.
+    std::fs::write(file.with_extension("new"), "half").unwrap();
+    assert_eq!(open(mischief).tally(), known.2);
+}

@@ -49,7 +49,7 @@ use crate::{
 /// owner does have tokens of their own.
 pub fn router(env: Env) -> Router {
     let access = Access::of(&env);
-    let for_readers = |routes: Router<Env>| {
+    let for_readers = |routes: Router<Env>, env: &Env| {
         access.protect(routes.with_state(env.clone()), |route| {
             Need::by_method(route.method).object("Blog", NAME)
         })
@@ -57,7 +57,8 @@ pub fn router(env: Env) -> Router {
     let pages = Router::new()
         .route("/", get(front))
         .route("/posts/{post}", get(show))
-        .route("/posts/{post}/comments", post(submit));
+        .route("/posts/{post}/comments", post(submit))
+        .method_not_allowed_fallback(not_so);
     let own_pages = Router::new()
         .route("/confirm", get(ask_confirm).post(confirm))
         .route("/unsubscribe", get(ask_unsubscribe).post(unsubscribe))
@@ -80,8 +81,9 @@ pub fn router(env: Env) -> Router {
         .route("/mails/{id}", get(mail).delete(discard))
         .route("/mails/{id}/redrive", post(redrive))
         .fallback(no_resource);
-    let own_pages = own_pages.with_state(env.clone()).merge(for_readers(pages));
-    let api = own_api.with_state(env.clone()).merge(for_readers(api));
+    let (pages, api) = (for_readers(pages, &env), for_readers(api, &env));
+    let own_pages = own_pages.with_state(env.clone()).merge(pages);
+    let api = own_api.with_state(env).merge(api);
     own_pages.nest("/api", api)
 }
 

@@ -32,7 +32,7 @@ pub(crate) const CLIENT_SHARE: usize = 10;
 
 /// Whoever has been silent may send at once what is allowed in so many seconds, and make at once what objects are allowed in
 /// so many minutes.
-pub(crate) const BURST: f64 = 10.0;
+pub(crate) const BURST: u32 = 10;
 
 /// Clients whose rate of requests is remembered; those beyond share one. An entry takes some 64 bytes.
 pub(crate) const RATED_CLIENTS: usize = 1 << 16;

@@ -106,7 +106,7 @@ impl<K: Copy + Eq + Hash> Rate<K> {
     fn new(per_second: f64, count: usize) -> Self {
         Self {
             per_second,
-            most: count as f64 * limits::BURST,
+            most: count as f64 * f64::from(limits::BURST),
             buckets: Mutex::default(),
         }
     }
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_bucket_refills_by_the_second_and_says_when() {
         let rate = Rate::per_second(2);
-        let burst = 2 * limits::BURST as u64;
+        let burst = 2 * limits::BURST;
         let now = Instant::now();
         for _ in 0..burst {
             assert_eq!(rate.take(client(1), now), Ok(()));
@@ -239,7 +239,7 @@ mod tests {
         for number in 0..limits::RATED_CLIENTS as u32 {
             assert_eq!(rate.take(client(number), now), Ok(()));
         }
-        let burst = limits::BURST as u32;
+        let burst = limits::BURST;
         let more = (1..=burst + 1).map(|n| rate.take(client(10_000_000 + n), now));
         assert_eq!(more.filter(Result::is_err).count(), 1);
         assert!(lock(&rate.buckets).len() <= limits::RATED_CLIENTS + 1);

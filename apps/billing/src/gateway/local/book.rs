@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{card::Card, mischief::percent_of};
@@ -54,6 +55,7 @@ impl Refusal {
     }
 }
 
+#[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     payment: Payment,
     card: Card,
@@ -61,11 +63,21 @@ struct Entry {
     questions: u32,
 }
 
+/// What a key was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Act {
+    Create,
+    Confirm,
+    Cancel,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Book {
     seed: u64,
     entries: Vec<Entry>,
     /// Which payment a key belongs to, and for what.
-    keys: HashMap<String, (usize, &'static str)>,
+    keys: HashMap<String, (usize, Act)>,
     /// Those whose customers must prove who they are.
     waiting: BTreeSet<usize>,
     events: u64,
@@ -83,6 +95,10 @@ impl Book {
             events: 0,
             changes: 0,
         }
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = Payment> {
@@ -125,7 +141,7 @@ impl Book {
         if charge.amount.amount() <= 0 {
             return Err(refuse("the amount is not above zero".to_owned()));
         }
-        if let Some(number) = self.known(key, "create")? {
+        if let Some(number) = self.known(key, Act::Create)? {
             let entry = &self.entries[number];
             let same = entry.payment.amount == charge.amount
                 && entry.payment.reference == charge.reference
@@ -136,7 +152,7 @@ impl Book {
         }
         let number = self.entries.len();
         self.changes += 1;
-        self.keys.insert(key.to_owned(), (number, "create"));
+        self.keys.insert(key.to_owned(), (number, Act::Create));
         let payment = Payment {
             id: format!("pay_{}", number + 1),
             status: PaymentStatus::RequiresConfirmation,
@@ -157,7 +173,7 @@ impl Book {
     /// Moves the money; whether this has changed anything.
     pub(super) fn confirm(&mut self, key: &str, id: &str) -> Result<(Payment, bool), Refusal> {
         let number = self.find(id)?;
-        if let Some(known) = self.known(key, "confirm")? {
+        if let Some(known) = self.known(key, Act::Confirm)? {
             return if known == number {
                 Ok((self.entries[number].payment.clone(), false))
             } else {
@@ -169,7 +185,7 @@ impl Book {
             return Err(Refusal::TooLate);
         }
         self.changes += 1;
-        self.keys.insert(key.to_owned(), (number, "confirm"));
+        self.keys.insert(key.to_owned(), (number, Act::Confirm));
         let payment = &mut entry.payment;
         match entry.card {
             Card::Slow => payment.status = PaymentStatus::Processing,
@@ -192,7 +208,7 @@ impl Book {
 
     pub(super) fn cancel(&mut self, key: &str, id: &str) -> Result<Payment, Refusal> {
         let number = self.find(id)?;
-        if let Some(known) = self.known(key, "cancel")? {
+        if let Some(known) = self.known(key, Act::Cancel)? {
             return if known == number {
                 Ok(self.entries[number].payment.clone())
             } else {
@@ -206,7 +222,7 @@ impl Book {
                 payment.action_url = None;
                 self.changes += 1;
                 self.waiting.remove(&number);
-                self.keys.insert(key.to_owned(), (number, "cancel"));
+                self.keys.insert(key.to_owned(), (number, Act::Cancel));
                 Ok(payment.clone())
             }
             PaymentStatus::Canceled => Ok(payment.clone()),
@@ -261,7 +277,7 @@ impl Book {
             .ok_or(Refusal::NotFound)
     }
 
-    fn known(&self, key: &str, act: &'static str) -> Result<Option<usize>, Refusal> {
+    fn known(&self, key: &str, act: Act) -> Result<Option<usize>, Refusal> {
         match self.keys.get(key) {
             None => Ok(None),
             Some((number, before)) if *before == act => Ok(Some(*number)),

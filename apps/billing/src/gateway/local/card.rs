@@ -1,7 +1,10 @@
 //! What a card does.
 
+use serde::{Deserialize, Serialize};
+
 /// A card, by the name of a payment method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Card {
     /// `card_ok`: pays.
     Good,

@@ -1,16 +1,23 @@
 //! What the gateway was asked that has changed something: a file that is read again when it starts.
 //!
 //! Contract: a request is in the file, and synced, before it is answered. The gateway decides the same each time, so what it
-//! knows follows from the file. A last line that a crash has cut short was never answered, and is cut off.
+//! knows follows from the file. A last line that a crash has cut short was never answered, and is cut off. When the changes
+//! have outgrown what they amount to, the file is replaced by one that begins with all that the gateway knows: whole, or
+//! not at all.
 
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+
+use super::{Told, book::Book, refunds::Refunds};
+
+/// Changes are replaced by what they amount to when they have so many bytes, and more than that has.
+const MAX_CHANGES: u64 = 256 << 10;
 
 /// One change.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,10 +39,26 @@ pub(super) enum Change {
     },
     /// A customer has proved who they are, or has not.
     Authenticated { payment: String, succeeds: bool },
+    /// All that the gateway knew, in place of the changes before.
+    Known(Box<Known>),
+}
+
+/// All that the gateway knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Known {
+    pub(super) book: Book,
+    pub(super) refunds: Refunds,
+    /// Webhooks that wait to be sent, and when they are.
+    pub(super) events: Vec<(u64, Told)>,
 }
 
 pub(super) struct Journal {
+    path: PathBuf,
     file: File,
+    /// Bytes of the line at the beginning that holds what was known then.
+    known: u64,
+    /// Bytes of changes since.
+    changes: u64,
     /// It could not be written, and may end in the midst of a line.
     broken: bool,
 }
@@ -63,14 +86,18 @@ impl Journal {
         file.set_len(u64::try_from(whole).unwrap_or(u64::MAX))?;
         file.seek(SeekFrom::End(0))?;
         file.sync_all()?;
-        if let Some(directory) = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            File::open(directory)?.sync_all()?;
-        }
+        sync_directory(path)?;
+        let first = text.iter().position(|byte| *byte == b'\n');
+        let known = match entries.first().map(|entry| &entry.change) {
+            Some(Change::Known(_)) => first.map_or(0, |end| end + 1),
+            _ => 0,
+        };
+        let bytes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let journal = Self {
+            path: path.to_owned(),
             file,
+            known: bytes(known),
+            changes: bytes(whole - known),
             broken: false,
         };
         Ok((journal, entries))
@@ -88,6 +115,39 @@ impl Journal {
             .write_all(&line)
             .and_then(|()| self.file.sync_data());
         self.broken = written.is_err();
+        self.changes += line.len() as u64;
         written
     }
+
+    /// True if the changes are to be replaced by what they amount to.
+    pub(super) fn has_grown(&self) -> bool {
+        !self.broken && self.changes > MAX_CHANGES.max(self.known)
+    }
+
+    /// Replaces all changes by what they amount to. After an error the file is as before.
+    pub(super) fn replace(&mut self, known: &Entry) -> io::Result<()> {
+        // Not again with each change if it fails.
+        self.changes = 0;
+        let mut line = serde_json::to_vec(known)?;
+        line.push(b'\n');
+        let new = self.path.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let mut file = options.mode(0o600).open(&new)?;
+        file.write_all(&line)?;
+        file.sync_all()?;
+        std::fs::rename(&new, &self.path)?;
+        // From here on the new file has the name, whatever a crash makes of that.
+        self.file = file;
+        self.known = line.len() as u64;
+        sync_directory(&self.path)
+    }
+}
+
+/// Makes the name of a file durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

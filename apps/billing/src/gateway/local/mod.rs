@@ -24,7 +24,7 @@ use abide::{clock::Clock, http::Method};
 use serde_json::{Value, json};
 
 use book::{Book, Refusal};
-use journal::{Change, Entry, Journal};
+use journal::{Change, Entry, Journal, Known};
 use mischief::Dice;
 use refunds::Refunds;
 
@@ -242,16 +242,48 @@ impl Shared {
     }
 
     fn remember(&mut self, at: u64, change: Change) -> io::Result<()> {
-        match &mut self.journal {
-            Some(journal) => journal.write(&Entry { at, change }),
-            None => Ok(()),
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
+        journal.write(&Entry { at, change })?;
+        if journal.has_grown() {
+            let known = Known {
+                book: std::mem::replace(&mut self.book, Book::new(0)),
+                refunds: std::mem::take(&mut self.refunds),
+                events: self.events.clone(),
+            };
+            let mut entry = Entry {
+                at,
+                change: Change::Known(Box::new(known)),
+            };
+            let replaced = journal.replace(&entry);
+            if let Change::Known(known) = &mut entry.change {
+                std::mem::swap(&mut self.book, &mut known.book);
+                std::mem::swap(&mut self.refunds, &mut known.refunds);
+            }
+            // The change itself is written.
+            if let Err(error) = replaced {
+                tracing::warn!(%error, "the local gateway's file is not shortened");
+            }
         }
+        Ok(())
     }
 
     /// Does what was done before the process ended.
     fn change_again(&mut self, mischief: &Mischief, at: u64, change: Change) -> io::Result<()> {
         let before = self.changes();
+        let of_another = || {
+            let text = "the file of the local gateway is not one of this seed";
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        };
         match change {
+            Change::Known(known) if known.book.seed() == mischief.seed => {
+                self.book = known.book;
+                self.refunds = known.refunds;
+                self.events = known.events;
+                return Ok(());
+            }
+            Change::Known(_) => return Err(of_another()),
             Change::Asked {
                 method,
                 path,
@@ -275,10 +307,7 @@ impl Shared {
             }
         }
         if self.changes() == before {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the file of the local gateway is not one of this seed",
-            ));
+            return Err(of_another());
         }
         Ok(())
     }

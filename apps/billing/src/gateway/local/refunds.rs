@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     book::{Book, Refusal},
     card::Card,
@@ -14,12 +16,13 @@ use crate::gateway::{PaymentStatus, Refund, RefundCharge, RefundStatus};
 /// Questions about a slow refund to which it is still on its way.
 const SLOW_QUESTIONS: u32 = 2;
 
+#[derive(Debug, Serialize, Deserialize)]
 struct Entry {
     refund: Refund,
     questions: u32,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Refunds {
     entries: Vec<Entry>,
     /// Which refund a key belongs to.
