@@ -17,11 +17,11 @@ use crate::disk::{Disk, ReclaimingDisk};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{Lsn, NamespaceNo, ObjectKey};
-use crate::limits::TEMPORARY_RESERVE_SEGMENTS;
+use crate::limits::{PREPARED_SEGMENTS, TEMPORARY_RESERVE_SEGMENTS};
 use crate::log::Log;
 use crate::log::local::LocalSegments;
 use crate::log::reader::{self, Found, Logged};
-use crate::log::segment::FoundHeader;
+use crate::log::segment::{FoundHeader, MIN_SEGMENT_BYTES};
 use crate::log::segment_pool::{SegmentPool, UsedSegment};
 use crate::manifest::Manifest;
 use crate::open_files::OpenFiles;
@@ -114,7 +114,8 @@ pub(crate) fn open(
     archive::prepare(&*disk, dir, options.archive, &mut manifest)?;
     manifest.store(&*disk, dir)?;
     let needed = needed_segments(&segments, &manifest);
-    remove_others(&*disk, &segments, &needed).map_err(failed)?;
+    let spare = spare_segments(&segments, &needed);
+    remove_others(&*disk, &segments, needed.iter().chain(&spare)).map_err(failed)?;
     alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
     let pool = Arc::new(SegmentPool::new(
         disk.clone(),
@@ -122,6 +123,7 @@ pub(crate) fn open(
         manifest.segment_bytes,
         segments.last().map_or(1, |s| s.number + 1),
         needed,
+        spare,
     ));
     let writer = LocalSegments::new(pool.clone(), manifest.epoch());
     let log = Log::new(
@@ -260,17 +262,21 @@ fn unknown_namespace(namespace: NamespaceNo, at: Lsn) -> Error {
     ))
 }
 
-/// The used segments that recovery or the archive needs again, oldest first.
-fn needed_segments(segments: &[Found], manifest: &Manifest) -> VecDeque<UsedSegment> {
-    let used = segments.iter().filter_map(|segment| match segment.header {
+/// The segments that were used, oldest first.
+fn used_segments(segments: &[Found]) -> impl Iterator<Item = UsedSegment> {
+    segments.iter().filter_map(|segment| match segment.header {
         FoundHeader::Valid(header) => Some(UsedSegment {
             path: segment.path.clone(),
             first: header.first,
             bytes: header.bytes,
         }),
         _ => None,
-    });
-    let mut used: VecDeque<_> = used.collect();
+    })
+}
+
+/// Those of them that recovery or the archive needs again.
+fn needed_segments(segments: &[Found], manifest: &Manifest) -> VecDeque<UsedSegment> {
+    let mut used: VecDeque<_> = used_segments(segments).collect();
     let needed = manifest.archived();
     if let Some(first) = used.iter().rposition(|segment| segment.first <= needed) {
         used.drain(..first);
@@ -278,14 +284,23 @@ fn needed_segments(segments: &[Found], manifest: &Manifest) -> VecDeque<UsedSegm
     used
 }
 
-/// Removes the segments that are not needed: of those that were never used nothing tells whether their preparation was
+/// Those of them that are recycled first: as small as segments begin, so that the log is small again after a restart.
+fn spare_segments(segments: &[Found], needed: &VecDeque<UsedSegment>) -> Vec<UsedSegment> {
+    let is_needed = |segment: &UsedSegment| needed.iter().any(|used| used.path == segment.path);
+    used_segments(segments)
+        .filter(|segment| segment.bytes == MIN_SEGMENT_BYTES && !is_needed(segment))
+        .take(PREPARED_SEGMENTS)
+        .collect()
+}
+
+/// Removes the segments that are not kept: of those that were never used nothing tells whether their preparation was
 /// finished, and the others may be larger than the load asks for.
-fn remove_others(
+fn remove_others<'a>(
     disk: &dyn Disk,
     segments: &[Found],
-    needed: &VecDeque<UsedSegment>,
+    kept: impl Iterator<Item = &'a UsedSegment> + Clone,
 ) -> std::io::Result<()> {
-    let is_needed = |segment: &Found| needed.iter().any(|used| used.path == segment.path);
-    let mut others = segments.iter().filter(|segment| !is_needed(segment));
+    let is_kept = |segment: &Found| kept.clone().any(|kept| kept.path == segment.path);
+    let mut others = segments.iter().filter(|segment| !is_kept(segment));
     others.try_for_each(|segment| disk.remove(&segment.path))
 }

@@ -48,7 +48,11 @@ impl SqlError {
 
     /// `None` if the error is not SQLite's.
     pub(crate) fn of(error: &rusqlite::Error) -> Option<Self> {
-        let code = error.sqlite_error()?;
+        let code = match error {
+            // What it cannot parse has a variant of its own.
+            rusqlite::Error::SqlInputError { error, .. } => error,
+            error => error.sqlite_error()?,
+        };
         let kind = match (code.code, code.extended_code) {
             (
                 _,

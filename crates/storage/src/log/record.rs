@@ -13,7 +13,7 @@
 //! | 32 | 32 | object id |
 //! | 64 | 4 | commit number of the object |
 //! | 68 | 4 | size of the database in pages |
-//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and of the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, bits 16–31 the attempts |
+//! | 72 | 4 | flags: 1 last part of its transaction, 2 sets an alarm, 4 clears the alarm, and of the alarm that it sets: 8 given up, 16 failing, 32 an attempt has begun, 64 beside few suspects, 128 beside none, 256 it waits, bits 16–31 the attempts |
 //! | 76 | 4 | number of page entries |
 //! | 80 | 8 | time of the commit, milliseconds since 1970 |
 //! | 88 | 8 | when the alarm is due, milliseconds since 1970, if flag 2 |
@@ -256,6 +256,21 @@ mod tests {
             ..header()
         };
         assert_eq!(written(&header), include_str!("header-v3.hex").trim());
+    }
+
+    #[test]
+    fn the_bytes_of_a_header_with_an_alarm_that_waits_are_those_of_format_5() {
+        let waits = AlarmEntry {
+            wait: true,
+            ..AlarmEntry::at(1_700_000_060_000)
+        };
+        let header = Header {
+            alarm: Some(AlarmChange::Set(waits)),
+            ..header()
+        };
+        assert_eq!(written(&header), include_str!("header-v5.hex").trim());
+        let bytes = hex::decode(include_str!("header-v5.hex").trim()).unwrap();
+        assert_eq!(Header::read(&bytes), Some(header));
     }
 
     proptest! {

@@ -52,15 +52,23 @@ struct SpareSegment {
     bytes: u64,
 }
 
+impl From<UsedSegment> for SpareSegment {
+    fn from(UsedSegment { path, bytes, .. }: UsedSegment) -> Self {
+        Self { path, bytes }
+    }
+}
+
 impl SegmentPool {
-    /// `used` are the segments that recovery found and still needs.
+    /// `used` are the segments that recovery found and still needs, `spare` those that are recycled first.
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
         largest: u64,
         next_number: u64,
         used: VecDeque<UsedSegment>,
+        spare: Vec<UsedSegment>,
     ) -> Self {
+        let spare = spare.into_iter().map(SpareSegment::from).collect();
         Self {
             disk,
             dir,
@@ -69,7 +77,7 @@ impl SegmentPool {
                 prepared: VecDeque::new(),
                 next_number,
                 used,
-                spare: Vec::new(),
+                spare,
             }),
             wakeup: Wakeup::default(),
         }
@@ -155,9 +163,8 @@ impl SegmentPool {
         let mut surplus = {
             let mut segments = self.segments.lock();
             while segments.used.len() > 1 && segments.used[1].first <= redo {
-                if let Some(UsedSegment { path, bytes, .. }) = segments.used.pop_front() {
-                    segments.spare.push(SpareSegment { path, bytes });
-                }
+                let used = segments.used.pop_front();
+                segments.spare.extend(used.map(SpareSegment::from));
             }
             // The largest stay.
             segments.spare.sort_by_key(|spare| Reverse(spare.bytes));
@@ -222,7 +229,14 @@ mod tests {
         let dir = Path::new("/log");
         disk.create_dir_all(dir).unwrap();
         let disk = Arc::new(disk.clone());
-        SegmentPool::new(disk, dir.to_owned(), 64 * MIN, 1, VecDeque::new())
+        SegmentPool::new(
+            disk,
+            dir.to_owned(),
+            64 * MIN,
+            1,
+            VecDeque::new(),
+            Vec::new(),
+        )
     }
 
     /// Prepares segments for a log that needs so many bytes each time, takes them into use, and gives back all but the last.
