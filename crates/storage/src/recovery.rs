@@ -115,7 +115,7 @@ pub(crate) fn open(
     manifest.store(&*disk, dir)?;
     let needed = needed_segments(&segments, &manifest);
     let spare = spare_segments(&segments, &needed);
-    remove_others(&*disk, &segments, needed.iter().chain(&spare)).map_err(failed)?;
+    remove_others(&*disk, &segments, &needed, &spare).map_err(failed)?;
     alarms::remove_others(&*disk, dir, &manifest.alarms).map_err(failed)?;
     let pool = Arc::new(SegmentPool::new(
         disk.clone(),
@@ -295,12 +295,16 @@ fn spare_segments(segments: &[Found], needed: &VecDeque<UsedSegment>) -> Vec<Use
 
 /// Removes the segments that are not kept: of those that were never used nothing tells whether their preparation was
 /// finished, and the others may be larger than the load asks for.
-fn remove_others<'a>(
+fn remove_others(
     disk: &dyn Disk,
     segments: &[Found],
-    kept: impl Iterator<Item = &'a UsedSegment> + Clone,
+    needed: &VecDeque<UsedSegment>,
+    spare: &[UsedSegment],
 ) -> std::io::Result<()> {
-    let is_kept = |segment: &Found| kept.clone().any(|kept| kept.path == segment.path);
+    let is_kept = |segment: &Found| {
+        let mut kept = needed.iter().chain(spare);
+        kept.any(|kept| kept.path == segment.path)
+    };
     let mut others = segments.iter().filter(|segment| !is_kept(segment));
     others.try_for_each(|segment| disk.remove(&segment.path))
 }
