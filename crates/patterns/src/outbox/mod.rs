@@ -94,6 +94,7 @@ mod fan_out;
 mod flights;
 pub(crate) mod forms;
 mod held;
+mod history;
 mod inner;
 pub mod limits;
 mod list;
