@@ -6,7 +6,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -101,7 +101,7 @@ pub(crate) async fn watch(router: Arc<Router>, bindings: Arc<[Arc<Binding>]>) {
         look_at_commits(CommitStall::of(&router.store), &mut stalled);
         // The panic was logged and counted.
         let _ = guarded(&router.egress.panics, "the metrics recorder", || {
-            publish(&router, &bindings);
+            publish(&router, &bindings, || ());
         });
         if router.phase() == Phase::Stopped {
             break;
@@ -143,8 +143,18 @@ fn inspect(
     }
 }
 
-/// Publishes the current metrics to the program's `metrics` recorder.
-pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
+/// Publishes the current metrics to the program's `metrics` recorder, then calls `read`.
+///
+/// The recorder belongs to the process, and a process can have several nodes, each of which sets the same gauges: one
+/// publishes at a time.
+pub(crate) fn publish<R>(
+    router: &Router,
+    bindings: &[Arc<Binding>],
+    read: impl FnOnce() -> R,
+) -> R {
+    static RECORDER: Mutex<()> = Mutex::new(());
+    // A recorder that panicked has left nothing half done of ours.
+    let _one = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
     publish_memory(router.store.memory());
     stats(router).publish();
     let failing = router.store.alarms().failing();
@@ -153,6 +163,7 @@ pub(crate) fn publish(router: &Router, bindings: &[Arc<Binding>]) {
         metrics::gauge!("abide_alarms_failing", "class" => binding.unique_key.clone())
             .set(count as f64);
     }
+    read()
 }
 
 /// A commit that waits for room blocks its worker, too, and no code of an object is to blame; one that waits for the disk

@@ -107,6 +107,29 @@ async fn pending_alarms_are_listed_by_time_page_by_page() {
     host.shutdown().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_several_nodes_of_a_process_shows_its_own_gauges() {
+    let (one, two) = (host().await, host().await);
+    let far = Duration::from_secs(1 << 40).as_millis() as i64;
+    for (host, alarms) in [(&one, 1), (&two, 2)] {
+        for name in 0..alarms {
+            let clockwork = host.env().object::<Clockwork>();
+            let clockwork = clockwork.get_by_name(&name.to_string());
+            clockwork.set(far).await.unwrap().unwrap();
+        }
+    }
+    let look = async |host: &RunningHost, alarms: u32| {
+        let wanted = format!("\nabide_alarms_pending {alarms}\n");
+        for _ in 0..200 {
+            let metrics = ask(host.admin_addr().unwrap(), Method::GET, "/metrics").await;
+            assert!(metrics.body.contains(&wanted), "{alarms}: {}", metrics.body);
+        }
+    };
+    tokio::join!(look(&one, 1), look(&two, 2));
+    one.shutdown().await.unwrap();
+    two.shutdown().await.unwrap();
+}
+
 #[tokio::test]
 async fn an_alarm_that_was_given_up_is_listed_and_run_again_on_demand() {
     let host = host().await;

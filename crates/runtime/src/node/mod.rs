@@ -62,9 +62,11 @@ impl Node {
         watchdog::stats(&self.0.router)
     }
 
-    /// Publishes the current metrics to the program's `metrics` recorder. The node does so every second by itself.
-    pub fn publish_metrics(&self) {
-        watchdog::publish(&self.0.router, self.0.env.bindings());
+    /// Publishes the current metrics to the program's `metrics` recorder, and calls `read` before another node of the
+    /// process can publish: what it reads from the recorder are the gauges of this node. The node publishes every second
+    /// by itself.
+    pub fn publish_metrics<R>(&self, read: impl FnOnce() -> R) -> R {
+        watchdog::publish(&self.0.router, self.0.env.bindings(), read)
     }
 
     /// How many workers are blocked by a handler that runs without awaiting.

@@ -36,11 +36,14 @@ async fn readyz(State(readiness): State<Arc<Readiness>>) -> Response {
 }
 
 async fn metrics(State(readiness): State<Arc<Readiness>>) -> Response {
-    if let Some((store, node)) = readiness.parts() {
-        node.publish_metrics();
-        metric::take_store(&store.stats());
-    }
-    let text = telemetry::metrics_handle().render();
+    let render = || telemetry::metrics_handle().render();
+    let text = match readiness.parts() {
+        Some((store, node)) => node.publish_metrics(|| {
+            metric::take_store(&store.stats());
+            render()
+        }),
+        None => render(),
+    };
     (
         [(
             header::CONTENT_TYPE,
