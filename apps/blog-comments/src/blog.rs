@@ -73,10 +73,6 @@ impl DurableObject for Blog {
         blog.welcome()?;
         Ok(blog)
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[rpc]

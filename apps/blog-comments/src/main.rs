@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use abide::server::ServeArgs;
 use abide_harness::SmtpServer;
-use abide_patterns::{deliver::SmtpDelivery, outbox};
+use abide_patterns::deliver::SmtpDelivery;
 use anyhow::Context;
 use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};
@@ -107,7 +107,7 @@ async fn serve(told: Serve) -> anyhow::Result<()> {
     };
     let site = site.checked().map_err(anyhow::Error::msg)?;
     abide::Host::from_config(told.settings.load()?)
-        .object_with::<Blog>(BINDING, outbox::class_options())
+        .object::<Blog>(BINDING)
         .with(registry(site.clone(), SmtpDelivery::new(&told.smtp)?))
         .with(options(Duration::from_millis(told.retry_ms)))
         .with(Limits {

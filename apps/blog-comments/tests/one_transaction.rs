@@ -7,10 +7,7 @@ use std::time::Duration;
 
 use abide::{Host, server::RunningHost};
 use abide_harness::{Client, Nobody, Version};
-use abide_patterns::{
-    deliver::SmtpDelivery,
-    outbox::{self, Options},
-};
+use abide_patterns::{deliver::SmtpDelivery, outbox::Options};
 use blog_comments::{BINDING, Blog, Site, options, registry, router};
 use http::Method;
 use serde_json::json;
@@ -26,7 +23,7 @@ async fn blog(max_queued: i64, nobody: &Nobody) -> RunningHost {
     };
     let smtp = SmtpDelivery::new(&format!("smtp://{}", nobody.address())).unwrap();
     Host::open_in_memory()
-        .object_with::<Blog>(BINDING, outbox::class_options())
+        .object::<Blog>(BINDING)
         .with(registry(site.clone(), smtp))
         .with(Options {
             max_queued,

@@ -84,10 +84,6 @@ impl DurableObject for Mails {
     async fn fetch(&self, request: Request) -> Result<Response> {
         self.live.accept(&request)
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[rpc]

@@ -7,7 +7,7 @@ use abide::{
     server::{AllowPrivate, ServeArgs},
 };
 use abide_harness::{AcsMischief, AcsOptions, AcsServer};
-use abide_patterns::outbox::{Options, Pace, class_options};
+use abide_patterns::outbox::{Options, Pace};
 use anyhow::Context;
 use clap::{Args, Parser};
 use email_outbox::{Author, BINDING, Mails, Sender, registry, router};
@@ -130,10 +130,8 @@ async fn serve_mails(
     {
         config.outbound.allow_private = address;
     }
-    let mut class = class_options();
-    class.idle_timeout = config.objects.idle_timeout;
     Host::from_config(config)
-        .object_with::<Mails>(BINDING, class)
+        .object::<Mails>(BINDING)
         .with(registry(sender)?)
         .with(options)
         .with(author)

@@ -7,7 +7,7 @@ use abide::{Error, Host, Result, Storage, server::LocalHost};
 use abide_harness::until;
 use abide_patterns::{
     deliver::SmtpDelivery,
-    outbox::{Batch, FanOut, Options, Registry, class_options},
+    outbox::{Batch, FanOut, Options, Registry},
 };
 use email_outbox::{Author, BINDING, Mailing, Mails, router};
 use http::{Request, StatusCode};
@@ -32,7 +32,7 @@ async fn host() -> LocalHost {
         .with(SmtpDelivery::new("smtp://127.0.0.1:1").unwrap())
         .with_fan_out(Broken);
     Host::open_in_memory()
-        .object_with::<Mails>(BINDING, class_options())
+        .object::<Mails>(BINDING)
         .with(registry)
         .with(Options::default())
         .with(Author::parse("outbox@example.com").unwrap())

@@ -12,7 +12,7 @@ use abide::Host;
 use abide_harness::until;
 use abide_patterns::{
     deliver::Email,
-    outbox::{Deliver, Delivery, Failure, Options, Pace, Registry, Submitted, class_options},
+    outbox::{Deliver, Delivery, Failure, Options, Pace, Registry, Submitted},
 };
 use axum::body::Body;
 use email_outbox::{Author, BINDING, Mailing, Mails, router};
@@ -41,7 +41,7 @@ impl Deliver for Never {
 async fn mails_that_fail_again_at_once_are_redriven_once() {
     let tried = Arc::new(AtomicUsize::new(0));
     let host = Host::open_in_memory()
-        .object_with::<Mails>(BINDING, class_options())
+        .object::<Mails>(BINDING)
         .with(
             Registry::new()
                 .with(Never(Arc::clone(&tried)))

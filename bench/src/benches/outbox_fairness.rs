@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use abide::server::Host;
-use abide_patterns::outbox::{self, Priority, Registry};
+use abide_patterns::outbox::{Priority, Registry};
 use anyhow::Result;
 use clap::Args;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     let waits = Waits::default();
     let dir = context.fresh_dir("ours")?;
     let host = Host::builder(dir)
-        .object_with::<Errands>("ERRANDS", outbox::class_options())
+        .object::<Errands>("ERRANDS")
         .with(Registry::new().with(waits.clone()));
     let local = Local::of(host)?;
     let env = local.host.env();

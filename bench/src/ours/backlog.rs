@@ -14,8 +14,8 @@ use abide::{
     server::{Host, LocalHost},
 };
 use abide_patterns::outbox::{
-    self, DeadLetterFilter, Deliver, Delivery, Failure, Filter, Message, Options, Outbox,
-    OutboxError, Pace, Registry, Submitted,
+    DeadLetterFilter, Deliver, Delivery, Failure, Filter, Message, Options, Outbox, OutboxError,
+    Pace, Registry, Submitted,
 };
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -96,10 +96,6 @@ impl DurableObject for Backlog {
         };
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
-    }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
     }
 }
 
@@ -186,7 +182,7 @@ impl Backlogs {
         let taken = Arc::new(Taken::default());
         let options = ClassOptions {
             idle_timeout: DAY,
-            ..outbox::class_options()
+            ..ClassOptions::default()
         };
         let host = Host::builder(dir)
             .with(Registry::new().with(Jobs(Arc::clone(&taken))))

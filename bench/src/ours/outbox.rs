@@ -65,10 +65,6 @@ impl DurableObject for Sender {
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { outbox })
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 /// Messages to be enqueued in one transaction.
@@ -134,7 +130,7 @@ impl Senders {
                 "SENDER",
                 ClassOptions {
                     idle_timeout: Duration::from_hours(24),
-                    ..outbox::class_options()
+                    ..ClassOptions::default()
                 },
             )
             .configure(|config| {

@@ -6,7 +6,7 @@ use abide::{
     prelude::*,
     server::{AllowPrivate, Host, object_router},
 };
-use abide_patterns::outbox::{self, Deliver, Options, Outbox, Pace, Registry, RetryPolicy};
+use abide_patterns::outbox::{Deliver, Options, Outbox, Pace, Registry, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::ours::{
@@ -65,10 +65,6 @@ impl DurableObject for Ledger {
             (),
         )?;
         Ok(Self { state, outbox })
-    }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
     }
 }
 
@@ -207,7 +203,7 @@ impl Line {
 pub(crate) fn serve(dir: &Path, port: u16) -> anyhow::Result<()> {
     let host = Host::builder(dir)
         .with(Registry::new().with(Poster))
-        .object_with::<Ledger>("LEDGER", outbox::class_options())
+        .object::<Ledger>("LEDGER")
         .object::<Clock>("CLOCK")
         .object::<Line>("LINE")
         .json_rpc()

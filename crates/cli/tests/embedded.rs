@@ -42,10 +42,6 @@ impl DurableObject for Sender {
             outbox: Outbox::open(&state, env.require()?, Options::default())?,
         })
     }
-
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[rpc]
@@ -76,7 +72,7 @@ impl Town {
                 config.admin.listen = None;
             })
             .with(Registry::new().with(Post(Arc::clone(&at_home))))
-            .object_with::<Sender>("SENDER", outbox::class_options())
+            .object::<Sender>("SENDER")
             .start()
             .await
             .unwrap();

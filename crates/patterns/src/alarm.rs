@@ -1,7 +1,7 @@
-//! An object's one alarm, shared by several components.
+//! An object's own alarm, shared by several components.
 //!
-//! An object has one alarm, and may hold several components that want to be woken: a schedule, a feed, an outbox. Each
-//! keeps its time in a slot of a [`SharedAlarm`], and the alarm is set to the first of them.
+//! An object may hold several components that want to be woken: a schedule, a feed. Each keeps its time in a slot of a
+//! [`SharedAlarm`], and the object's own alarm is set to the first of them.
 //!
 //! ```
 //! use abide::prelude::*;
@@ -33,10 +33,9 @@
 
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc, time::Duration};
 
-use abide::{Result, ScheduledTime, Sql, State};
+use abide::{AlarmRetry, ClassOptions, Result, ScheduledTime, Sql, State};
 
 use crate::numbers::millis;
-use crate::outbox::Outbox;
 use crate::seen::scheduled;
 
 /// How soon the object is woken again if what was due has not been seen to.
@@ -44,6 +43,14 @@ pub const AGAIN: Duration = Duration::from_secs(30);
 
 /// The last millisecond of the year 9999. An alarm that is set later is kept as this.
 const MAX_TIME: i64 = crate::outbox::limits::MAX_TIME;
+
+/// How to run a class whose alarm is shared: it is tried until it succeeds, at most a minute apart.
+pub fn class_options() -> ClassOptions {
+    ClassOptions {
+        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
+        ..ClassOptions::default()
+    }
+}
 
 /// The slots of an object's alarm. Clones are the same alarm. Its table is `shared_alarm`.
 ///
@@ -54,32 +61,19 @@ pub struct SharedAlarm(Rc<Inner>);
 #[derive(Debug)]
 struct Inner {
     state: State,
-    /// Who keeps the object's alarm, if there is one with an alarm of its own.
-    outbox: Option<Outbox>,
     /// What the object was last woken for, and nobody has seen to.
     due: RefCell<BTreeSet<String>>,
 }
 
 impl SharedAlarm {
-    /// Opens the slots of an object without an outbox, in its constructor.
+    /// Opens the slots of an object, in its constructor.
     pub fn open(state: &State) -> Result<Self> {
-        Self::new(state, None)
-    }
-
-    /// Opens the slots of an object whose alarm belongs to an [`Outbox`], in its constructor. The object's `alarm` calls
-    /// both [`Outbox::alarm`] and [`woken`](Self::woken), in whatever order.
-    pub fn beside(state: &State, outbox: &Outbox) -> Result<Self> {
-        Self::new(state, Some(outbox.clone()))
-    }
-
-    fn new(state: &State, outbox: Option<Outbox>) -> Result<Self> {
         state.storage().sql().exec(
             "CREATE TABLE IF NOT EXISTS shared_alarm (slot TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID",
             (),
         )?;
         Ok(Self(Rc::new(Inner {
             state: state.clone(),
-            outbox,
             due: RefCell::default(),
         })))
     }
@@ -134,10 +128,9 @@ impl SharedAlarm {
             .exec("SELECT min(at) FROM shared_alarm", ())?
             .one()?;
         let storage = self.0.state.storage();
-        match (&self.0.outbox, first) {
-            (Some(outbox), at) => outbox.set_alarm(at),
-            (None, Some(at)) => storage.set_alarm(ScheduledTime::wait_until(at)),
-            (None, None) => storage.delete_alarm(),
+        match first {
+            Some(at) => storage.set_alarm(ScheduledTime::wait_until(at)),
+            None => storage.delete_alarm(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::{
     alarm::{AGAIN, SharedAlarm},
-    outbox::{self, Options, Outbox, Registry},
+    outbox::{Options, Outbox, Registry},
 };
 
 use world::store;
@@ -82,17 +82,16 @@ impl Alone {
 }
 
 #[durable_object]
-struct Beside(Parts, Outbox);
+struct Beside(Parts);
 
 impl DurableObject for Beside {
     fn new(state: State, env: Env) -> Result<Self> {
-        let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
-        let alarm = SharedAlarm::beside(&state, &outbox)?;
-        Ok(Self(Parts { state, alarm }, outbox))
+        Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
+        let alarm = SharedAlarm::open(&state)?;
+        Ok(Self(Parts { state, alarm }))
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.1.alarm()?;
         self.0.ring()
     }
 }
@@ -113,7 +112,7 @@ fn world() -> (Node, TestClock) {
     let node = Node::builder(store(&SimDisk::new(), &clock))
         .with(Registry::new())
         .class::<Alone>("ALONE", ClassOptions::default())
-        .class::<Beside>("BESIDE", outbox::class_options())
+        .class::<Beside>("BESIDE", ClassOptions::default())
         .clock(Arc::new(clock.clone()))
         .start()
         .unwrap();

@@ -16,7 +16,7 @@ use abide::{
 };
 use abide_harness::{Client, Version, in_time};
 use abide_patterns::outbox::{
-    self, Deliver, Delivery, Failure, Message as Letter, Options, Outbox, Pace, Record, Registry,
+    Deliver, Delivery, Failure, Message as Letter, Options, Outbox, Pace, Record, Registry,
     RetryPolicy, Submitted,
     live::{LIVE, Live, MAX_READERS, Table, refresh},
 };
@@ -83,10 +83,6 @@ impl DurableObject for Shop {
         }
         self.live.accept(&request)
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[rpc]
@@ -125,7 +121,7 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 impl World {
     async fn new(idle: Duration) -> Self {
         let attempts = Arc::<AtomicUsize>::default();
-        let mut class = outbox::class_options();
+        let mut class = ClassOptions::default();
         class.idle_timeout = idle;
         class.alarm_idle_timeout = idle;
         let host = Host::open_in_memory()

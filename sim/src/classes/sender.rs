@@ -116,10 +116,6 @@ impl DurableObject for Sender {
         )?;
         Ok(Self { state, outbox })
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[allow(unreachable_pub, reason = "methods that others may call are `pub`")]

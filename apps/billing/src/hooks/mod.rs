@@ -19,7 +19,7 @@ mod types;
 
 use abide::{ClassOptions, NodeBuilder, server::HostBuilder};
 use abide_patterns::{
-    outbox::{self, Options, Registry},
+    outbox::{Options, Registry},
     service,
 };
 
@@ -41,7 +41,7 @@ pub struct Webhooks;
 /// Adds webhooks to a node.
 pub fn register(node: NodeBuilder) -> NodeBuilder {
     node.class::<Endpoints>(BINDING, ClassOptions::default())
-        .class::<service::Outbox>(service::BINDING, outbox::class_options())
+        .class::<service::Outbox>(service::BINDING, ClassOptions::default())
         .with(Registry::new().with(NoticeDelivery))
         .with(Options::default())
         .with(Webhooks)

@@ -11,10 +11,7 @@ use std::{
 use abide::{Node, SimDisk, Store, StoreOptions, clock::TestClock, prelude::*};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Deliver, Delivery, Failure, Options, Outbox, OutboxError, Pace, Registry, Submitted,
-    class_options,
-};
+use super::{Deliver, Delivery, Failure, Options, Outbox, OutboxError, Pace, Registry, Submitted};
 
 #[derive(Serialize, Deserialize)]
 struct Parcel {
@@ -60,10 +57,6 @@ impl DurableObject for Depot {
             outbox,
             opened,
         })
-    }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
     }
 }
 
@@ -142,7 +135,7 @@ impl World {
         );
         let delivered = Arc::new(AtomicUsize::new(0));
         let node = Node::builder(store.unwrap())
-            .class::<Depot>("DEPOT", class_options())
+            .class::<Depot>("DEPOT", ClassOptions::default())
             .with(Registry::new().with(Courier(Arc::clone(&delivered))))
             .with(Concurrency(concurrency))
             .clock(Arc::new(clock.clone()))

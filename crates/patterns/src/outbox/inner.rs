@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
 use super::{
-    FanOutStatus, Message, Options, OutboxError, Priority, Registry,
+    FanOutStatus, Message, NAME, Options, OutboxError, Priority, Registry,
     claims::Claim,
     flights::Flights,
     limits,
@@ -222,28 +222,33 @@ impl Inner {
     /// Has the object woken, not later than at this time.
     pub(super) fn arm(&self, at: i64) -> Result<()> {
         let at = at.min(limits::MAX_TIME);
-        let storage = self.state.storage();
-        match storage.get_alarm()? {
+        let alarm = self.state.alarm(NAME);
+        match alarm.get()? {
             Some(set) if set.unix_millis() <= at => Ok(()),
-            _ => storage.set_alarm(ScheduledTime::wait_until(at)),
+            _ => alarm.set(ScheduledTime::wait_until(at)),
         }
     }
 
-    /// Has the object woken at this time, or when its own alarm is due, and not before.
+    /// Has the object woken at this time, and not before.
     pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
-        let own = self.rows.own_alarm_of_task()?;
-        let at = match (at, own) {
-            (Some(at), Some(own)) => Some(at.min(own)),
-            (at, own) => at.or(own),
-        };
         let at = at.map(|at| at.min(limits::MAX_TIME));
-        let storage = self.state.storage();
-        let set = storage.get_alarm()?.map(abide::AlarmTime::unix_millis);
+        let alarm = self.state.alarm(NAME);
+        let set = alarm.get()?.map(abide::AlarmTime::unix_millis);
         match at {
             _ if set == at => Ok(()),
-            Some(at) => storage.set_alarm(ScheduledTime::wait_until(at)),
-            None => storage.delete_alarm(),
+            Some(at) => alarm.set(ScheduledTime::wait_until(at)),
+            None => alarm.delete(),
         }
+    }
+
+    /// The alarm has gone off: goes on with what is due.
+    pub(super) fn wake(self: &Rc<Self>) -> Result<()> {
+        self.seen.note(&self.state);
+        if self.has_work()? {
+            self.arm(self.guard(self.now()))?;
+        }
+        self.kick();
+        Ok(())
     }
 
     /// Waits until all is durable that was written, and tells what there is to tell of it.
@@ -354,9 +359,7 @@ impl Inner {
     /// True if anything waits or is on its way.
     pub(super) fn has_work(&self) -> Result<bool> {
         let counts = self.rows.counts()?;
-        Ok(counts.queued + counts.sending > 0
-            || self.fan_outs_run()?
-            || self.rows.own_alarm()?.is_some())
+        Ok(counts.queued + counts.sending > 0 || self.fan_outs_run()?)
     }
 
     pub(super) fn fan_outs_run(&self) -> Result<bool> {

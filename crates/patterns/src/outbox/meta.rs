@@ -13,16 +13,6 @@ pub(super) struct Meta {
     pub(super) last_seen: i64,
 }
 
-/// What the task knows of the object's own alarm.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum OwnAlarm {
-    /// It is to be read.
-    #[default]
-    Unread,
-    /// When it goes off, if it is set.
-    Read(Option<i64>),
-}
-
 /// What a turn of the task writes to the row at its end, in one statement, and what is known of the row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ledger {
@@ -60,30 +50,6 @@ impl Ledger {
 }
 
 impl Rows {
-    /// The time of the object's own alarm.
-    pub(super) fn own_alarm(&self) -> Result<Option<i64>> {
-        self.sql
-            .exec("SELECT own_alarm FROM outbox_meta", ())?
-            .one()
-    }
-
-    /// The same, read once until it is set again. To be called by the task: what it reads is not undone later.
-    pub(super) fn own_alarm_of_task(&self) -> Result<Option<i64>> {
-        if let OwnAlarm::Read(at) = self.own_alarm_read.get() {
-            return Ok(at);
-        }
-        let at = self.own_alarm()?;
-        self.own_alarm_read.set(OwnAlarm::Read(at));
-        Ok(at)
-    }
-
-    pub(super) fn set_own_alarm(&self, at: Option<i64>) -> Result<()> {
-        self.own_alarm_read.set(OwnAlarm::Unread);
-        self.sql
-            .exec("UPDATE outbox_meta SET own_alarm = ?1", (at,))?;
-        Ok(())
-    }
-
     /// True in a turn of the task.
     pub(super) fn is_turn(&self) -> bool {
         self.ledger.get().is_turn

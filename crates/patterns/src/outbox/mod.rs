@@ -53,10 +53,6 @@
 //!         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
 //!         Ok(Self { state, outbox })
 //!     }
-//!
-//!     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-//!         self.outbox.alarm()
-//!     }
 //! }
 //!
 //! #[rpc]
@@ -75,7 +71,7 @@
 //! # fn main() {
 //! let host = abide::Host::builder("data")
 //!     .with(Registry::new().with(Greeter))
-//!     .object_with::<Members>("MEMBERS", outbox::class_options());
+//!     .object::<Members>("MEMBERS");
 //! # }
 //! ```
 
@@ -120,11 +116,14 @@ mod suspects;
 mod throttle;
 mod turns;
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc};
 
-use abide::{AlarmRetry, ClassOptions, Result, State};
+use abide::{Result, State};
 
 use inner::{Added, Inner};
+
+/// What the outbox of an object is to the runtime: the name of its component and of its alarm.
+const NAME: &str = "outbox";
 
 pub use dead_letters::Swept;
 pub use deliver::{Deliver, Delivery, Failure, Fate, Polled, Submitted};
@@ -146,16 +145,18 @@ impl Outbox {
     /// Opens the outbox of an object, in its constructor; makes its tables, whose names begin with `outbox_`, when there
     /// are none. What was on its way when the object or its process ended is queued again, as unknown.
     ///
-    /// From now on the object's alarm belongs to the outbox. An object that has an alarm of its own sets it with
-    /// [`set_alarm`](Self::set_alarm), and not in its storage.
+    /// The outbox has an [alarm](abide::State::alarm) and a component under the name `outbox`; the object's own alarm stays the
+    /// object's.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense,
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has an outbox already,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
     pub fn open(state: &State, registry: Arc<Registry>, options: Options) -> Result<Self> {
         options.check()?;
-        schema::prepare(state.storage())?;
+        schema::prepare(state)?;
         let inner = Inner::new(state, registry, options);
+        let woken = Rc::clone(&inner);
+        state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
         let now = inner.now();
         inner.recover(now)?;
         inner.rows.apply_order()?;
@@ -166,9 +167,7 @@ impl Outbox {
         inner.show(now)?;
         let outbox = Self(inner);
         let answering = outbox.clone();
-        state.serve_operations(operations::NAME, move |request| {
-            answering.clone().operate(request)
-        })?;
+        state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
         Ok(outbox)
     }
 
@@ -176,46 +175,6 @@ impl Outbox {
     /// they hold anything can leave that to the first message.
     pub fn exists(state: &State) -> Result<bool> {
         schema::exists(state.storage())
-    }
-
-    /// Goes on with what is due. Call it from the object's [`alarm`](abide::DurableObject::alarm), whatever else that does.
-    pub fn alarm(&self) -> Result<()> {
-        let inner = &self.0;
-        inner.seen.note(&inner.state);
-        if inner.has_work()? {
-            let now = inner.now();
-            let own = inner.rows.own_alarm()?.filter(|at| *at > now);
-            let guard = inner.guard(now);
-            inner.arm(own.map_or(guard, |own| own.min(guard)))?;
-        }
-        inner.kick();
-        Ok(())
-    }
-
-    /// Sets the object's own alarm, in milliseconds since 1970, or removes it. At that time, or soon after, the object's
-    /// [`alarm`](abide::DurableObject::alarm) is called, again and again until it takes its alarm with
-    /// [`take_alarm`](Self::take_alarm) or sets another.
-    pub fn set_alarm(&self, at: Option<i64>) -> Result<()> {
-        self.0.rows.set_own_alarm(at)?;
-        at.map_or(Ok(()), |at| self.0.arm(at))
-    }
-
-    /// The time of the object's own alarm, if one is set.
-    pub fn get_alarm(&self) -> Result<Option<i64>> {
-        self.0.rows.own_alarm()
-    }
-
-    /// True if the object's own alarm is due; then it is not set any more, from the end of this poll on.
-    pub fn take_alarm(&self) -> Result<bool> {
-        let due = self
-            .0
-            .rows
-            .own_alarm()?
-            .is_some_and(|at| at <= self.0.now());
-        if due {
-            self.0.rows.set_own_alarm(None)?;
-        }
-        Ok(due)
     }
 
     /// Calls a function with messages that have changed, as they are then, soon after each change and once for several
@@ -332,13 +291,5 @@ impl Outbox {
             self.0.kick();
         }
         Ok(())
-    }
-}
-
-/// How to run a class whose alarm belongs to an outbox: the alarm is tried until it succeeds, at most a minute apart.
-pub fn class_options() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
-        ..ClassOptions::default()
     }
 }

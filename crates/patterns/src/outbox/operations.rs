@@ -28,9 +28,6 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 
-/// The component's name.
-pub(super) const NAME: &str = "outbox";
-
 type Answer = Result<axum::response::Response, ApiError>;
 
 impl Outbox {

@@ -19,7 +19,7 @@ use super::{
     destinations::Known,
     held::Held,
     limits,
-    meta::{Ledger, OwnAlarm},
+    meta::Ledger,
     metrics::Event,
     notes::{Note, Notes},
     ready::{Place, Ready},
@@ -113,8 +113,6 @@ pub(super) struct Rows {
     pub(super) held: Rc<RefCell<Held>>,
     /// The highest id that was given out, if that is known.
     pub(super) last_id: Rc<Cell<Option<i64>>>,
-    /// What [`Self::own_alarm_of_task`] has read.
-    pub(super) own_alarm_read: Rc<Cell<OwnAlarm>>,
     /// Destinations whose circuit is open, if that is known.
     pub(super) open: Rc<RefCell<Option<Vec<String>>>>,
 }
@@ -133,7 +131,6 @@ impl Rows {
             ready: Rc::default(),
             held: Rc::default(),
             last_id: Rc::default(),
-            own_alarm_read: Rc::default(),
             open: Rc::default(),
         }
     }

@@ -1,11 +1,12 @@
 //! The outbox's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
 
-use abide::{Result, Storage};
+use abide::{Result, ScheduledTime, Sql, State, Storage};
 
+use super::NAME;
 use crate::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 const META: &str = "outbox_meta";
 
@@ -122,7 +123,6 @@ const REST: &str = "
         full_at   INTEGER NOT NULL DEFAULT 0,
         next_tick INTEGER NOT NULL DEFAULT 0,
         last_seen INTEGER NOT NULL DEFAULT 0,
-        own_alarm INTEGER,
         go_on     INTEGER NOT NULL DEFAULT 0,
         queued    INTEGER NOT NULL DEFAULT 0,
         sending   INTEGER NOT NULL DEFAULT 0,
@@ -197,8 +197,21 @@ pub(super) fn exists(storage: &Storage) -> Result<bool> {
     tables::exists(&storage.sql(), META)
 }
 
+/// Until version 4 the object's own alarm was the outbox's, which kept the time of the object's.
+fn give_alarm_back(state: &State, sql: &Sql) -> Result<()> {
+    let own = sql.exec("SELECT own_alarm FROM outbox_meta", ())?;
+    let own: Option<i64> = own.one()?;
+    state.alarm(NAME).take_over_own()?;
+    if let Some(own) = own {
+        state.storage().set_alarm(ScheduledTime::wait_until(own))?;
+    }
+    sql.exec("ALTER TABLE outbox_meta DROP COLUMN own_alarm", ())
+        .map(drop)
+}
+
 /// Makes the tables if the object has none, or brings older ones forward.
-pub(super) fn prepare(storage: &Storage) -> Result<()> {
+pub(super) fn prepare(state: &State) -> Result<()> {
+    let storage = state.storage();
     tables::upgrade(storage, META, VERSION, |sql, from| match from {
         1 => {
             sql.exec(FROM_1, ())?;
@@ -208,6 +221,7 @@ pub(super) fn prepare(storage: &Storage) -> Result<()> {
             sql.exec(FROM_2, ())?;
             sql.exec(INDEXES_3, ()).map(drop)
         }
+        3 => give_alarm_back(state, sql),
         _ => Ok(()),
     })?;
     tables::prepare(storage, "outbox", META, VERSION, |sql| {

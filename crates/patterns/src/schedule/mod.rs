@@ -94,7 +94,7 @@ use crate::numbers::rows as count;
 use inner::Inner;
 use timers::Set;
 
-pub use crate::{outbox::class_options, retry::RetryPolicy};
+pub use crate::{alarm::class_options, retry::RetryPolicy};
 pub use error::ScheduleError;
 pub use options::Options;
 pub use record::{Entry, Failure, Firing, Phase, Run, Timer, Upserted};

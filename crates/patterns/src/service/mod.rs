@@ -44,7 +44,7 @@ mod router;
 
 use abide::server::HostBuilder;
 
-use crate::outbox::{self, Options, Registry};
+use crate::outbox::{Options, Registry};
 
 pub use object::{Outbox, OutboxStub};
 pub use request::{Delayed, MAX_MESSAGES, Refused, Shown};
@@ -55,7 +55,5 @@ pub const BINDING: &str = "OUTBOX";
 
 /// Registers the class, with the handlers and the options that all its outboxes have.
 pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
-    host.object_with::<Outbox>(BINDING, outbox::class_options())
-        .with(registry)
-        .with(options)
+    host.object::<Outbox>(BINDING).with(registry).with(options)
 }

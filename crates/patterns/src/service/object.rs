@@ -51,10 +51,6 @@ impl DurableObject for Outbox {
             None => self.open()?.live.accept(&request),
         }
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.there().map_or(Ok(()), outbox::Outbox::alarm)
-    }
 }
 
 impl Outbox {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use abide::{Node, SimDisk, clock::TestClock, prelude::*};
 use abide_patterns::{
     deliver::{CallDelivery, ObjectCall},
-    outbox::{self, Counts, Deliver, Options, Outbox, Registry},
+    outbox::{Counts, Deliver, Options, Outbox, Registry},
 };
 
 use crate::world::store;
@@ -23,10 +23,6 @@ impl DurableObject for Account {
     fn new(state: State, env: Env) -> Result<Self> {
         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
         Ok(Self { state, outbox })
-    }
-
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
     }
 }
 
@@ -63,7 +59,7 @@ struct World {
 impl World {
     fn on(disk: &SimDisk, clock: &TestClock) -> Self {
         let node = Node::builder(store(disk, clock))
-            .class::<Account>("ACCOUNT", outbox::class_options())
+            .class::<Account>("ACCOUNT", ClassOptions::default())
             .with(Registry::new().with(CallDelivery))
             .clock(Arc::new(clock.clone()))
             .start()

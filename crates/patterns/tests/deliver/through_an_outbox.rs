@@ -16,7 +16,7 @@ use abide_patterns::{
         Webhook, WebhookDelivery,
     },
     outbox::{
-        self, Message, Options, Outbox, OutboxError, Polling, Record, Registry, RetryPolicy, Status,
+        Message, Options, Outbox, OutboxError, Polling, Record, Registry, RetryPolicy, Status,
     },
 };
 use serde_json::json;
@@ -49,10 +49,6 @@ impl DurableObject for Teller {
         };
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { state, outbox })
-    }
-
-    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
     }
 }
 
@@ -117,7 +113,7 @@ impl Teller {
 /// A host of tellers.
 fn tellers(registry: Registry) -> HostBuilder {
     Host::open_in_memory()
-        .object_with::<Teller>("TELLER", outbox::class_options())
+        .object::<Teller>("TELLER")
         .with(registry)
 }
 

@@ -78,10 +78,6 @@ impl DurableObject for Owner {
         });
         Ok(Self { state, outbox })
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[rpc]
@@ -118,7 +114,7 @@ impl Owner {
     }
 
     pub async fn set_own_alarm(&self, at: i64) -> Result<()> {
-        self.outbox.set_alarm(Some(at))
+        self.state.storage().set_alarm(at)
     }
 
     pub async fn alarm_time(&self) -> Result<Option<i64>> {
@@ -148,7 +144,7 @@ impl Small {
         };
         let clock = TestClock::default();
         let node = Node::builder(store(&SimDisk::new(), &clock))
-            .class::<Owner>("OWNER", outbox::class_options())
+            .class::<Owner>("OWNER", ClassOptions::default())
             .with(Registry::new().with(Easy).with_fan_out(Poison))
             .with(shared.clone())
             .clock(Arc::new(clock.clone()))

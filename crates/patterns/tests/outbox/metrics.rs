@@ -8,7 +8,7 @@ use std::{
 
 use abide::{ClassOptions, Host, server::RunningHost};
 use abide_harness::{Client, Version, until};
-use abide_patterns::outbox::{self, Breaker, Failure, Options, Registry, Status};
+use abide_patterns::outbox::{Breaker, Failure, Options, Registry, Status};
 use tracing::{
     Event, Metadata, Subscriber,
     field::{Field, Visit},
@@ -125,7 +125,7 @@ impl Shown {
         let script = Script::default();
         let of_class = ClassOptions {
             unique_key: Some(class.to_owned()),
-            ..outbox::class_options()
+            ..ClassOptions::default()
         };
         let host = Host::open_in_memory()
             .object_with::<Sender>(class, of_class)

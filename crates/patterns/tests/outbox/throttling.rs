@@ -12,7 +12,7 @@ use abide::{
     prelude::*,
 };
 use abide_patterns::outbox::{
-    self, Counts, Deliver, Delivery, Failure, Options, Outbox, OutboxError, Registry, RetryPolicy,
+    Counts, Deliver, Delivery, Failure, Options, Outbox, OutboxError, Registry, RetryPolicy,
     Status, Submitted,
 };
 use serde::{Deserialize, Serialize};
@@ -73,10 +73,6 @@ impl DurableObject for Pinger {
         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
         Ok(Self { state, outbox })
     }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.outbox.alarm()
-    }
 }
 
 #[rpc]
@@ -109,7 +105,7 @@ async fn send(messages: u32, most: u32, window: u64) -> (u64, u32, Counts) {
         seen: Arc::default(),
     };
     let node = Node::builder(store(&disk, &clock))
-        .class::<Pinger>("PINGER", outbox::class_options())
+        .class::<Pinger>("PINGER", ClassOptions::default())
         .with(Registry::new().with(busy.clone()))
         .clock(Arc::new(clock.clone()))
         .workers(1)

@@ -49,6 +49,12 @@ impl Alarm {
         self.object.get_alarm(&self.name)
     }
 
+    /// Makes the object's own alarm, if one is set, this one, with the attempts that it has, also while it goes off: for a
+    /// component that had set the object's own in an earlier version of the program. To be called in the constructor.
+    pub fn take_over_own(&self) -> Result<()> {
+        self.object.take_over_own_alarm(&self.name)
+    }
+
     /// Removes it, if it is set. In its own handler it takes back the next one; the one that is being handled goes when the
     /// handler succeeds, and is tried again if it does not.
     pub fn delete(&self) -> Result<()> {

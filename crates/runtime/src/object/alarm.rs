@@ -16,6 +16,8 @@ use crate::{
     limits::ALARM_HANDLER_MAX_BACKOFF,
 };
 
+const HANDLER_MAX_BACKOFF_MILLIS: u32 = ALARM_HANDLER_MAX_BACKOFF.as_millis() as u32;
+
 /// Handles an alarm in the place of the object's class.
 pub(crate) type AlarmHandler = Rc<dyn Fn(AlarmInfo) -> LocalFuture<Result<()>>>;
 
@@ -33,11 +35,15 @@ impl Object {
         Ok(())
     }
 
-    /// The handler of an alarm, if it has one of its own.
-    pub(super) fn handle_alarm(&self, info: &AlarmInfo) -> Option<LocalFuture<Result<Reply>>> {
+    /// The handler of the alarm that goes off, if it has one of its own.
+    pub(super) fn handle_alarm(&self) -> Option<LocalFuture<Result<Reply>>> {
+        // A component may have taken it over since it began to.
+        let info = self.current_alarm()?;
         let handler = Rc::clone(self.alarm_handlers.borrow().get(info.stored_name())?);
-        let handled = handler(info.clone());
-        Some(Box::pin(async move { handled.await.map(|()| Reply::Done) }))
+        // Called when it is polled: the alarm is being handled then.
+        Some(Box::pin(async move {
+            handler(info).await.map(|()| Reply::Done)
+        }))
     }
 
     pub(crate) fn set_alarm(&self, name: &str, at: ScheduledTime) -> Result<()> {
@@ -59,7 +65,7 @@ impl Object {
             },
         };
         let has_handler = self.alarm_handlers.borrow().contains_key(name);
-        row.max_backoff = has_handler.then_some(ALARM_HANDLER_MAX_BACKOFF.as_millis() as u32);
+        row.max_backoff = has_handler.then_some(HANDLER_MAX_BACKOFF_MILLIS);
         self.write_alarm(name, Some(&row))
     }
 
@@ -88,6 +94,24 @@ impl Object {
             row.next.or(Some(row.scheduled))
         };
         time.map(AlarmTime::from_unix_millis)
+    }
+
+    pub(crate) fn take_over_own_alarm(&self, name: &str) -> Result<()> {
+        let Some(row) = self.read(ObjectDb::alarm)? else {
+            return Ok(());
+        };
+        let row = AlarmRow {
+            max_backoff: Some(HANDLER_MAX_BACKOFF_MILLIS),
+            ..row
+        };
+        self.write_alarm("", None)?;
+        self.write_alarm(name, Some(&row))?;
+        if let Some(attempt) = &mut *self.attempt.borrow_mut()
+            && attempt.name.is_none()
+        {
+            attempt.name = Some(name.into());
+        }
+        Ok(())
     }
 
     /// While an attempt runs only the alarm that was set meanwhile is taken back: the one that runs is gone when the

@@ -26,7 +26,7 @@ impl Object {
             Event::Operation { component, request } => {
                 return self.operate(component.as_deref(), *request);
             }
-            Event::Alarm(info) => match self.handle_alarm(&info) {
+            Event::Alarm(info) => match self.handle_alarm() {
                 Some(handled) => return handled,
                 None => Event::Alarm(info),
             },

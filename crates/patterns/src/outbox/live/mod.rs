@@ -37,10 +37,6 @@
 //!     async fn fetch(&self, request: Request) -> Result<Response> {
 //!         self.live.accept(&request)
 //!     }
-//!
-//!     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-//!         self.outbox.alarm()
-//!     }
 //! }
 //! ```
 //!

@@ -236,7 +236,7 @@ fn rate_is_kept(calls: &[&Call], limit: Limit, seed: u64) {
             let most = i64::from(rate.burst) + (to - from) * 1_000 / interval;
             assert!(
                 count <= most,
-                "seed {seed}: {count} attempts from {from} to {to}, and {most} are allowed"
+                "seed {seed}: {count} attempts from {from} to {to}, and {most} are allowed: {calls:#?}"
             );
         }
     }
