@@ -1,12 +1,12 @@
 //! Patterns on durable objects, each built on the public API of `abide` alone.
 //!
-//! - [`alarm`]: an object's one alarm, shared by several components.
+//! - [`alarm`]: when a component wants its object to be woken.
 //! - [`deliver`]: handlers for what most outboxes send: HTTP requests, webhooks, mails, calls of other objects.
 //! - [`outbox`]: what an object must tell the world, written with its state and delivered for certain.
 //! - [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes.
 //! - [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL`, that can be queried across them.
 //! - [`queue`]: durable queues made of sharded objects, consumed in batches.
-//! - [`schedule`]: many named timers on that alarm: once, at intervals, or as cron says, with retries.
+//! - [`schedule`]: many named timers: once, at intervals, or as cron says, with retries.
 //! - [`service`]: the same as a ready-made class with an HTTP API, for programs in any language.
 //! - [`workflow`]: functions that are run to their end, whatever happens to the process meanwhile.
 

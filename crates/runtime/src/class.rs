@@ -64,10 +64,14 @@ pub trait DurableObject: Sized + 'static {
     /// that earlier polls have written; the alarm is tried again, as [`ClassOptions::alarm_retry`] says. An alarm that
     /// the handler sets takes the place of the one that it handles, retries included.
     fn alarm(&self, info: AlarmInfo) -> impl Future<Output = Result<()>> {
-        let _ = info;
+        let which = info
+            .name
+            .map_or_else(String::new, |name| format!(" `{name}`"));
         std::future::ready(Err(Error::with_kind(
             ErrorKind::NotFound,
-            "this object's alarm went off, but its class has no `alarm`",
+            format!(
+                "this object's alarm{which} went off, but its class has no `alarm`, and no component handles it"
+            ),
         )))
     }
 

@@ -205,9 +205,9 @@ pub const ALARM_SUSPECTS_TOGETHER: usize = 16;
 /// behind it.
 pub const ALARM_SUSPECT_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The longest wait between retries of an alarm that has a handler of its own, and is never given up: what a component waits
-/// for must not end because of a fault that passes.
-pub const ALARM_HANDLER_MAX_BACKOFF: Duration = Duration::from_mins(1);
+/// The longest wait between retries of a component's alarm, which is never given up: what it waits for must not end because of a
+/// fault that passes.
+pub const COMPONENT_ALARM_MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The latest time that an alarm may be set to: the end of the year 9999, the last that RFC 3339 can write.
 pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;

@@ -100,8 +100,7 @@ impl State {
     }
 
     /// Has the alarm of this name handled here and not by the class: to be called when a component is opened, in the object's
-    /// constructor. Such an alarm is never given up: it is tried until it succeeds, at most a minute apart, whatever
-    /// [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry) says.
+    /// constructor. See [`Alarm::never_given_up`], too.
     ///
     /// # Errors
     /// [`ErrorKind::Input`] if the alarm has a handler already.

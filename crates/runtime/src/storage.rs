@@ -146,7 +146,7 @@ impl Storage {
     /// In the alarm's own handler it sets the next alarm, which takes the place of the one that is being handled as soon
     /// as the handler ends, whether it succeeds or not.
     pub fn set_alarm(&self, at: impl Into<ScheduledTime>) -> Result<()> {
-        self.object.set_alarm("", at.into())
+        self.object.set_alarm("", at.into(), None)
     }
 
     /// The time that the alarm is set to. In the alarm's own handler: of the next one, if one was set meanwhile. The

@@ -18,7 +18,6 @@ use std::{future::Future, time::Duration};
 
 use abide::{Result, State};
 use abide_patterns::{
-    alarm::SharedAlarm,
     outcomes::Entry,
     schedule::{self, Failure, Firing, Options, Phase, RetryPolicy, Schedule, ScheduleError, Spec},
 };
@@ -77,14 +76,14 @@ pub trait Subject {
 
 impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
-    pub fn open(state: &State, alarm: &SharedAlarm) -> Result<Self> {
+    pub fn open(state: &State) -> Result<Self> {
         let options = Options {
             retry: attempts(PATIENCE),
             ..Options::default()
         };
         Ok(Self {
             state: state.clone(),
-            schedule: Schedule::open(state, alarm, options)?,
+            schedule: Schedule::open(state, options)?,
         })
     }
 
@@ -137,31 +136,32 @@ impl Clock {
         Ok(())
     }
 
-    /// Sees to what is due, in the background. Call it from the object's `alarm`, after [`SharedAlarm::woken`].
-    pub fn alarm<S: Subject + Clone + 'static>(&self, subject: S) -> Result<()> {
+    /// Has what is due seen to, in the background. To be called in the object's constructor.
+    pub fn serve<S: Subject + Clone + 'static>(&self, subject: S) -> Result<()> {
         let state = self.state.clone();
-        self.schedule.alarm_in_background(move |firing: Firing| {
-            let (state, subject) = (state.clone(), subject.clone());
-            async move {
-                let done = if firing.kind == COLLECT {
-                    let collected = subject.collect(firing.metadata()?).await;
-                    if broken(Variant::OrderNotRepeated) {
-                        Ok(())
+        self.schedule
+            .on_firing_in_background(move |firing: Firing| {
+                let (state, subject) = (state.clone(), subject.clone());
+                async move {
+                    let done = if firing.kind == COLLECT {
+                        let collected = subject.collect(firing.metadata()?).await;
+                        if broken(Variant::OrderNotRepeated) {
+                            Ok(())
+                        } else {
+                            collected
+                        }
                     } else {
-                        collected
+                        // No `await`: it is one transaction with the timer's end.
+                        go_off(&state, &subject, &firing)
+                    };
+                    if let Err(failure) = &done
+                        && (failure.is_permanent() || firing.attempt >= PATIENCE)
+                    {
+                        subject.fails(&firing.timer, failure.message()).await;
                     }
-                } else {
-                    // No `await`: it is one transaction with the timer's end.
-                    go_off(&state, &subject, &firing)
-                };
-                if let Err(failure) = &done
-                    && (failure.is_permanent() || firing.attempt >= PATIENCE)
-                {
-                    subject.fails(&firing.timer, failure.message()).await;
+                    done
                 }
-                done
-            }
-        })
+            })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
 use abide::{Error, Result, Sql, State};
 use abide_patterns::{
-    alarm::SharedAlarm,
+    alarm::WakeUp,
     outcomes::Entry,
     service::{Delayed, Outbox},
 };
@@ -21,8 +21,8 @@ use crate::{
     resource::View,
 };
 
-/// The slot of the object's alarm.
-const SLOT: &str = "webhooks";
+/// The name of its alarm.
+const NAME: &str = "webhooks";
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS webhook_feed (number INTEGER PRIMARY KEY, notice TEXT NOT NULL);
@@ -36,7 +36,7 @@ pub(crate) struct Feed(Rc<Inner>);
 
 struct Inner {
     state: State,
-    alarm: SharedAlarm,
+    alarm: WakeUp,
     /// Whether a task hands notices over.
     running: Cell<bool>,
     /// How often in a row it was refused.
@@ -52,14 +52,18 @@ struct Waiting {
 
 impl Feed {
     /// Opens the feed of an object, in its constructor.
-    pub(crate) fn open(state: &State, alarm: &SharedAlarm) -> Result<Self> {
+    pub(crate) fn open(state: &State) -> Result<Self> {
         state.storage().sql().exec(TABLES, ())?;
-        Ok(Self(Rc::new(Inner {
+        let feed = Self(Rc::new(Inner {
             state: state.clone(),
-            alarm: alarm.clone(),
+            alarm: WakeUp::new(state, NAME),
             running: Cell::new(false),
             failures: Cell::new(0),
-        })))
+        }));
+        let woken = feed.clone();
+        state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
+        feed.0.alarm.leave_shared(state)?;
+        Ok(feed)
     }
 
     /// Puts what is told of an outcome, in its transaction.
@@ -89,11 +93,13 @@ impl Feed {
         inner.go_on()
     }
 
-    /// Goes on with what waits, if it is due. Call it from the object's alarm, after [`SharedAlarm::woken`].
-    pub(crate) fn alarm(&self) -> Result<()> {
+    /// The alarm has gone off: goes on with what waits.
+    fn wake(&self) -> Result<()> {
         let inner = &self.0;
-        // It is due again after a while, should the task be lost.
-        if !inner.alarm.is_due(SLOT)? || inner.running.replace(true) {
+        // Should the task be lost.
+        let again = inner.now().plus(millis(limits::RECOVERY));
+        inner.alarm.set(Some(again.0))?;
+        if inner.running.replace(true) {
             return Ok(());
         }
         let running = Running(Rc::clone(inner));
@@ -127,11 +133,11 @@ impl Inner {
         let now = self.now();
         // A time that is later than any pause was set by a clock that has gone back.
         let latest = now.plus(millis(limits::MAX_PAUSE)).0;
-        let set = self.alarm.get(SLOT)?;
+        let set = self.alarm.get()?;
         if self.failures.get() > 0 && set.is_some_and(|at| at > now.0 && at <= latest) {
             return Ok(());
         }
-        self.alarm.set(SLOT, Some(now.0))
+        self.alarm.set(Some(now.0))
     }
 
     /// Hands notices over until none waits, or one is refused.
@@ -141,10 +147,10 @@ impl Inner {
         loop {
             let waiting = self.first()?;
             let Some(last) = waiting.last() else {
-                return self.alarm.set(SLOT, None);
+                return self.alarm.set(None);
             };
             if clock.now() >= end || self.state.env().is_stopping() {
-                return self.alarm.set(SLOT, Some(self.now().0));
+                return self.alarm.set(Some(self.now().0));
             }
             if broken(Variant::NoticesGoneFirst) {
                 self.remove(last)?;
@@ -219,11 +225,11 @@ impl Inner {
         }
         self.failures.set(failures.saturating_add(1));
         if broken(Variant::NeverAgain) {
-            return self.alarm.set(SLOT, None);
+            return self.alarm.set(None);
         }
         let pause = limits::PAUSE.saturating_mul(1 << failures.min(16));
         let pause = pause.min(limits::MAX_PAUSE);
-        self.alarm.set(SLOT, Some(self.now().plus(millis(pause)).0))
+        self.alarm.set(Some(self.now().plus(millis(pause)).0))
     }
 
     fn sql(&self) -> Sql {

@@ -14,6 +14,9 @@ pub const FEED_BATCH: usize = 50;
 /// How long a feed waits after it was refused; twice as long after each time.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
+/// How soon a resource is woken again if the task that hands its notices over was lost.
+pub const RECOVERY: Duration = Duration::from_secs(30);
+
 /// How long it waits at most.
 pub const MAX_PAUSE: Duration = Duration::from_mins(5);
 

@@ -8,7 +8,6 @@ mod row;
 
 use abide::{Env, Error, ErrorKind, Result, State};
 use abide_patterns::{
-    alarm::SharedAlarm,
     outcomes::{Checked, Entry, Options, Outcomes, OutcomesError, Reached, Transitioned, Until},
     projection::{Feed, Projection},
 };
@@ -79,11 +78,8 @@ pub(crate) struct Resource<M> {
     state: State,
     id: String,
     outcomes: Outcomes<M>,
-    alarm: SharedAlarm,
     /// None on a node without a read model.
     feed: Option<Feed>,
-    /// None on a node without webhooks.
-    hooks: Option<hooks::Feed>,
 }
 
 impl<M: Live> Resource<M> {
@@ -91,7 +87,6 @@ impl<M: Live> Resource<M> {
     /// are the feed of the read model and that of webhooks, if the node has them.
     pub(crate) fn open(
         state: &State,
-        alarm: &SharedAlarm,
         hook: impl Fn(&Entry, &Reached<M>) -> Result<()> + 'static,
     ) -> Result<Self> {
         let kind = M::SCHEMA.name;
@@ -102,22 +97,21 @@ impl<M: Live> Resource<M> {
         let env = state.env();
         let feed = env
             .get::<Projection>()
-            .map(|projection| Feed::open(state, alarm, projection))
+            .map(|projection| Feed::open(state, projection))
             .transpose()?;
         let hooks = env
             .get::<Webhooks>()
-            .map(|_| hooks::Feed::open(state, alarm))
+            .map(|_| hooks::Feed::open(state))
             .transpose()?;
-        let (rows, notices, source, name) =
-            (feed.clone(), hooks.clone(), state.clone(), id.clone());
+        let (rows, source, name) = (feed.clone(), state.clone(), id.clone());
         let hook = move |entry: &Entry, reached: &Reached<M>| {
             hook(entry, reached)?;
             let is_forgotten = broken(Variant::RowForgotten) && entry.outcome == "settled";
             if let Some(rows) = rows.as_ref().filter(|_| !is_forgotten) {
                 Row::new(&source, &name, reached)?.put(rows)?;
             }
-            if let Some(notices) = &notices {
-                notices.put(entry, &View::new(&name, reached)?)?;
+            if let Some(hooks) = &hooks {
+                hooks.put(entry, &View::new(&name, reached)?)?;
             }
             Ok(())
         };
@@ -125,17 +119,8 @@ impl<M: Live> Resource<M> {
             state: state.clone(),
             id,
             outcomes: Outcomes::projected(state, Options::default(), hook)?,
-            alarm: alarm.clone(),
             feed,
-            hooks,
         })
-    }
-
-    /// Goes on with what others are to be told. To be called first in the object's `alarm`.
-    pub(crate) fn alarm(&self) -> Result<()> {
-        self.alarm.woken()?;
-        self.feed.as_ref().map_or(Ok(()), Feed::alarm)?;
-        self.hooks.as_ref().map_or(Ok(()), hooks::Feed::alarm)
     }
 
     pub(crate) fn id(&self) -> &str {

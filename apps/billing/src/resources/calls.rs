@@ -104,13 +104,8 @@ macro_rules! alarmed {
     ($class:ident) => {
         impl abide::DurableObject for $class {
             fn new(state: abide::State, _env: abide::Env) -> abide::Result<Self> {
-                let alarm = abide_patterns::alarm::SharedAlarm::open(&state)?;
-                let resource = crate::resource::Resource::open(&state, &alarm, |_, _| Ok(()))?;
+                let resource = crate::resource::Resource::open(&state, |_, _| Ok(()))?;
                 Ok(Self { resource })
-            }
-
-            async fn alarm(&self, _info: abide::AlarmInfo) -> abide::Result<()> {
-                self.resource.alarm()
             }
         }
     };

@@ -14,7 +14,6 @@ mod stored;
 mod subscription;
 
 use abide::{ClassOptions, NodeBuilder, server::HostBuilder};
-use abide_patterns::schedule;
 
 pub use customer::Customer;
 pub(crate) use failed_timers::failed_timers;
@@ -28,24 +27,24 @@ pub use subscription::{Entitlement, NewSubscription, OwnTerms, Subscription};
 
 /// Registers all classes.
 pub fn register(node: NodeBuilder) -> NodeBuilder {
-    node.class::<Product>("PRODUCT", schedule::class_options())
-        .class::<Price>("PRICE", schedule::class_options())
-        .class::<Customer>("CUSTOMER", schedule::class_options())
-        .class::<Subscription>("SUBSCRIPTION", schedule::class_options())
-        .class::<Invoice>("INVOICE", schedule::class_options())
-        .class::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
-        .class::<Refund>("REFUND", schedule::class_options())
+    node.class::<Product>("PRODUCT", ClassOptions::default())
+        .class::<Price>("PRICE", ClassOptions::default())
+        .class::<Customer>("CUSTOMER", ClassOptions::default())
+        .class::<Subscription>("SUBSCRIPTION", ClassOptions::default())
+        .class::<Invoice>("INVOICE", ClassOptions::default())
+        .class::<PaymentIntent>("PAYMENT_INTENT", ClassOptions::default())
+        .class::<Refund>("REFUND", ClassOptions::default())
         .class::<FailedTimers>("FAILED_TIMERS", ClassOptions::default())
 }
 
 /// Registers all classes with a host.
 pub fn install(host: HostBuilder) -> HostBuilder {
-    host.object_with::<Product>("PRODUCT", schedule::class_options())
-        .object_with::<Price>("PRICE", schedule::class_options())
-        .object_with::<Customer>("CUSTOMER", schedule::class_options())
-        .object_with::<Subscription>("SUBSCRIPTION", schedule::class_options())
-        .object_with::<Invoice>("INVOICE", schedule::class_options())
-        .object_with::<PaymentIntent>("PAYMENT_INTENT", schedule::class_options())
-        .object_with::<Refund>("REFUND", schedule::class_options())
+    host.object::<Product>("PRODUCT")
+        .object::<Price>("PRICE")
+        .object::<Customer>("CUSTOMER")
+        .object::<Subscription>("SUBSCRIPTION")
+        .object::<Invoice>("INVOICE")
+        .object::<PaymentIntent>("PAYMENT_INTENT")
+        .object::<Refund>("REFUND")
         .object_with::<FailedTimers>("FAILED_TIMERS", ClassOptions::default())
 }

@@ -1,10 +1,7 @@
 //! Subscriptions.
 
 use abide::{ErrorKind, prelude::*};
-use abide_patterns::{
-    alarm::SharedAlarm,
-    schedule::{Failure, Timer},
-};
+use abide_patterns::schedule::{Failure, Timer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -72,18 +69,13 @@ pub struct Subscription {
 
 impl DurableObject for Subscription {
     fn new(state: State, _env: Env) -> Result<Self> {
-        let alarm = SharedAlarm::open(&state)?;
-        let clock = Clock::open(&state, &alarm)?;
+        let clock = Clock::open(&state)?;
         let follower = clock.clone();
-        let resource = Resource::open(&state, &alarm, move |entry, live| {
+        let resource = Resource::open(&state, move |entry, live| {
             follower.follow(entry, live.state, &live.machine)
         })?;
+        clock.serve(resource.clone())?;
         Ok(Self { resource, clock })
-    }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.resource.alarm()?;
-        self.clock.alarm(self.resource.clone())
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use abide::{Result, ScheduledTime, State};
+use abide::{Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
@@ -24,12 +24,14 @@ use super::{
     settle::Outcome,
     suspects::Suspects,
 };
+use crate::alarm::WakeUp;
 use crate::numbers::millis;
 use crate::seen::SeenByAlarm;
 
 /// One object's outbox.
 pub(super) struct Inner {
     pub(super) state: State,
+    alarm: WakeUp,
     pub(super) registry: Arc<Registry>,
     pub(super) rows: Rows,
     /// What is on its way, by destination.
@@ -59,6 +61,7 @@ impl Inner {
     pub(super) fn new(state: &State, registry: Arc<Registry>, options: Options) -> Rc<Self> {
         Rc::new(Self {
             state: state.clone(),
+            alarm: WakeUp::new(state, NAME),
             registry,
             rows: Rows::new(state.storage().clone(), options),
             flights: RefCell::default(),
@@ -221,24 +224,12 @@ impl Inner {
 
     /// Has the object woken, not later than at this time.
     pub(super) fn arm(&self, at: i64) -> Result<()> {
-        let at = at.min(limits::MAX_TIME);
-        let alarm = self.state.alarm(NAME);
-        match alarm.get()? {
-            Some(set) if set.unix_millis() <= at => Ok(()),
-            _ => alarm.set(ScheduledTime::wait_until(at)),
-        }
+        self.alarm.not_later_than(at)
     }
 
     /// Has the object woken at this time, and not before.
     pub(super) fn arm_at(&self, at: Option<i64>) -> Result<()> {
-        let at = at.map(|at| at.min(limits::MAX_TIME));
-        let alarm = self.state.alarm(NAME);
-        let set = alarm.get()?.map(abide::AlarmTime::unix_millis);
-        match at {
-            _ if set == at => Ok(()),
-            Some(at) => alarm.set(ScheduledTime::wait_until(at)),
-            None => alarm.delete(),
-        }
+        self.alarm.set(at)
     }
 
     /// The alarm has gone off: goes on with what is due.

@@ -3,6 +3,7 @@
 use abide::{Result, ScheduledTime, Sql, State, Storage};
 
 use super::NAME;
+use crate::alarm::WakeUp;
 use crate::tables;
 
 /// The version of the tables, kept in `outbox_meta`.
@@ -201,7 +202,7 @@ pub(super) fn exists(storage: &Storage) -> Result<bool> {
 fn give_alarm_back(state: &State, sql: &Sql) -> Result<()> {
     let own = sql.exec("SELECT own_alarm FROM outbox_meta", ())?;
     let own: Option<i64> = own.one()?;
-    state.alarm(NAME).take_over_own()?;
+    WakeUp::new(state, NAME).take_over_own()?;
     if let Some(own) = own {
         state.storage().set_alarm(ScheduledTime::wait_until(own))?;
     }

@@ -13,13 +13,13 @@ use super::{Projection, ProjectionError, Row, limits};
 use crate::broken::{Variant, broken};
 use crate::numbers::{millis, rows};
 use crate::{
-    alarm::SharedAlarm,
+    alarm::WakeUp,
     queue::{Message, Queue, QueueError},
     tables,
 };
 
-/// The slot of the object's alarm.
-pub const SLOT: &str = "projection";
+/// The name of its alarm.
+const NAME: &str = "projection";
 
 /// The version of the tables, kept in `projection_meta`.
 const VERSION: i64 = 1;
@@ -45,7 +45,7 @@ pub struct Feed(Rc<Inner>);
 
 struct Inner {
     state: State,
-    alarm: SharedAlarm,
+    alarm: WakeUp,
     projection: Arc<Projection>,
     running: Cell<bool>,
 }
@@ -62,18 +62,21 @@ struct Waiting {
 
 impl Feed {
     /// Opens the feed of an object, in its constructor; makes its tables, whose names begin with `projection_`, when there
-    /// are none. The object's `alarm` calls [`alarm`](Self::alarm) after [`SharedAlarm::woken`].
-    pub fn open(state: &State, alarm: &SharedAlarm, projection: Arc<Projection>) -> Result<Self> {
+    /// are none. It has the object's alarm `projection`.
+    pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
         tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
         })?;
         let feed = Self(Rc::new(Inner {
             state: state.clone(),
-            alarm: alarm.clone(),
+            alarm: WakeUp::new(state, NAME),
             projection,
             running: Cell::new(false),
         }));
-        if feed.waiting()? > 0 && feed.0.alarm.get(SLOT)?.is_none() {
+        let woken = feed.clone();
+        state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
+        feed.0.alarm.leave_shared(state)?;
+        if feed.waiting()? > 0 && feed.0.alarm.get()?.is_none() {
             feed.go_on()?;
         }
         Ok(feed)
@@ -130,15 +133,6 @@ impl Feed {
         Ok(self.go_on()?)
     }
 
-    /// Goes on with what waits, if it is due. Call it from the object's [`alarm`](abide::DurableObject::alarm), after
-    /// [`SharedAlarm::woken`].
-    pub fn alarm(&self) -> Result<()> {
-        if self.0.alarm.is_due(SLOT)? {
-            self.go_on_now()?;
-        }
-        Ok(())
-    }
-
     /// How many rows wait for the queue.
     pub fn waiting(&self) -> Result<u64> {
         let count: i64 = self
@@ -156,7 +150,7 @@ impl Feed {
         let now = self.0.now();
         // A time that is later than any pause was set by a clock that has gone back.
         let latest = now.saturating_add(millis(limits::MAX_PAUSE));
-        let set = self.0.alarm.get(SLOT)?;
+        let set = self.0.alarm.get()?;
         let waits = set.is_some_and(|at| at > now && at <= latest);
         if waits && (self.0.running.get() || self.0.failures()? > 0) {
             return Ok(());
@@ -169,7 +163,7 @@ impl Feed {
         let inner = &self.0;
         let guard = inner.now().saturating_add(millis(limits::RECOVERY));
         if !broken(Variant::FeedUnguarded) {
-            inner.alarm.set(SLOT, Some(guard))?;
+            inner.alarm.set(Some(guard))?;
         }
         if inner.running.replace(true) {
             return Ok(());
@@ -207,10 +201,10 @@ impl Inner {
             let waiting = self.first()?;
             if waiting.is_empty() {
                 self.note_failures(0)?;
-                return self.alarm.set(SLOT, None);
+                return self.alarm.set(None);
             }
             if clock.now() >= end || self.state.env().is_stopping() {
-                return self.alarm.set(SLOT, Some(self.now()));
+                return self.alarm.set(Some(self.now()));
             }
             if broken(Variant::RowsGoneFirst) {
                 self.taken(&waiting)?;
@@ -270,7 +264,7 @@ impl Inner {
         }
         self.note_failures(failures)?;
         let at = self.now().saturating_add(millis(pause));
-        self.alarm.set(SLOT, Some(at))
+        self.alarm.set(Some(at))
     }
 
     /// How often in a row the queue has refused.

@@ -16,7 +16,6 @@
 //! use std::sync::Arc;
 //! use abide::prelude::*;
 //! use abide_patterns::{
-//!     alarm::SharedAlarm,
 //!     projection::{Feed, Projection, ProjectionError, ReadModel, SqliteModel, Table, Tables, Type},
 //!     queue::{self, Queues},
 //! };
@@ -25,20 +24,13 @@
 //! #[durable_object]
 //! struct Account {
 //!     state: State,
-//!     alarm: SharedAlarm,
 //!     feed: Feed,
 //! }
 //!
 //! impl DurableObject for Account {
 //!     fn new(state: State, env: Env) -> Result<Self> {
-//!         let alarm = SharedAlarm::open(&state)?;
-//!         let feed = Feed::open(&state, &alarm, env.require::<Projection>()?)?;
-//!         Ok(Self { state, alarm, feed })
-//!     }
-//!
-//!     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-//!         self.alarm.woken()?;
-//!         self.feed.alarm()
+//!         let feed = Feed::open(&state, env.require::<Projection>()?)?;
+//!         Ok(Self { state, feed })
 //!     }
 //! }
 //!
@@ -92,7 +84,7 @@ use std::{sync::Arc, time::Duration};
 use projector::Projector;
 
 pub use error::ProjectionError;
-pub use feed::{Feed, SLOT};
+pub use feed::Feed;
 pub use model::{Found, ReadModel, Written};
 pub use postgres::PostgresModel;
 pub use rebuild::{Progress, sources};

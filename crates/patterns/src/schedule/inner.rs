@@ -6,18 +6,18 @@ use abide::{Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use super::{Options, figures, rows::Rows};
-use crate::alarm::{AGAIN, SharedAlarm};
+use super::{Options, figures, limits::AGAIN, rows::Rows};
+use crate::alarm::WakeUp;
 use crate::numbers::millis;
 use crate::seen::SeenByAlarm;
 
-/// The schedule's slot of the object's alarm.
-pub(super) const SLOT: &str = "schedule";
+/// The name of its alarm.
+pub(super) const NAME: &str = "schedule";
 
 /// One object's schedule.
 pub(super) struct Inner {
     pub(super) state: State,
-    pub(super) alarm: SharedAlarm,
+    pub(super) alarm: WakeUp,
     pub(super) options: Options,
     pub(super) rows: Rows,
     /// True while somebody takes what is due.
@@ -28,11 +28,11 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) fn new(state: &State, alarm: &SharedAlarm, options: Options) -> Rc<Self> {
+    pub(super) fn new(state: &State, options: Options) -> Rc<Self> {
         figures::describe();
         Rc::new(Self {
             state: state.clone(),
-            alarm: alarm.clone(),
+            alarm: WakeUp::new(state, NAME),
             rows: Rows::new(state.storage(), options.history),
             options,
             running: Cell::new(false),
@@ -55,21 +55,18 @@ impl Inner {
         self.news.notify_one();
         let now = self.now();
         let guard = now.saturating_add(millis(AGAIN));
-        let armed = self.alarm.get(SLOT)?;
+        let armed = self.alarm.get()?;
         if armed.is_some_and(|at| now < at && at <= guard) {
             return Ok(());
         }
-        self.alarm.set(SLOT, Some(guard))
+        self.alarm.set(Some(guard))
     }
 
     /// Has the object woken when the first timer or retry is due; at once if something is taken, and carried by nobody.
     pub(super) fn arm_next(&self) -> Result<()> {
         let (next, taken) = self.rows.next()?;
         let at = if taken { Some(self.now()) } else { next };
-        if self.alarm.get(SLOT)? == at {
-            return Ok(());
-        }
-        self.alarm.set(SLOT, at)
+        self.alarm.set(at)
     }
 
     /// What tells an occurrence from all others. Its time is in it, because an object that was brought back to an earlier

@@ -91,3 +91,6 @@ const _: () = {
     assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
     assert!(MAX_CLAIMS <= MAX_CONCURRENCY);
 };
+
+/// How soon the object is woken again if whoever sees to what is due was cut off.
+pub const AGAIN: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Many named timers on an object's one alarm: once, at intervals, or as a cron expression says in a time zone.
+//! Many named timers of an object: once, at intervals, or as a cron expression says in a time zone.
 //!
 //! An object that holds a [`Schedule`] sets timers in the transaction that changes its state. When one is due, the object's
 //! alarm hands it to the object's handler, again and again if need be, until the handler succeeds or the attempts are used
@@ -13,40 +13,26 @@
 //!
 //! ```
 //! use abide::prelude::*;
-//! use abide_patterns::{
-//!     alarm::SharedAlarm,
-//!     schedule::{self, Firing, Options, Schedule, ScheduleError, Spec},
-//! };
+//! use abide_patterns::schedule::{Firing, Options, Schedule, ScheduleError, Spec};
 //! use std::time::Duration;
 //!
 //! #[durable_object]
 //! struct Subscription {
 //!     state: State,
-//!     alarm: SharedAlarm,
 //!     schedule: Schedule,
 //! }
 //!
 //! impl DurableObject for Subscription {
 //!     fn new(state: State, _env: Env) -> Result<Self> {
-//!         let alarm = SharedAlarm::open(&state)?;
-//!         let schedule = Schedule::open(&state, &alarm, Options::default())?;
-//!         schedule.upsert("report", &Spec::cron("report", "0 9 * * MON", "Europe/Berlin"))?;
-//!         Ok(Self { state, alarm, schedule })
-//!     }
-//!
-//!     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-//!         self.alarm.woken()?;
-//!         self.schedule.alarm(|firing| self.goes_off(firing)).await
-//!     }
-//! }
-//!
-//! impl Subscription {
-//!     /// What is written here, and that the timer has gone off, is one transaction.
-//!     fn goes_off(&self, firing: &Firing) -> Result<()> {
-//!         match firing.kind.as_str() {
-//!             "trial end" => self.state.storage().put("trial", &false),
+//!         let schedule = Schedule::open(&state, Options::default())?;
+//!         let storage = state.storage().clone();
+//!         // What is written here, and that the timer has gone off, is one transaction.
+//!         schedule.on_firing(move |firing: &Firing| match firing.kind.as_str() {
+//!             "trial end" => storage.put("trial", &false),
 //!             _ => Ok(()),
-//!         }
+//!         })?;
+//!         schedule.upsert("report", &Spec::cron("report", "0 9 * * MON", "Europe/Berlin"))?;
+//!         Ok(Self { state, schedule })
 //!     }
 //! }
 //!
@@ -60,7 +46,7 @@
 //! }
 //!
 //! # fn main() {
-//! let host = abide::Host::builder("data").object_with::<Subscription>("SUBSCRIPTIONS", schedule::class_options());
+//! let host = abide::Host::builder("data").object::<Subscription>("SUBSCRIPTIONS");
 //! # }
 //! ```
 
@@ -88,13 +74,12 @@ use std::{future::Future, rc::Rc};
 
 use abide::{Result, State};
 
-use crate::alarm::SharedAlarm;
 use crate::broken::{Variant, broken};
 use crate::numbers::rows as count;
 use inner::Inner;
 use timers::Set;
 
-pub use crate::{alarm::class_options, retry::RetryPolicy};
+pub use crate::retry::RetryPolicy;
 pub use error::ScheduleError;
 pub use options::Options;
 pub use record::{Entry, Failure, Firing, Phase, Run, Timer, Upserted};
@@ -107,17 +92,17 @@ pub struct Schedule(Rc<Inner>);
 
 impl Schedule {
     /// Opens the schedule of an object, in its constructor; makes its tables, whose names begin with `schedule_`, when there
-    /// are none. It has the slot `schedule` of the object's alarm.
-    ///
-    /// Run its class with [`class_options`]: then the alarm is tried until it succeeds, at most a minute apart.
+    /// are none. It has the object's alarm `schedule`. What is due goes to the handler that [`on_firing`](Self::on_firing) or
+    /// [`on_firing_in_background`](Self::on_firing_in_background) is given next.
     ///
     /// # Errors
     /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
-    pub fn open(state: &State, alarm: &SharedAlarm, options: Options) -> Result<Self> {
+    pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
         schema::prepare(state.storage())?;
-        let inner = Inner::new(state, alarm, options);
+        let inner = Inner::new(state, options);
+        inner.alarm.leave_shared(state)?;
         // An object that is only read writes nothing.
         if inner.now() < inner.rows.last_seen()? {
             inner.mind_clock(inner.now())?;
@@ -282,22 +267,27 @@ impl Schedule {
         })
     }
 
-    /// Sees to what is due, one after the other. Call it from the object's [`alarm`](abide::DurableObject::alarm), after
-    /// [`SharedAlarm::woken`].
+    /// Has a handler called for what is due, one after the other. To be called in the object's constructor, once; what the handler
+    /// needs of the object, such as its storage, it owns as clones.
     ///
     /// What the handler writes, and that the occurrence has ended, is one transaction. If it is an error, nothing of it is
     /// written, and the attempt has failed. If it panics, the object is reset, as always; the attempt has failed, and the
     /// others go on. A handler may set and cancel timers, its own as well.
-    pub async fn alarm<E: Into<Failure>>(
+    pub fn on_firing<E: Into<Failure>>(
         &self,
-        handler: impl Fn(&Firing) -> Result<(), E>,
+        handler: impl Fn(&Firing) -> Result<(), E> + 'static,
     ) -> Result<()> {
-        self.0.seen.note(&self.0.state);
-        self.0.see_to(handler).await
+        let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
+        self.0.state.on_alarm(inner::NAME, move |_| {
+            let (inner, handler) = (Rc::clone(&inner), Rc::clone(&handler));
+            async move {
+                inner.seen.note(&inner.state);
+                inner.see_to(|firing| handler(firing)).await
+            }
+        })
     }
 
     /// The same, for handlers that wait: they run in the background, several at a time, and the alarm is free for others.
-    /// The handler is a function of what it needs, not of the object itself: clones of its state, its outbox, and so on.
     ///
     /// What a handler writes after its last `await`, and that the occurrence has ended, is one transaction; what it wrote
     /// before stays written whatever happens, also if it panics: that has failed like any other. An attempt that takes longer than [`Options::timeout`] is dropped where it
@@ -305,31 +295,43 @@ impl Schedule {
     ///
     /// ```
     /// # use abide::prelude::*;
-    /// # use abide_patterns::schedule::{Firing, Schedule};
-    /// # struct Pages { state: State, schedule: Schedule }
-    /// # impl Pages {
-    /// # fn rings(&self) -> Result<()> {
-    /// let state = self.state.clone();
-    /// self.schedule.alarm_in_background(move |firing: Firing| {
-    ///     let state = state.clone();
-    ///     async move {
-    ///         let page = abide::http::Request::get("https://example.com/")
-    ///             .header("idempotency-key", &firing.key)
-    ///             .body(Body::empty())?;
-    ///         let answer = state.env().fetch(page).await?;
-    ///         state.storage().put("status", &answer.status().as_u16())
-    ///     }
-    /// })
+    /// # use abide_patterns::schedule::{Firing, Options, Schedule};
+    /// # #[durable_object]
+    /// # struct Pages { schedule: Schedule }
+    /// # impl DurableObject for Pages {
+    /// fn new(state: State, _env: Env) -> Result<Self> {
+    ///     let schedule = Schedule::open(&state, Options::default())?;
+    ///     schedule.on_firing_in_background(move |firing: Firing| {
+    ///         let state = state.clone();
+    ///         async move {
+    ///             let page = abide::http::Request::get("https://example.com/")
+    ///                 .header("idempotency-key", &firing.key)
+    ///                 .body(Body::empty())?;
+    ///             let answer = state.env().fetch(page).await?;
+    ///             state.storage().put("status", &answer.status().as_u16())
+    ///         }
+    ///     })?;
+    ///     Ok(Self { schedule })
+    /// }
     /// # }
-    /// # }
+    /// # #[rpc]
+    /// # impl Pages {}
+    /// # fn main() {}
     /// ```
-    pub fn alarm_in_background<F, E>(&self, handler: impl Fn(Firing) -> F + 'static) -> Result<()>
+    pub fn on_firing_in_background<F, E>(
+        &self,
+        handler: impl Fn(Firing) -> F + 'static,
+    ) -> Result<()>
     where
         F: Future<Output = Result<(), E>> + 'static,
         E: Into<Failure>,
     {
-        self.0.seen.note(&self.0.state);
-        self.0.see_to_in_background(handler)
+        let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
+        self.0.state.on_alarm(inner::NAME, move |_| {
+            inner.seen.note(&inner.state);
+            let handler = Rc::clone(&handler);
+            std::future::ready(inner.see_to_in_background(move |firing| handler(firing)))
+        })
     }
 
     fn change(

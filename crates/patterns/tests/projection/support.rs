@@ -10,7 +10,6 @@ use std::{
 use abide::{Node, SimDisk, Value, clock::TestClock, prelude::*};
 use abide_harness::setting;
 use abide_patterns::{
-    alarm::SharedAlarm,
     projection::{
         Feed, Found, Projection, ProjectionError, ReadModel, Row, SqliteModel, Table, Tables, Type,
         Written, queue_options,
@@ -142,20 +141,13 @@ impl ReadModel for Moody {
 #[durable_object]
 pub(crate) struct Bank {
     state: State,
-    alarm: SharedAlarm,
     feed: Feed,
 }
 
 impl DurableObject for Bank {
     fn new(state: State, env: Env) -> Result<Self> {
-        let alarm = SharedAlarm::open(&state)?;
-        let feed = Feed::open(&state, &alarm, env.require::<Projection>()?)?;
-        Ok(Self { state, alarm, feed })
-    }
-
-    async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-        self.alarm.woken()?;
-        self.feed.alarm()
+        let feed = Feed::open(&state, env.require::<Projection>()?)?;
+        Ok(Self { state, feed })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use abide::Host;
 use abide_harness::{Client, Version};
-use abide_patterns::schedule::{self, Spec};
+use abide_patterns::schedule::Spec;
 
 use crate::support::{Background, Calls, Deed, doing, plain, run};
 
@@ -11,7 +11,7 @@ fn a_host_shows_what_becomes_of_timers_and_how_late_they_were() {
     run(async {
         let calls = Calls::default();
         let host = Host::open_in_memory()
-            .object_with::<Background>("BACKGROUND", schedule::class_options())
+            .object::<Background>("BACKGROUND")
             .with(calls.clone())
             .with(plain())
             .start()

@@ -12,12 +12,9 @@ use abide::{
     clock::{Clock as _, TestClock},
     prelude::*,
 };
-use abide_patterns::{
-    alarm::SharedAlarm,
-    schedule::{
-        self, Entry, Failure, Firing, Options, RetryPolicy, Run, Schedule, ScheduleError, Spec,
-        Timer, Upserted,
-    },
+use abide_patterns::schedule::{
+    Entry, Failure, Firing, Options, RetryPolicy, Run, Schedule, ScheduleError, Spec, Timer,
+    Upserted,
 };
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +77,6 @@ pub(crate) type Effect = (String, i64, i64);
 #[derive(Clone)]
 struct Parts {
     state: State,
-    alarm: SharedAlarm,
     schedule: Schedule,
     calls: Arc<Calls>,
 }
@@ -91,11 +87,9 @@ impl Parts {
             "CREATE TABLE IF NOT EXISTS effects (id INTEGER PRIMARY KEY, timer TEXT, due_at INTEGER, at INTEGER)",
             (),
         )?;
-        let alarm = SharedAlarm::open(&state)?;
         let options = env.require::<Options>()?;
         Ok(Self {
-            schedule: Schedule::open(&state, &alarm, Options::clone(&options))?,
-            alarm,
+            schedule: Schedule::open(&state, Options::clone(&options))?,
             calls: env.require::<Calls>()?,
             state,
         })
@@ -143,18 +137,15 @@ impl Parts {
 }
 
 macro_rules! object {
-    ($name:ident, $alarm:expr) => {
+    ($name:ident, $serve:expr) => {
         #[durable_object]
         pub(crate) struct $name(Parts);
 
         impl DurableObject for $name {
             fn new(state: State, env: Env) -> Result<Self> {
-                Ok(Self(Parts::open(state, &env)?))
-            }
-
-            async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
-                self.0.alarm.woken()?;
-                $alarm(&self.0).await
+                let parts = Parts::open(state, &env)?;
+                $serve(parts.clone())?;
+                Ok(Self(parts))
             }
         }
 
@@ -218,7 +209,7 @@ macro_rules! object {
             pub async fn pulse(&self) -> Result<(Option<i64>, Option<i64>, i64)> {
                 self.0.state.storage().sync().await?;
                 let sql = self.0.state.storage().sql();
-                let alarm = self.0.state.storage().get_alarm()?;
+                let alarm = self.0.state.alarm("schedule").get()?;
                 Ok((
                     self.0.schedule.next()?,
                     alarm.map(AlarmTime::unix_millis),
@@ -238,14 +229,14 @@ macro_rules! object {
     };
 }
 
-object!(Sync, async |parts: &Parts| parts
-    .schedule
-    .alarm(|firing| parts.goes_off(firing))
-    .await);
-object!(Background, async |parts: &Parts| {
-    let handler = parts.clone();
-    parts.schedule.alarm_in_background(move |firing| {
-        let parts = handler.clone();
+object!(Sync, |parts: Parts| {
+    let schedule = parts.schedule.clone();
+    schedule.on_firing(move |firing| parts.goes_off(firing))
+});
+object!(Background, |parts: Parts| {
+    let schedule = parts.schedule.clone();
+    schedule.on_firing_in_background(move |firing| {
+        let parts = parts.clone();
         async move { parts.goes_off_later(firing).await }
     })
 });
@@ -265,8 +256,8 @@ impl World {
 
     fn at(clock: TestClock, disk: SimDisk, calls: Calls, options: Options) -> Self {
         let node = Node::builder(store(&disk, &clock))
-            .class::<Sync>("SYNC", schedule::class_options())
-            .class::<Background>("BACKGROUND", schedule::class_options())
+            .class::<Sync>("SYNC", ClassOptions::default())
+            .class::<Background>("BACKGROUND", ClassOptions::default())
             .with(calls.clone())
             .with(options.clone())
             .clock(Arc::new(clock.clone()))

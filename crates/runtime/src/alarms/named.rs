@@ -3,7 +3,7 @@
 use std::{fmt, rc::Rc};
 
 use super::{AlarmTime, ScheduledTime};
-use crate::{Error, ErrorKind, Result, object::Object};
+use crate::{Error, ErrorKind, Result, limits, object::Object};
 
 /// An alarm of the object that has a name, from [`State::alarm`](crate::State::alarm). An object has up to 1,000, beside its
 /// [own](crate::Storage::set_alarm); each has its own time, attempts, retries and end, and is a row of the object's
@@ -15,6 +15,7 @@ use crate::{Error, ErrorKind, Result, object::Object};
 pub struct Alarm {
     object: Rc<Object>,
     name: Rc<str>,
+    never_given_up: bool,
 }
 
 impl Alarm {
@@ -22,6 +23,18 @@ impl Alarm {
         Self {
             object,
             name: name.into(),
+            never_given_up: false,
+        }
+    }
+
+    /// From when it is set next it is tried until it succeeds, at most a minute apart, whatever
+    /// [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry) says: for components, whose work must not end because of a fault
+    /// that passes.
+    #[must_use]
+    pub fn never_given_up(self) -> Self {
+        Self {
+            never_given_up: true,
+            ..self
         }
     }
 
@@ -41,7 +54,8 @@ impl Alarm {
                 "the name of an alarm is not empty; the object's own is set with `Storage::set_alarm`",
             ));
         }
-        self.object.set_alarm(&self.name, at.into())
+        self.object
+            .set_alarm(&self.name, at.into(), self.max_backoff())
     }
 
     /// The time that it is set to, as [`Storage::get_alarm`](crate::Storage::get_alarm) tells of the object's own.
@@ -52,13 +66,22 @@ impl Alarm {
     /// Makes the object's own alarm, if one is set, this one, with the attempts that it has, also while it goes off: for a
     /// component that had set the object's own in an earlier version of the program. To be called in the constructor.
     pub fn take_over_own(&self) -> Result<()> {
-        self.object.take_over_own_alarm(&self.name)
+        self.object
+            .take_over_own_alarm(&self.name, self.max_backoff())
     }
 
     /// Removes it, if it is set. In its own handler it takes back the next one; the one that is being handled goes when the
     /// handler succeeds, and is tried again if it does not.
     pub fn delete(&self) -> Result<()> {
         self.object.delete_alarm(&self.name)
+    }
+}
+
+impl Alarm {
+    /// The longest wait before a retry, in milliseconds, if that is not for the class to say.
+    fn max_backoff(&self) -> Option<u32> {
+        let millis = limits::COMPONENT_ALARM_MAX_BACKOFF.as_millis() as u32;
+        self.never_given_up.then_some(millis)
     }
 }
 

@@ -13,10 +13,7 @@ use abide_storage::{AlarmRow, BegunAttempt, Isolation, ObjectDb};
 use super::{Confirmation, Object};
 use crate::{
     AlarmInfo, AlarmTime, Error, ErrorKind, LocalFuture, Reply, Result, alarms::ScheduledTime,
-    limits::ALARM_HANDLER_MAX_BACKOFF,
 };
-
-const HANDLER_MAX_BACKOFF_MILLIS: u32 = ALARM_HANDLER_MAX_BACKOFF.as_millis() as u32;
 
 /// Handles an alarm in the place of the object's class.
 pub(crate) type AlarmHandler = Rc<dyn Fn(AlarmInfo) -> LocalFuture<Result<()>>>;
@@ -46,7 +43,12 @@ impl Object {
         }))
     }
 
-    pub(crate) fn set_alarm(&self, name: &str, at: ScheduledTime) -> Result<()> {
+    pub(crate) fn set_alarm(
+        &self,
+        name: &str,
+        at: ScheduledTime,
+        max_backoff: Option<u32>,
+    ) -> Result<()> {
         let now = self.worker.unix_millis();
         let (at, wait) = (at.resolve(now)?, at.is_wait());
         let row = match self.running_alarm(name)? {
@@ -64,8 +66,7 @@ impl Object {
                 ..AlarmRow::asked(at, now)
             },
         };
-        let has_handler = self.alarm_handlers.borrow().contains_key(name);
-        row.max_backoff = has_handler.then_some(HANDLER_MAX_BACKOFF_MILLIS);
+        row.max_backoff = max_backoff;
         self.write_alarm(name, Some(&row))
     }
 
@@ -96,14 +97,11 @@ impl Object {
         time.map(AlarmTime::from_unix_millis)
     }
 
-    pub(crate) fn take_over_own_alarm(&self, name: &str) -> Result<()> {
+    pub(crate) fn take_over_own_alarm(&self, name: &str, max_backoff: Option<u32>) -> Result<()> {
         let Some(row) = self.read(ObjectDb::alarm)? else {
             return Ok(());
         };
-        let row = AlarmRow {
-            max_backoff: Some(HANDLER_MAX_BACKOFF_MILLIS),
-            ..row
-        };
+        let row = AlarmRow { max_backoff, ..row };
         self.write_alarm("", None)?;
         self.write_alarm(name, Some(&row))?;
         if let Some(attempt) = &mut *self.attempt.borrow_mut()

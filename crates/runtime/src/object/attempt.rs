@@ -376,7 +376,7 @@ impl Object {
             .backoff_millis(row.counted_attempts(), self.worker.env.randomness())
     }
 
-    /// How the alarm is retried: as its class says, unless it has a handler of its own.
+    /// How the alarm is retried: as its class says, unless it is a component's.
     fn retry_of(&self, row: &AlarmRow) -> Cow<'_, AlarmRetry> {
         match row.max_backoff {
             Some(millis) => {
