@@ -60,7 +60,7 @@ fn an_alarm_that_is_set_while_it_goes_off_goes_off_again() {
         let index = Arc::new(AlarmIndex::default());
         let signal = Arc::new(Signal::default());
         let ear = signal.clone();
-        index.subscribe(move |_| ear.notify());
+        index.subscribe(move |_, _| ear.notify());
         index.divide(1, |_| Some(0));
         let rows = [1, 2].map(|id| {
             let key = ObjectKey {

@@ -535,7 +535,14 @@ mod tests {
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // Its object has moved it meanwhile.
-        index.apply(key(1), begun(6, Isolation::Few), Lsn(1));
+        let AlarmChange::Set(entry) = begun(6, Isolation::Few) else {
+            unreachable!("it was set")
+        };
+        let moved = AlarmEntry {
+            cut_off: true,
+            ..entry
+        };
+        index.apply(key(1), AlarmChange::Set(moved), Lsn(1));
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // It has begun and ended.
