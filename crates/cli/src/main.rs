@@ -5,6 +5,7 @@
 mod alarms;
 mod audit;
 mod data;
+mod front;
 mod kv;
 mod node;
 mod object;
@@ -158,7 +159,12 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let options = settings.options();
     let host = Host::from_config(config).object::<kv::Kv>(kv::BINDING);
     service::install(host, settings.registry(), options)
-        .router(|env| kv::router(env.clone()).merge(service::router(env)))
+        .front_page(front::page())
+        .router(|env| {
+            kv::router(env.clone())
+                .merge(front::guides(&env))
+                .merge(service::router(env))
+        })
         .serve()
         .await?;
     Ok(())

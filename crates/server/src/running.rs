@@ -9,6 +9,7 @@
 use std::{
     io::{self, Write},
     net::SocketAddr,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -27,14 +28,17 @@ use tokio::{
 use crate::{
     HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
-    admin::{self, AdminSocket},
+    admin::{self, AdminSocket, Reach},
     client::Clients,
     descriptors,
+    front::{self, Endpoint, Listener},
     gateway::{Gateway, Slots, StopAfter},
     guard, json_rpc, limits, metric,
     readiness::Readiness,
     request_log::logged,
-    routes, telemetry,
+    routes,
+    site::Origins,
+    telemetry,
     tls::Tls,
     websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
@@ -45,6 +49,7 @@ pub struct LocalHost {
     env: Env,
     router: Router,
     core: Core,
+    readiness: Arc<Readiness>,
     /// Those that objects have opened.
     sockets: OwnedHub,
 }
@@ -53,12 +58,26 @@ impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let config = builder.config.clone();
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
-        let (core, _, router) = Core::start(builder, sockets.hub().clone(), true).await?;
+        let readiness = Arc::new(Readiness::starting());
+        let listeners = Listeners {
+            open: true,
+            endpoint: Endpoint {
+                scheme: "http",
+                listen: None,
+                origins: config.server.origins.clone(),
+            },
+            admin: None,
+        };
+        let (core, access, router) =
+            Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
+        let slots = Slots::new(config.server.max_connections);
+        readiness.serving(core.store.clone(), core.node.clone(), access, slots);
         let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
             env: core.node.env().clone(),
             router: guard::guarded(router, &config.server, &core.store.memory().account()),
             core,
+            readiness,
             sockets,
         })
     }
@@ -80,7 +99,9 @@ impl LocalHost {
             router,
             sockets,
             core,
+            readiness,
         } = self;
+        readiness.shutting_down();
         drop((env, router));
         let deadline = Instant::now() + core.grace;
         sockets.hub().close(core.grace).await;
@@ -121,7 +142,18 @@ impl RunningHost {
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let open = config.admin.access == AccessPolicy::Open;
-                let router = admin::router(&readiness, open || addr.ip().is_loopback());
+                let endpoint = Endpoint {
+                    scheme: config.admin.tls.scheme(),
+                    listen: Some(addr),
+                    origins: config.server.origins.clone(),
+                };
+                let reach = Reach {
+                    open_metrics: open || addr.ip().is_loopback(),
+                    needs_token: !open,
+                    endpoint,
+                    data_dir: builder.has_directory.then(|| absolute(&config.data.dir)),
+                };
+                let router = admin::router(&readiness, reach);
                 routes::log("admin", &router);
                 let router = admin::checked(router, config.server.site());
                 let router = logged(router, config.log.access);
@@ -145,13 +177,37 @@ impl RunningHost {
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
         let has_directory = builder.has_directory;
         let open = config.server.is_open(addr);
-        let (core, access, router) = Core::start(builder, sockets.hub().clone(), open).await?;
+        let listeners = Listeners {
+            open,
+            endpoint: Endpoint {
+                scheme: config.server.tls.scheme(),
+                listen: Some(addr),
+                origins: config.server.origins.clone(),
+            },
+            admin: admin_addr.map(|addr| Endpoint {
+                scheme: config.admin.tls.scheme(),
+                listen: Some(addr),
+                origins: config.server.origins.clone(),
+            }),
+        };
+        let (core, access, router) =
+            Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
         if access.lets_nobody_in()? {
             core.stop(Duration::ZERO).await?;
             return Err(HostError::NoToken { address: addr });
         }
         let admin_socket = if has_directory {
-            let router = admin::router(&readiness, true);
+            let reach = Reach {
+                open_metrics: true,
+                needs_token: false,
+                endpoint: Endpoint {
+                    scheme: "http",
+                    listen: None,
+                    origins: Origins::default(),
+                },
+                data_dir: Some(absolute(&config.data.dir)),
+            };
+            let router = admin::router(&readiness, reach);
             Some(AdminSocket::start(&config.data.dir, router)?)
         } else {
             None
@@ -301,6 +357,19 @@ fn announce(host: &RunningHost) {
     let _ = out.flush();
 }
 
+/// The directory as it can be named from anywhere.
+fn absolute(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
+}
+
+/// What the router is told of the listeners.
+struct Listeners {
+    /// Everybody who reaches the router may call it.
+    open: bool,
+    endpoint: Endpoint,
+    admin: Option<Endpoint>,
+}
+
 /// A store and the node on it.
 #[derive(Debug)]
 struct Core {
@@ -311,12 +380,13 @@ struct Core {
 
 impl Core {
     /// Opens the data directory, replays its log and starts the node, away from the async threads.
-    /// `open`: everybody who reaches the router may call it.
     async fn start(
-        builder: HostBuilder,
+        mut builder: HostBuilder,
         sockets: Hub,
-        open: bool,
+        listeners: Listeners,
+        readiness: &Arc<Readiness>,
     ) -> Result<(Self, Access, Router), HostError> {
+        let readiness = Arc::clone(readiness);
         blocking(move || {
             let config = builder.config.clone();
             let options = StoreOptions {
@@ -341,7 +411,8 @@ impl Core {
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let (builder, access) = builder.share_access(open)?;
+            let front = builder.front.take();
+            let (builder, access) = builder.share_access(listeners.open)?;
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
@@ -353,6 +424,21 @@ impl Core {
                 routes::log("server", &calls);
                 // Before the program's own, which may have routes of the same form.
                 router = calls.fallback_service(router);
+            }
+            if let Some(page) = front {
+                let access = access.clone();
+                let front = front::router(
+                    Listener::Clients {
+                        page,
+                        admin: listeners.admin,
+                    },
+                    listeners.endpoint,
+                    !listeners.open,
+                    readiness,
+                    move || Ok(access.clone()),
+                );
+                routes::log("server", &front);
+                router = front.fallback_service(router);
             }
             Ok((
                 Self {

@@ -15,21 +15,49 @@ mod target;
 
 pub(crate) use socket::AdminSocket;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use axum::{Router, middleware};
 
-use crate::{ApiError, readiness::Readiness, site::Site};
+use crate::{
+    ApiError,
+    front::{self, Endpoint, Listener},
+    readiness::Readiness,
+    site::Site,
+};
+pub(crate) use target::unavailable;
 
-/// What the admin listener answers. `open_metrics`: metrics are for everybody who reaches it.
-pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
+/// How the admin listener can be reached.
+pub(crate) struct Reach {
+    /// Metrics are for everybody who reaches it.
+    pub(crate) open_metrics: bool,
+    /// Its other routes need a token.
+    pub(crate) needs_token: bool,
+    pub(crate) endpoint: Endpoint,
+    /// Where `admin.sock` is, if there is one.
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// What the admin listener answers.
+pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach) -> Router {
     let operators = |routes: Router<Arc<Readiness>>| {
         guard::operators(
             routes.with_state(Arc::clone(readiness)),
             Arc::clone(readiness),
         )
     };
-    let metrics = if open_metrics {
+    let access = Arc::clone(readiness);
+    let front = front::router(
+        Listener::Admin {
+            data_dir: reach.data_dir,
+            open_metrics: reach.open_metrics,
+        },
+        reach.endpoint,
+        reach.needs_token,
+        Arc::clone(readiness),
+        move || access.access().ok_or_else(unavailable),
+    );
+    let metrics = if reach.open_metrics {
         health::metrics_route().with_state(Arc::clone(readiness))
     } else {
         operators(health::metrics_route())
@@ -37,6 +65,7 @@ pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
     Router::new()
         .merge(health::routes().with_state(Arc::clone(readiness)))
         .merge(metrics)
+        .merge(front)
         .merge(operators(
             alarms::routes()
                 .merge(components::routes())
@@ -45,7 +74,7 @@ pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
-                "The admin listener answers /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
+                "The admin listener answers /, /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
             )
         })
 }
