@@ -7,6 +7,7 @@ mod audit;
 mod data;
 mod front;
 mod kv;
+mod new;
 mod node;
 mod object;
 mod objects;
@@ -31,6 +32,7 @@ use crate::{
     alarms::Alarms,
     audit::AuditArgs,
     data::DataArgs,
+    new::NewArgs,
     node::NodeArgs,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
@@ -61,6 +63,8 @@ RUST_BACKTRACE=1 adds a stack trace to an error.";
 enum Command {
     /// Serve key-value objects and outboxes over HTTP
     Serve(ServeArgs),
+    /// Make a project with a durable object, its test and its settings
+    New(NewArgs),
     /// List alarms, and run those again that were given up
     #[command(subcommand)]
     Alarms(Alarms),
@@ -131,6 +135,7 @@ fn run() -> Result<ExitCode> {
             drop(out);
             serve(args)?;
         }
+        Command::New(args) => new::run(&args, &mut out)?,
         Command::Alarms(command) => alarms::run(&command, &mut out)?,
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
