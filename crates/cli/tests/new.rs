@@ -130,6 +130,67 @@ fn what_is_there_already_and_names_that_cargo_refuses_are_refused() {
     assert_eq!(files(dir.path()), before);
 }
 
+/// What the guide shows of the project is what a project has.
+#[test]
+fn the_guide_quotes_the_project_as_it_is() {
+    let lines = |text: &str| -> Vec<String> {
+        let trimmed = text.lines().map(|line| line.trim().to_owned());
+        trimmed.filter(|line| !line.is_empty()).collect()
+    };
+    let program = lines(include_str!("../template/main.rs"));
+    let guide = include_str!("../../../docs/getting-started.md");
+    let quotes = guide.split("```rust,ignore\n").skip(1);
+    let quotes: Vec<_> = quotes
+        .map(|rest| lines(rest.split_once("```").unwrap().0))
+        .collect();
+    assert!(quotes.len() > 4, "{quotes:?}");
+    for quote in quotes {
+        let found = program.windows(quote.len()).any(|part| part == quote);
+        assert!(found, "not in the template: {quote:#?}");
+    }
+}
+
+const CHILD: &str = "ABIDE_TEST_PRINTS_SETTINGS";
+
+/// A program's settings are those of its directory and of its environment: the test runs itself there.
+#[test]
+fn a_program_without_a_command_line_has_the_settings_of_its_file_and_environment() {
+    if std::env::var_os(CHILD).is_some() {
+        match abide::Host::from_settings() {
+            Ok(host) => println!("{host:?}"),
+            Err(error) => println!("refused: {error}"),
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let settings = |variable: (&str, &str)| {
+        let printed = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("a_program_without_a_command_line_has_the_settings_of_its_file_and_environment")
+            .env(CHILD, "1")
+            .env(variable.0, variable.1)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        String::from_utf8(printed.stdout).unwrap()
+    };
+    fs::write(
+        dir.path().join("abide.toml"),
+        "[data]\ndir = \"elsewhere\"\n",
+    )
+    .unwrap();
+    let said = settings(("ABIDE__SERVER__LISTEN", "127.0.0.1:1234"));
+    assert!(
+        said.contains("elsewhere") && said.contains("127.0.0.1:1234"),
+        "{said}"
+    );
+    let said = settings(("ABIDE__SERVER__LISTN", "127.0.0.1:1234"));
+    assert!(
+        said.contains("refused:") && said.contains("ABIDE__SERVER__LISTN"),
+        "{said}"
+    );
+}
+
 /// Builds in `target/new-project` of this workspace, so that only the first run compiles dependencies.
 #[test]
 #[ignore = "compiles the dependencies anew"]
