@@ -39,7 +39,7 @@ pub(crate) struct ListArgs {
     #[arg(long, conflicts_with = "failing")]
     failed: bool,
 
-    /// At most so many
+    /// At most so many [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 

@@ -6,6 +6,7 @@ mod alarms;
 mod audit;
 mod data;
 mod front;
+mod help;
 mod kv;
 mod new;
 mod node;
@@ -26,7 +27,7 @@ use abide::{
 };
 use abide_patterns::service;
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
     alarms::Alarms,
@@ -46,6 +47,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What every command's user needs to know.
 const AFTER_HELP: &str = "\
+Example:
+  abide serve                       # then open http://127.0.0.1:8080, and in another terminal:
+  abide alarms list
+
 Objects:
   An object is written as its class, a slash, and its name (Kv/ada) or its id. Instead of an id its first digits
   are enough, and instead of Class/name the name, where no other object has them.
@@ -55,7 +60,9 @@ Data directories:
   the node that serves it. objects, sql, verify and checkpoint need one that nothing serves. token and audit work
   either way.
 
-RUST_BACKTRACE=1 adds a stack trace to an error.";
+Exit codes:
+  0 done, 1 failed (one line on standard error says why), 2 the command line makes no sense. RUST_BACKTRACE=1 adds a stack
+  trace to an error.";
 
 /// Serve durable objects, and look into their data directory
 #[derive(Parser)]
@@ -129,7 +136,8 @@ fn sentence(error: &anyhow::Error) -> String {
 
 fn run() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    match Command::parse() {
+    let matches = help::with_notes(Command::command()).get_matches();
+    match Command::from_arg_matches(&matches)? {
         Command::Serve(args) => {
             // The host prints for itself.
             drop(out);
@@ -194,7 +202,6 @@ mod tests {
 
     #[test]
     fn every_command_is_well_formed() {
-        use clap::CommandFactory as _;
-        Command::command().debug_assert();
+        help::with_notes(Command::command()).debug_assert();
     }
 }

@@ -42,16 +42,7 @@ const KEYWORDS: [&str; 52] = [
     "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-const AFTER_HELP: &str = "\
-Example:
-  abide new reminders --path ~/src/abide
-  cd reminders && cargo test && cargo run
-
-The project has one durable object with a table, an alarm and methods that clients call over HTTP, and a test that moves
-the clock.";
-
 #[derive(Args)]
-#[command(after_help = AFTER_HELP)]
 pub(crate) struct NewArgs {
     /// Name of the package, and of the directory that is made for it here
     name: String,
