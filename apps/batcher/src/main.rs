@@ -17,7 +17,7 @@ Example:
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLE)]
 enum Command {
-    /// Take posts and send them on; the setting outbound.allow_private must name an upstream at a private address
+    /// Take posts and send them on; the setting `outbound.allow_private` must name an upstream at a private address
     Serve {
         #[command(flatten)]
         serve: ServeArgs,

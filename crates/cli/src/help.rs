@@ -111,7 +111,7 @@ Stop the node first.",
         "sql",
         "\
 Examples:
-  abide sql Kv/ada 'SELECT count(*) FROM _abide_kv'
+  abide sql Shop/main 'SELECT count(*) FROM orders'
   abide sql Shop/main --write 'UPDATE orders SET state = 1 WHERE id = 7'
 
 Rows are printed with tabs between columns, after a line of their names. Without --write nothing is kept. Stop the node

@@ -9,7 +9,6 @@
 use std::{
     io::{self, Write},
     net::SocketAddr,
-    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -36,9 +35,7 @@ use crate::{
     guard, json_rpc, limits, metric,
     readiness::Readiness,
     request_log::logged,
-    routes,
-    site::Origins,
-    telemetry,
+    routes, telemetry,
     tls::Tls,
     websocket::{Hub, KeepAlive, OwnedHub, upgrading},
 };
@@ -61,11 +58,7 @@ impl LocalHost {
         let readiness = Arc::new(Readiness::starting());
         let listeners = Listeners {
             open: true,
-            endpoint: Endpoint {
-                scheme: "http",
-                listen: None,
-                origins: config.server.origins.clone(),
-            },
+            endpoint: Endpoint::local(),
             admin: None,
         };
         let (core, access, router) =
@@ -141,18 +134,7 @@ impl RunningHost {
             None => (None, None),
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
-                let open = config.admin.access == AccessPolicy::Open;
-                let endpoint = Endpoint {
-                    scheme: config.admin.tls.scheme(),
-                    listen: Some(addr),
-                    origins: config.server.origins.clone(),
-                };
-                let reach = Reach {
-                    open_metrics: open || addr.ip().is_loopback(),
-                    needs_token: !open,
-                    endpoint,
-                    data_dir: builder.has_directory.then(|| absolute(&config.data.dir)),
-                };
+                let reach = Reach::tcp(addr, &config, builder.has_directory);
                 let router = admin::router(&readiness, reach);
                 routes::log("admin", &router);
                 let router = admin::checked(router, config.server.site());
@@ -176,19 +158,10 @@ impl RunningHost {
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
         let has_directory = builder.has_directory;
-        let open = config.server.is_open(addr);
         let listeners = Listeners {
-            open,
-            endpoint: Endpoint {
-                scheme: config.server.tls.scheme(),
-                listen: Some(addr),
-                origins: config.server.origins.clone(),
-            },
-            admin: admin_addr.map(|addr| Endpoint {
-                scheme: config.admin.tls.scheme(),
-                listen: Some(addr),
-                origins: config.server.origins.clone(),
-            }),
+            open: config.server.is_open(addr),
+            endpoint: Endpoint::tcp(addr, &config.server.tls, &config.server),
+            admin: admin_addr.map(|addr| Endpoint::tcp(addr, &config.admin.tls, &config.server)),
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
@@ -197,17 +170,7 @@ impl RunningHost {
             return Err(HostError::NoToken { address: addr });
         }
         let admin_socket = if has_directory {
-            let reach = Reach {
-                open_metrics: true,
-                needs_token: false,
-                endpoint: Endpoint {
-                    scheme: "http",
-                    listen: None,
-                    origins: Origins::default(),
-                },
-                data_dir: Some(absolute(&config.data.dir)),
-            };
-            let router = admin::router(&readiness, reach);
+            let router = admin::router(&readiness, Reach::socket(&config));
             Some(AdminSocket::start(&config.data.dir, router)?)
         } else {
             None
@@ -355,11 +318,6 @@ fn announce(host: &RunningHost) {
         let _ = writeln!(out, "health and metrics on {admin_scheme}://{admin}");
     }
     let _ = out.flush();
-}
-
-/// The directory as it can be named from anywhere.
-fn absolute(dir: &Path) -> PathBuf {
-    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
 /// What the router is told of the listeners.

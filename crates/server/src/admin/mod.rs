@@ -15,12 +15,17 @@ mod target;
 
 pub(crate) use socket::AdminSocket;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use axum::{Router, middleware};
 
 use crate::{
-    ApiError,
+    ApiError, Config,
+    access::AccessPolicy,
     front::{self, Endpoint, Listener},
     readiness::Readiness,
     site::Site,
@@ -30,12 +35,40 @@ pub(crate) use target::unavailable;
 /// How the admin listener can be reached.
 pub(crate) struct Reach {
     /// Metrics are for everybody who reaches it.
-    pub(crate) open_metrics: bool,
+    open_metrics: bool,
     /// Its other routes need a token.
-    pub(crate) needs_token: bool,
-    pub(crate) endpoint: Endpoint,
+    needs_token: bool,
+    endpoint: Endpoint,
     /// Where `admin.sock` is, if there is one.
-    pub(crate) data_dir: Option<PathBuf>,
+    data_dir: Option<PathBuf>,
+}
+
+impl Reach {
+    /// At an address.
+    pub(crate) fn tcp(addr: SocketAddr, config: &Config, has_directory: bool) -> Self {
+        let open = config.admin.access == AccessPolicy::Open;
+        Self {
+            open_metrics: open || addr.ip().is_loopback(),
+            needs_token: !open,
+            endpoint: Endpoint::tcp(addr, &config.admin.tls, &config.server),
+            data_dir: has_directory.then(|| absolute(&config.data.dir)),
+        }
+    }
+
+    /// By the socket in the data directory.
+    pub(crate) fn socket(config: &Config) -> Self {
+        Self {
+            open_metrics: true,
+            needs_token: false,
+            endpoint: Endpoint::local(),
+            data_dir: Some(absolute(&config.data.dir)),
+        }
+    }
+}
+
+/// The directory as it can be named from anywhere.
+fn absolute(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
 /// What the admin listener answers.

@@ -4,19 +4,40 @@ use std::net::SocketAddr;
 
 use http::request::Parts;
 
-use crate::site::{Origins, host_of};
+use crate::{
+    ServerConfig, TlsConfig,
+    site::{Origins, host_of},
+};
 
 /// Where a listener is.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
-    pub(crate) scheme: &'static str,
+    scheme: &'static str,
     /// The address that is listened on; none for a Unix socket.
-    pub(crate) listen: Option<SocketAddr>,
+    listen: Option<SocketAddr>,
     /// Origins of the node: they say that a proxy in front of it speaks TLS.
-    pub(crate) origins: Origins,
+    origins: Origins,
 }
 
 impl Endpoint {
+    /// A listener at this address.
+    pub(crate) fn tcp(listen: SocketAddr, tls: &TlsConfig, server: &ServerConfig) -> Self {
+        Self {
+            scheme: tls.scheme(),
+            listen: Some(listen),
+            origins: server.origins.clone(),
+        }
+    }
+
+    /// One that only this machine can reach, by no address.
+    pub(crate) fn local() -> Self {
+        Self {
+            scheme: "http",
+            listen: None,
+            origins: Origins::default(),
+        }
+    }
+
     /// `http://127.0.0.1:8080`: as the client asked for it. It is safe in a shell.
     pub(crate) fn address(&self, request: &Parts) -> String {
         let host = host_of(&request.headers, &request.uri).ok().flatten();

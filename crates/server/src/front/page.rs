@@ -1,6 +1,6 @@
 //! The looks of the front page.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Front, Listener,
+    Front, FrontPage, Listener,
     overview::{ClassCount, OutboxSums, Overview},
 };
 use crate::readiness::Reason;
@@ -40,12 +40,26 @@ struct Line {
     command: String,
 }
 
+impl Target {
+    fn new(href: String, text: &str) -> Self {
+        let text = text.to_owned();
+        Self { href, text }
+    }
+}
+
+impl Line {
+    fn new(purpose: &str, command: String) -> Self {
+        let purpose = purpose.to_owned();
+        Self { purpose, command }
+    }
+}
+
 /// What the page says, whatever its form.
 struct Content<'a> {
     title: &'a str,
     about: &'a str,
     links: Vec<Target>,
-    lines: Vec<Line>,
+    commands: Vec<Line>,
 }
 
 /// The page as JSON.
@@ -81,19 +95,19 @@ pub(super) fn overview(front: &Front, overview: &Overview, address: &str) -> Mar
                 }
                 (status(&overview.reasons))
             }
-            @if !content.lines.is_empty() {
+            @if !content.commands.is_empty() {
                 section.card.wide {
                     h2 { "Try it" }
                     @if front.needs_token {
                         p.soft { "The commands read a token from the environment: " code { "export ABIDE_TOKEN=abide_…" } }
                     }
-                    @for line in &content.lines {
+                    @for line in &content.commands {
                         p.purpose { (line.purpose) }
                         pre tabindex="0" { code { (line.command) } }
                     }
                 }
             }
-            (classes(&overview.classes))
+            (classes(&overview.classes, overview.outboxes.is_empty()))
             @if !overview.outboxes.is_empty() { (outboxes(&overview.outboxes)) }
             section.card.wide {
                 h2 { "Links" }
@@ -144,77 +158,79 @@ fn content<'a>(front: &'a Front, address: &str) -> Content<'a> {
     } else {
         ""
     };
-    let target = |href: String, text: &str| Target {
-        href,
-        text: text.to_owned(),
-    };
     match &front.listener {
         Listener::Clients { page, admin } => {
-            let own = page.links.iter();
-            let own = own.map(|link| target(link.path.clone(), &link.text));
-            let admin = admin
-                .as_ref()
-                .and_then(|admin| admin.address_beside(address));
-            let beside = admin.iter().flat_map(|admin| {
-                let link = |path, text| target(format!("{admin}{path}"), text);
-                [
-                    link("/", "The admin listener"),
-                    link("/readyz", "Health"),
-                    link("/metrics", "Metrics"),
-                ]
-            });
-            let lines = page.commands.iter().map(|command| {
-                let options = command.options.replace("{address}", address);
-                let space = if options.is_empty() { "" } else { " " };
-                Line {
-                    purpose: command.purpose.clone(),
-                    command: format!("curl {login}{options}{space}{address}{}", command.path),
-                }
-            });
-            Content {
-                title: &page.title,
-                about: &page.about,
-                links: own.chain(beside).collect(),
-                lines: lines.collect(),
-            }
+            let admin = admin.as_ref();
+            let admin = admin.and_then(|admin| admin.address_beside(address));
+            clients(page, admin.as_deref(), address, login)
         }
-        Listener::Admin { data_dir, .. } => {
-            let links = [
-                ("/readyz", "Whether requests are welcome"),
-                ("/healthz", "Whether the process answers"),
-                ("/metrics", "Metrics, for Prometheus"),
-                ("/alarms", "Alarms"),
-                ("/quarantined", "Objects that need a repair"),
-            ];
-            let line = |purpose: &str, command: String| Line {
-                purpose: purpose.to_owned(),
-                command,
-            };
-            let mut lines = vec![line(
-                "Ask whether it is ready",
-                format!("curl {address}/readyz"),
-            )];
-            lines.push(line("List alarms", format!("curl {login}{address}/alarms")));
-            if let Some(dir) = data_dir {
-                let dir = quoted(&dir.display().to_string());
-                lines.push(line(
-                    "The same on this machine, as the user that runs the node",
-                    format!("abide alarms list --data {dir}"),
-                ));
-                lines.push(line(
-                    "Without the command",
-                    format!("curl --unix-socket {dir}/admin.sock http://localhost/alarms"),
-                ));
-            }
-            Content {
-                title: "abide admin",
-                about: "Health, metrics and operations of this node.",
-                links: links
-                    .map(|(path, text)| target(path.to_owned(), text))
-                    .into(),
-                lines,
-            }
-        }
+        Listener::Admin { data_dir, .. } => admin(data_dir.as_deref(), address, login),
+    }
+}
+
+fn clients<'a>(
+    page: &'a FrontPage,
+    admin: Option<&str>,
+    address: &str,
+    login: &str,
+) -> Content<'a> {
+    let own = page.links.iter();
+    let own = own.map(|link| Target::new(link.path.clone(), &link.text));
+    let beside = [
+        ("/", "The admin listener"),
+        ("/readyz", "Health"),
+        ("/metrics", "Metrics"),
+    ];
+    let beside = admin
+        .into_iter()
+        .flat_map(|admin| beside.map(|(path, text)| Target::new(format!("{admin}{path}"), text)));
+    let commands = page.commands.iter().map(|command| {
+        let options = command.options.replace("{address}", address);
+        let space = if options.is_empty() { "" } else { " " };
+        let path = &command.path;
+        Line::new(
+            &command.purpose,
+            format!("curl {login}{options}{space}{address}{path}"),
+        )
+    });
+    Content {
+        title: &page.title,
+        about: &page.about,
+        links: own.chain(beside).collect(),
+        commands: commands.collect(),
+    }
+}
+
+fn admin(data_dir: Option<&Path>, address: &str, login: &str) -> Content<'static> {
+    let links = [
+        ("/readyz", "Whether requests are welcome"),
+        ("/healthz", "Whether the process answers"),
+        ("/metrics", "Metrics, for Prometheus"),
+        ("/alarms", "Alarms"),
+        ("/quarantined", "Objects that need a repair"),
+    ];
+    let mut commands = vec![
+        Line::new("Ask whether it is ready", format!("curl {address}/readyz")),
+        Line::new("List alarms", format!("curl {login}{address}/alarms")),
+    ];
+    if let Some(dir) = data_dir {
+        let dir = quoted(&dir.display().to_string());
+        commands.push(Line::new(
+            "The same on this machine, as the user that runs the node",
+            format!("abide alarms list --data {dir}"),
+        ));
+        commands.push(Line::new(
+            "Without the command",
+            format!("curl --unix-socket {dir}/admin.sock http://localhost/alarms"),
+        ));
+    }
+    Content {
+        title: "abide admin",
+        about: "Health, metrics and operations of this node.",
+        links: links
+            .map(|(path, text)| Target::new(path.to_owned(), text))
+            .into(),
+        commands,
     }
 }
 
@@ -268,9 +284,10 @@ fn status(reasons: &[Reason]) -> Markup {
     }
 }
 
-fn classes(classes: &[ClassCount]) -> Markup {
+/// `alone`: nothing stands beside it.
+fn classes(classes: &[ClassCount], alone: bool) -> Markup {
     html! {
-        section.card {
+        section.card.wide[alone] {
             h2 { "Classes" }
             table {
                 thead { tr { th { "Class" } th { "Binding" } th.num { "Objects" } } }
