@@ -305,8 +305,10 @@ fn classes(classes: &[ClassCount], alone: bool) -> Markup {
 }
 
 fn outboxes(outboxes: &[OutboxSums]) -> Markup {
-    let number = |count: u64, class: &'static str| {
-        html! { td.num class=[(count > 0).then_some(class)] { (thousands(usize::try_from(count).unwrap_or(usize::MAX))) } }
+    let number = |count: u64, is_trouble: bool| {
+        let (some, alert) = (count > 0 && !is_trouble, count > 0 && is_trouble);
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        html! { td.num.some[some].alert[alert] { (thousands(count)) } }
     };
     html! {
         section.card {
@@ -317,8 +319,8 @@ fn outboxes(outboxes: &[OutboxSums]) -> Markup {
                     @for sums in outboxes {
                         tr {
                             td { (sums.class) }
-                            (number(sums.queued, "some")) (number(sums.sending, "some"))
-                            (number(sums.failing, "alert")) (number(sums.dead_letters, "alert"))
+                            (number(sums.queued, false)) (number(sums.sending, false))
+                            (number(sums.failing, true)) (number(sums.dead_letters, true))
                         }
                     }
                 }
@@ -355,6 +357,19 @@ mod tests {
         ] {
             assert_eq!(thousands(number), text);
         }
+    }
+
+    #[test]
+    fn trouble_of_an_outbox_is_marked() {
+        let sums = OutboxSums {
+            class: "Shop".to_owned(),
+            queued: 2,
+            dead_letters: 1,
+            ..OutboxSums::default()
+        };
+        let table = outboxes(&[sums]).into_string();
+        let cells = "<td class=\"num some\">2</td><td class=\"num\">0</td><td class=\"num\">0</td><td class=\"num alert\">1</td>";
+        assert!(table.contains(cells), "{table}");
     }
 
     #[test]
