@@ -212,7 +212,7 @@ pub use abide_macros::durable_object;
 /// ```
 pub use abide_macros::rpc;
 pub use abide_runtime::{
-    AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, AnyNamespace, AnyStub,
+    Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, AnyNamespace, AnyStub,
     BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject, Encoding, Env,
     Error, ErrorKind, Event, Fetching, FoundObject, Instance, JsonResult, LocalFuture, Moment,
     Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,

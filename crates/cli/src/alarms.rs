@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use abide::{
-    AlarmCursor, AlarmState, AlarmTime,
+    AlarmCursor, AlarmState, AlarmStatus, AlarmTime,
     clock::{Clock as _, SystemClock},
 };
 use anyhow::{Result, bail};
@@ -23,9 +23,9 @@ const PAGE: usize = 1_000;
 
 #[derive(Subcommand)]
 pub(crate) enum Alarms {
-    /// List the alarms by time: class, object, when it is due, attempts so far
+    /// List the alarms by time: class, object, its name if it has one, when it is due, attempts so far
     List(ListArgs),
-    /// Run an alarm at once that was given up or waits for a retry, as if for the first time
+    /// Run the alarms of an object at once that were given up or wait for a retry, as if for the first time
     Rerun(RerunArgs),
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct ListArgs {
     #[arg(long, conflicts_with = "failing")]
     failed: bool,
 
-    /// At most so many [default: all]
+    /// Those of at most so many objects [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -52,6 +52,10 @@ pub(crate) struct RerunArgs {
     #[command(flatten)]
     object: ObjectArg,
 
+    /// Only the alarm of this name
+    #[arg(long, value_name = "NAME")]
+    alarm: Option<String>,
+
     #[command(flatten)]
     node: NodeArgs,
 }
@@ -61,6 +65,8 @@ pub(crate) struct RerunArgs {
 struct Listed {
     class: String,
     id: String,
+    #[serde(default)]
+    alarm: Option<String>,
     due: i64,
     attempts: u32,
     #[serde(default)]
@@ -94,13 +100,14 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
         AlarmState::Pending => "",
         AlarmState::Failing | AlarmState::Failed => "\tCRASHES\tERROR",
     };
-    writeln!(out, "CLASS\tID\tDUE\tATTEMPTS{troubles}")?;
+    writeln!(out, "CLASS\tID\tALARM\tDUE\tATTEMPTS{troubles}")?;
     match args.node.source()? {
         Source::Data(data) => {
             let mut after = None;
             while left > 0 {
-                let (alarms, next) = stored(&data, state, after, left.min(PAGE));
-                left -= alarms.len();
+                let limit = left.min(PAGE);
+                let (alarms, next) = stored(&data, state, after, limit);
+                left -= limit;
                 print(&alarms, state, out)?;
                 after = next;
                 if after.is_none() {
@@ -119,7 +126,7 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
             while left > 0 {
                 let limit = left.min(PAGE);
                 let page: Page = node.get(&format!("/alarms?state={name}&limit={limit}{after}"))?;
-                left -= page.alarms.len();
+                left -= limit;
                 print(&page.alarms, state, out)?;
                 match page.next {
                     Some(next) => after = format!("&after={}", segment(&next)),
@@ -141,27 +148,45 @@ fn stored(
     let classes = data.store.namespaces();
     let found = data.store.alarms().list(state, after, limit);
     let next = found.last().map(|(key, entry)| (entry.due, *key));
-    let listed = found.into_iter().map(|(key, entry)| {
+    let listed = found.into_iter().flat_map(|(key, entry)| {
         let known = classes.iter().find(|(number, _)| *number == key.namespace);
-        // The index has no errors.
-        let row = match state {
-            AlarmState::Pending => Ok(None),
-            AlarmState::Failing | AlarmState::Failed => {
-                data.store.open_object(key).and_then(|db| db.alarm())
-            }
-        };
-        let (crashes, error) = match row {
-            Ok(row) => row.map_or((None, None), |row| (Some(row.crashes), row.error)),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        Listed {
+        let listed = Listed {
             class: known.map_or_else(String::new, |(_, class)| class.clone()),
             id: key.id_hex(),
+            alarm: None,
             due: entry.due,
             attempts: u32::from(entry.attempts),
-            crashes,
-            error,
+            crashes: None,
+            error: None,
+        };
+        if !entry.named && state == AlarmState::Pending {
+            return vec![listed];
         }
+        // The index has neither names nor errors.
+        let rows = data.store.open_object(key).and_then(|db| db.alarms());
+        let all = match rows {
+            Ok(rows) => rows
+                .into_iter()
+                .map(|(name, row)| AlarmStatus::new(&name, row)),
+            Err(error) => {
+                return vec![Listed {
+                    error: Some(error.to_string()),
+                    ..listed
+                }];
+            }
+        };
+        let of_object = AlarmStatus::listed(all.collect(), state).into_iter();
+        of_object
+            .map(|status| Listed {
+                alarm: status.name.map(|name| name.to_string()),
+                due: status.due.unix_millis(),
+                attempts: status.attempts,
+                crashes: Some(status.crashes),
+                error: status.error,
+                class: listed.class.clone(),
+                id: listed.id.clone(),
+            })
+            .collect()
     });
     (listed.collect(), next)
 }
@@ -171,16 +196,17 @@ fn print(alarms: &[Listed], state: AlarmState, out: &mut impl Write) -> Result<(
         let due = AlarmTime::from_unix_millis(alarm.due);
         write!(
             out,
-            "{}\t{}\t{due}\t{}",
-            alarm.class, alarm.id, alarm.attempts
+            "{}\t{}\t{}\t{due}\t{}",
+            alarm.class,
+            alarm.id,
+            one_line(alarm.alarm.as_deref()),
+            alarm.attempts
         )?;
         if state != AlarmState::Pending {
             let crashes = alarm
                 .crashes
                 .map_or("-".to_owned(), |crashes| crashes.to_string());
-            let error = alarm.error.as_deref().unwrap_or("-");
-            // A line is an alarm.
-            let error = error.replace(char::is_control, " ");
+            let error = one_line(alarm.error.as_deref());
             write!(out, "\t{crashes}\t{error}")?;
         }
         writeln!(out)?;
@@ -188,10 +214,18 @@ fn print(alarms: &[Listed], state: AlarmState, out: &mut impl Write) -> Result<(
     Ok(())
 }
 
+/// What may come from outside, on the one line that an alarm has.
+fn one_line(text: Option<&str>) -> String {
+    text.unwrap_or("-").replace(char::is_control, " ")
+}
+
 fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
     match args.node.source()? {
         Source::Node(node) => {
-            let path = args.object.on_node(&node)?.path("alarms", "rerun");
+            let mut path = args.object.on_node(&node)?.path("alarms", "rerun");
+            if let Some(alarm) = &args.alarm {
+                path = format!("{path}?alarm={}", segment(alarm));
+            }
             node.post::<()>(&path, &())?;
             writeln!(out, "it goes off now")?;
         }
@@ -199,14 +233,18 @@ fn rerun(args: &RerunArgs, out: &mut impl Write) -> Result<()> {
             let object = args.object.in_data(&data)?;
             let db = data.store.open_object(object.key)?;
             let now = SystemClock::new().unix_millis().cast_signed();
-            let row = db
-                .alarm()?
-                .and_then(|row| row.rerun(now, data.store.epoch()));
-            let Some(row) = row else {
-                bail!("the object has no alarm that was given up or waits for a retry");
-            };
+            let alarms = db.alarms()?.into_iter();
+            let rerun: Vec<_> = alarms
+                .filter(|(name, _)| args.alarm.as_deref().is_none_or(|only| only == &**name))
+                .filter_map(|(name, row)| Some((name, row.rerun(now, data.store.epoch())?)))
+                .collect();
+            if rerun.is_empty() {
+                bail!("the object has no such alarm that was given up or waits for a retry");
+            }
             data.audited("rerun_alarm", &object, None, || {
-                db.set_alarm(Some(&row))?;
+                for (name, row) in &rerun {
+                    db.set_named_alarm(name, Some(row))?;
+                }
                 Ok(db.commit()?)
             })?;
             drop(db);

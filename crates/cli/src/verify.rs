@@ -52,14 +52,14 @@ fn check(store: &Store, key: ObjectKey) -> Result<(), String> {
     if said != ["ok"] {
         return Err(said.join("; "));
     }
-    let alarm = store
+    let rows = store
         .open_object(key)
-        .and_then(|db| db.alarm())
+        .and_then(|db| db.alarm_entry())
         .map_err(|error| error.to_string())?;
-    let (row, index) = (alarm.map(|alarm| alarm.entry()), store.alarms().get(key));
-    if !AlarmEntry::agree(index, row) {
+    let index = store.alarms().get(key);
+    if !AlarmEntry::agree(index, rows) {
         return Err(format!(
-            "its alarm is {row:?}, the index of alarms has {index:?}"
+            "its alarms are {rows:?}, the index of alarms has {index:?}"
         ));
     }
     Ok(())

@@ -94,7 +94,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     broken.set(1_000).await.unwrap().unwrap();
 
     let line = format!(
-        "Clockwork\t{}\t1970-01-01T00:00:01.000Z\t2\t0\ta spring is broken\n",
+        "Clockwork\t{}\t-\t1970-01-01T00:00:01.000Z\t2\t0\ta spring is broken\n",
         broken.id()
     );
     let failed = [&["alarms", "list", "--failed"], &at[..]].concat();
@@ -103,7 +103,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
         .await
         .unwrap();
     let expected = format!(
-        "CLASS\tID\tDUE\tATTEMPTS\nClockwork\t{}\t2096-10-02T07:06:40.000Z\t0\n",
+        "CLASS\tID\tALARM\tDUE\tATTEMPTS\nClockwork\t{}\t-\t2096-10-02T07:06:40.000Z\t0\n",
         later.id()
     );
     assert_eq!(pending, expected);
@@ -159,8 +159,8 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
         }
     };
     let (head, line_of_it) = told.trim_end().split_once('\n').unwrap();
-    assert_eq!(head, "CLASS\tID\tDUE\tATTEMPTS\tCRASHES\tERROR");
-    let expected_of_it = format!("Stubborn\t{}\t", stubborn.id());
+    assert_eq!(head, "CLASS\tID\tALARM\tDUE\tATTEMPTS\tCRASHES\tERROR");
+    let expected_of_it = format!("Stubborn\t{}\t-\t", stubborn.id());
     assert!(line_of_it.starts_with(&expected_of_it), "{told}");
     assert!(line_of_it.ends_with("\t1\t0\ta spring is broken"), "{told}");
     let both = ["alarms", "list", "--failing", "--failed"];
@@ -181,6 +181,6 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
             .unwrap(),
         "it goes off when a node serves the directory\n"
     );
-    let none = "CLASS\tID\tDUE\tATTEMPTS\tCRASHES\tERROR\n";
+    let none = "CLASS\tID\tALARM\tDUE\tATTEMPTS\tCRASHES\tERROR\n";
     assert_eq!(abide(&failing[..3], &data).await.unwrap(), none);
 }

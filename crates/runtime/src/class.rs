@@ -57,8 +57,8 @@ pub trait DurableObject: Sized + 'static {
         )))
     }
 
-    /// Handles the object's alarm, at the time that [`Storage::set_alarm`](crate::Storage::set_alarm) was given or
-    /// soon after; at least once.
+    /// Handles the object's own alarm, at the time that [`Storage::set_alarm`](crate::Storage::set_alarm) was given or
+    /// soon after, and those that [have names](State::alarm); at least once.
     ///
     /// When it returns `Ok` the alarm is done, in the transaction of its last poll. An `Err` or a panic undoes nothing
     /// that earlier polls have written; the alarm is tried again, as [`ClassOptions::alarm_retry`] says. An alarm that

@@ -86,7 +86,7 @@ pub use axum_core::body::Body;
 pub use crate::body::counted_bytes;
 
 pub use crate::{
-    alarms::{AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, AlarmTroubles, ScheduledTime},
+    alarms::{Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, ScheduledTime},
     call::Call,
     class::{
         Class, ClassOptions, DurableObject, Instance, LocalFuture, Native, ObjectClass, Remote,

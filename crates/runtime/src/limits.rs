@@ -205,6 +205,10 @@ pub const ALARM_SUSPECTS_TOGETHER: usize = 16;
 /// behind it.
 pub const ALARM_SUSPECT_PATIENCE: Duration = Duration::from_mins(1);
 
+/// The longest wait between retries of an alarm that has a handler of its own, and is never given up: what a component waits
+/// for must not end because of a fault that passes.
+pub const ALARM_HANDLER_MAX_BACKOFF: Duration = Duration::from_mins(1);
+
 /// The latest time that an alarm may be set to: the end of the year 9999, the last that RFC 3339 can write.
 pub const MAX_ALARM_UNIX_MILLIS: i64 = 253_402_300_799_999;
 
@@ -226,8 +230,11 @@ pub const ALARM_TROUBLE_PAUSE: Duration = Duration::from_secs(5);
 /// alarms that are due together must not fill memory with objects that nobody calls.
 pub const ALARM_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Alarms in one list.
+/// Objects in one list of alarms.
 pub const MAX_LISTED_ALARMS: usize = 1_000;
+
+/// Alarms of one object in such a list: the first ones.
+pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
 const _: () = {
     assert!(MAX_QUEUED_PER_OBJECT <= MAX_QUEUED_PER_WORKER);

@@ -13,7 +13,8 @@ use abide_storage::Bookmark;
 use tokio::sync::oneshot;
 
 use crate::{
-    AlarmInfo, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response, Result, Storage,
+    Alarm, AlarmInfo, AlarmTime, Env, Error, ErrorKind, LocalFuture, ObjectId, Request, Response,
+    Result, Storage,
     object::Object,
     socket::{RequestResponsePair, ServerSocket, WebSocket},
 };
@@ -62,6 +63,55 @@ impl State {
     /// been set back since by at least the difference.
     pub fn current_alarm(&self) -> Option<AlarmInfo> {
         self.object().current_alarm()
+    }
+
+    /// The alarm of this name. An object has as many alarms as it has names for, up to 1,000, beside its
+    /// [own](Storage::set_alarm).
+    ///
+    /// ```
+    /// # use abide_runtime as abide;
+    /// # use abide::{AlarmInfo, Result, State};
+    /// # use std::time::Duration;
+    /// # struct Auction { state: State }
+    /// # impl Auction {
+    /// fn open(&self) -> Result<()> {
+    ///     self.state.alarm("close").set(Duration::from_secs(3600))?;
+    ///     self.state.alarm("remind").set(Duration::from_secs(3000))
+    /// }
+    ///
+    /// async fn alarm(&self, info: AlarmInfo) -> Result<()> {
+    ///     match info.name.as_deref() {
+    ///         Some("close") => self.close(),
+    ///         Some("remind") => self.remind(),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    /// # fn close(&self) -> Result<()> { Ok(()) }
+    /// # fn remind(&self) -> Result<()> { Ok(()) }
+    /// # }
+    /// ```
+    pub fn alarm(&self, name: &str) -> Alarm {
+        Alarm::new(Rc::clone(self.object()), name)
+    }
+
+    /// The alarms with names that are set, in the order of their names, and their times.
+    pub fn alarms(&self) -> Result<Vec<(String, AlarmTime)>> {
+        self.object().named_alarms()
+    }
+
+    /// Has the alarm of this name handled here and not by the class: to be called when a component is opened, in the object's
+    /// constructor. Such an alarm is never given up: it is tried until it succeeds, at most a minute apart, whatever
+    /// [`ClassOptions::alarm_retry`](crate::ClassOptions::alarm_retry) says.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`] if the alarm has a handler already.
+    pub fn on_alarm<F: Future<Output = Result<()>> + 'static>(
+        &self,
+        name: &str,
+        handler: impl Fn(AlarmInfo) -> F + 'static,
+    ) -> Result<()> {
+        let handler = Rc::new(move |info| -> LocalFuture<_> { Box::pin(handler(info)) });
+        self.object().on_alarm(name, handler)
     }
 
     /// Runs a future to its end before anything else may happen in this object: events that arrive wait, and so

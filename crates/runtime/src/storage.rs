@@ -135,7 +135,8 @@ impl Storage {
         self.object.delete_all()
     }
 
-    /// Sets the object's one alarm, in place of the one that may be set: at this time, or soon after, the class's
+    /// Sets the object's own alarm, in place of the time that it may have; for others, with names, see
+    /// [`State::alarm`](crate::State::alarm). At this time, or soon after, the class's
     /// [`alarm`](crate::DurableObject::alarm) is called, at least once, whatever happens to the process. A time that has
     /// passed calls it at once. Like every write it counts when the poll has committed.
     ///
@@ -145,20 +146,20 @@ impl Storage {
     /// In the alarm's own handler it sets the next alarm, which takes the place of the one that is being handled as soon
     /// as the handler ends, whether it succeeds or not.
     pub fn set_alarm(&self, at: impl Into<ScheduledTime>) -> Result<()> {
-        self.object.set_alarm(at.into())
+        self.object.set_alarm("", at.into())
     }
 
     /// The time that the alarm is set to. In the alarm's own handler: of the next one, if one was set meanwhile. The
     /// constructor of an object that its alarm has woken still sees that alarm, so that "set one if none is set" is right
     /// there. An alarm that was given up is not set any more.
     pub fn get_alarm(&self) -> Result<Option<AlarmTime>> {
-        self.object.get_alarm()
+        self.object.get_alarm("")
     }
 
     /// Removes the alarm, if there is one. In the alarm's own handler it takes back the next one; the one that is being
     /// handled goes when the handler succeeds, and is tried again if it does not.
     pub fn delete_alarm(&self) -> Result<()> {
-        self.object.delete_alarm()
+        self.object.delete_alarm("")
     }
 
     /// Runs a closure whose writes are undone if it returns an error or panics. May be nested.

@@ -170,6 +170,12 @@ broken_variants! {
         ClockSetBackIgnored,
         /// Recovery does not look for a clock that was set back. A wait is no longer for that.
         ClockSetBackForgotten,
+        /// What waits behind another alarm of its object does not follow a clock that was set back. A wait is no longer for that.
+        ClockSetBackForOneAlarm,
+        /// The alarm of an object that is due last goes off first. Each alarm goes off at its time.
+        LastAlarmFirst,
+        /// An object is no suspect any more when another alarm of it goes off. What may end the process runs apart.
+        SuspectClearedByAnother,
     }
 }
 

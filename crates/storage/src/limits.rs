@@ -157,6 +157,12 @@ pub const MAX_PARALLEL_THREADS: usize = 8;
 /// [`MAX_PARALLEL_THREADS`] times this many blocks wait in memory, 4 MiB.
 pub const ARCHIVE_BLOCKS_PER_THREAD: usize = 8;
 
+/// Alarms of an object that have names. They are all in memory while the object is.
+pub const MAX_NAMED_ALARMS: usize = 1_000;
+
+/// Bytes of the name of an alarm.
+pub const MAX_ALARM_NAME_BYTES: usize = 256;
+
 /// Runs of the alarm index on disk before they are merged into one.
 pub const MAX_ALARM_RUNS: usize = 8;
 

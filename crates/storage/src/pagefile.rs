@@ -9,14 +9,14 @@
 //! not write a page that one transaction adds and frees, so the commit that adds it stages zeros. Otherwise such a page
 //! would read as whatever the file still holds behind an earlier end, which neither replay nor the archive knows.
 
-use crate::alarms::AlarmChange;
+use crate::alarms::{AlarmChange, AlarmEntry};
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, Lsn, Page, ZERO_PAGE};
+use crate::ident::{CommitNo, Epoch, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
@@ -104,6 +104,16 @@ impl PageFile {
     /// Says what the commit that comes does to the object's alarm: its record tells the index of it.
     pub(crate) fn set_alarm(&self, change: Option<AlarmChange>) {
         self.alarm.set(change);
+    }
+
+    /// What the index knows of the object's alarms.
+    pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
+        self.engine.alarms.get(self.object.key)
+    }
+
+    /// The epoch of the store.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.engine.shared.log.epoch
     }
 
     /// The bookmark of the newest commit.

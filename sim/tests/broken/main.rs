@@ -152,7 +152,10 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::GrowthNotCounted
         | V::CrashCountsForAll
         | V::ClockSetBackIgnored
-        | V::ClockSetBackForgotten => return None,
+        | V::ClockSetBackForgotten
+        | V::ClockSetBackForOneAlarm
+        | V::LastAlarmFirst
+        | V::SuspectClearedByAnother => return None,
     })
 }
 

@@ -48,12 +48,12 @@ fn an_alarm_that_was_given_up_runs_again_on_demand_as_if_for_the_first_time() {
         let beds = given_up().await;
         let ada = beds.object("ada");
         let node = &beds.world.node;
-        node.rerun_alarm(ada.untyped()).await.unwrap();
+        node.rerun_alarm(ada.untyped(), None).await.unwrap();
         beds.world.until(|_| beds.notes("ada").len() == 8).await;
         assert_eq!(beds.notes("ada")[7], "at 130000 for 1000 retry 0");
         assert_eq!(ada.get().await.unwrap().unwrap(), None);
         assert_eq!(node.stats().alarms_failed, 0);
-        let error = node.rerun_alarm(ada.untyped()).await.unwrap_err();
+        let error = node.rerun_alarm(ada.untyped(), None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
     });
 }
@@ -81,11 +81,14 @@ fn what_is_failing_is_listed_with_its_error_and_can_be_run_at_once() {
         );
         assert_eq!(alarm.due, time(31_000));
         assert_eq!(node.stats().alarms_failing, 1);
-        let troubles = node.alarm_troubles(ada.untyped()).await.unwrap().unwrap();
-        assert_eq!(troubles.error.as_deref(), Some("it does not work"));
-        assert_eq!((troubles.cut_off, troubles.crashes), (0, 0));
+        let alarms = node.alarms_of(ada.untyped()).await.unwrap();
+        let [alarm] = alarms.as_slice() else {
+            panic!("{alarms:?}")
+        };
+        assert_eq!(alarm.error.as_deref(), Some("it does not work"));
+        assert_eq!((alarm.cut_off, alarm.crashes), (0, 0));
 
-        node.rerun_alarm(ada.untyped()).await.unwrap();
+        node.rerun_alarm(ada.untyped(), None).await.unwrap();
         beds.world.until(|_| beds.notes("ada").len() == 5).await;
         assert_eq!(beds.notes("ada")[4], "at 20000 for 1000 retry 0");
         beds.world
@@ -95,9 +98,9 @@ fn what_is_failing_is_listed_with_its_error_and_can_be_run_at_once() {
         beds.world
             .until(|node| node.stats().alarms_failing == 0)
             .await;
-        assert_eq!(node.alarm_troubles(ada.untyped()).await.unwrap(), None);
+        assert_eq!(node.alarms_of(ada.untyped()).await.unwrap(), []);
         let bob = beds.object("bob");
-        let error = node.rerun_alarm(bob.untyped()).await.unwrap_err();
+        let error = node.rerun_alarm(bob.untyped(), None).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "it has not failed");
     });
 }

@@ -8,6 +8,7 @@ mod crash;
 mod firing;
 mod given_up;
 mod handler;
+mod named;
 mod retries;
 mod sleeper;
 mod spread;

@@ -15,7 +15,8 @@
 //!
 //! 1. No code of the object runs for an alarm, not even its constructor, before the attempt is counted durably and has a
 //!    time for the next: an object that ends its process whenever it wakes neither loops nor starts from one each time.
-//! 2. An object has one attempt at a time: the store's index does not give an alarm again before it is finished.
+//! 2. An object has one attempt at a time, whichever of its alarms is due: the store's index does not give an object again
+//!    before it is finished. Of several that are due, the one that has been for longest goes first.
 //! 3. The end of an attempt is written in the transaction of the handler's last poll. If that poll, or the object, did
 //!    not survive, it is written in one of its own ([`Cause::Broken`]). If the process did not, the row still says that it
 //!    has begun, and in which epoch: it counts as begun, not as failed, and is tried again [apart](suspects).
@@ -25,29 +26,36 @@
 //!    process did not survive that attempt, it waits as the next attempt of that one would, and longer each time in a row.
 
 mod firer;
+mod named;
 mod node_clock;
 mod retry;
 mod scheduler;
 mod suspects;
 mod time;
 
-use abide_storage::{AlarmCursor, AlarmEntry, AlarmRow, Isolation, ObjectKey};
+use std::sync::Arc;
+
+use abide_storage::{AlarmCursor, AlarmEntry, AlarmRow, AlarmState, Isolation, ObjectKey};
 use tokio::sync::oneshot;
 
-pub(crate) use self::{node_clock::NodeClock, scheduler::Schedulers, suspects::fire_suspects};
 pub use self::{
+    named::Alarm,
     retry::AlarmRetry,
     time::{AlarmTime, ScheduledTime},
 };
+pub(crate) use self::{node_clock::NodeClock, scheduler::Schedulers, suspects::fire_suspects};
 
 use crate::{
     Error, ObjectId,
     envelope::{Replier, Ticket},
+    limits::MAX_LISTED_ALARMS_OF_OBJECT,
 };
 
 /// What a handler is told of the alarm that went off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmInfo {
+    /// The name of the alarm; `None` if it is the object's own, of [`Storage::set_alarm`](crate::Storage::set_alarm).
+    pub name: Option<Arc<str>>,
     /// The time that the alarm was set to. A retry has the time of the first attempt.
     pub scheduled_time: AlarmTime,
     /// Attempts before this one. They are counted durably: a restart does not forget them.
@@ -57,31 +65,39 @@ pub struct AlarmInfo {
 }
 
 impl AlarmInfo {
-    pub(crate) fn new(scheduled_time: AlarmTime, attempts: u32) -> Self {
+    pub(crate) fn new(name: &str, scheduled_time: AlarmTime, attempts: u32) -> Self {
         let retry_count = attempts.saturating_sub(1);
         Self {
+            name: (!name.is_empty()).then(|| name.into()),
             scheduled_time,
             retry_count,
             is_retry: retry_count > 0,
         }
     }
+
+    /// The name under which the object's database has the alarm.
+    pub(crate) fn stored_name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
 }
 
-/// An object's alarm, as [`Node::alarms`](crate::Node::alarms) lists it.
+/// The alarms of an object, as [`Node::alarms`](crate::Node::alarms) lists it: the first of them, and what is true of any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmListing {
     /// The unique key of the object's namespace: its class's name, unless it was given another.
     pub class: String,
     /// The object.
     pub id: ObjectId,
-    /// When it goes off or is tried again; of one that was given up, the time it was set to.
+    /// When the first one goes off or is tried again; if all were given up, the time one was set to.
     pub due: AlarmTime,
-    /// Attempts begun so far.
+    /// Attempts of that one begun so far.
     pub attempts: u32,
-    /// It was given up after its last retry.
+    /// One was given up after its last retry.
     pub failed: bool,
-    /// Its last attempt failed, or ended with its process, and it will be retried.
+    /// The last attempt of one failed, or ended with its process, and it will be retried.
     pub failing: bool,
+    /// One has a name: [`Node::alarms_of`](crate::Node::alarms_of) tells of each.
+    pub named: bool,
     /// Its place in the list.
     pub place: AlarmCursor,
 }
@@ -93,16 +109,28 @@ impl AlarmListing {
             id: ObjectId::from_bytes(key.id),
             due: AlarmTime::from_unix_millis(entry.due),
             attempts: u32::from(entry.attempts),
-            failed: entry.failed,
+            failed: entry.failed || entry.some_failed,
             failing: entry.failing,
+            named: entry.named,
             place: (entry.due, key),
         }
     }
 }
 
-/// Failed attempts of an object's alarm, as [`Node::alarm_troubles`](crate::Node::alarm_troubles) reports them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AlarmTroubles {
+/// An alarm of an object, as [`Node::alarms_of`](crate::Node::alarms_of) reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AlarmStatus {
+    /// Its name; `None` if it is the object's own.
+    pub name: Option<Arc<str>>,
+    /// When it goes off or is tried again; of one that was given up, the time it was set to.
+    pub due: AlarmTime,
+    /// Attempts begun so far.
+    pub attempts: u32,
+    /// It was given up after its last retry.
+    pub failed: bool,
+    /// Its last attempt failed, or ended with its process, and it will be retried.
+    pub failing: bool,
     /// The error of the last attempt that failed.
     pub error: Option<String>,
     /// Attempts that were cut off by the end of the process. They count for no retry.
@@ -111,13 +139,35 @@ pub struct AlarmTroubles {
     pub crashes: u32,
 }
 
-impl From<AlarmRow> for AlarmTroubles {
-    fn from(row: AlarmRow) -> Self {
+impl AlarmStatus {
+    /// What an object's database says of an alarm; its own has the empty name.
+    pub fn new(name: &str, row: AlarmRow) -> Self {
+        let entry = row.entry();
         Self {
+            name: (!name.is_empty()).then(|| name.into()),
+            due: AlarmTime::from_unix_millis(entry.due),
+            attempts: row.attempts,
+            failed: entry.failed,
+            failing: entry.failing,
             error: row.error,
             cut_off: row.cut_off,
             crashes: row.crashes,
         }
+    }
+
+    /// Of the alarms of an object that is listed among those in this state, the ones for which it is, by time; at most
+    /// [`MAX_LISTED_ALARMS_OF_OBJECT`](crate::limits::MAX_LISTED_ALARMS_OF_OBJECT).
+    pub fn listed(mut all: Vec<Self>, state: AlarmState) -> Vec<Self> {
+        all.sort_by_key(|alarm| alarm.due);
+        // What was going off when the process ended is listed as failing, and no attempt may have failed yet.
+        let any_failing = all.iter().any(|alarm| alarm.failing);
+        all.retain(|alarm| match state {
+            AlarmState::Failed => alarm.failed,
+            AlarmState::Failing if any_failing => alarm.failing,
+            AlarmState::Pending | AlarmState::Failing => !alarm.failed,
+        });
+        all.truncate(MAX_LISTED_ALARMS_OF_OBJECT);
+        all
     }
 }
 
@@ -137,8 +187,8 @@ pub(crate) enum Cause {
         error: Error,
         _ticket: Ticket,
     },
-    /// It was given up or is failing, and is to run again.
-    Rerun(Replier),
-    /// Report its failed attempts. The answer is `None` if there is no alarm.
-    Describe(Replier, oneshot::Sender<Option<AlarmTroubles>>),
+    /// It was given up or is failing, and is to run again; without a name, all of which that is true.
+    Rerun(Replier, Option<Arc<str>>),
+    /// Report all alarms.
+    Describe(Replier, oneshot::Sender<Vec<AlarmStatus>>),
 }

@@ -19,6 +19,7 @@ use crate::{ObjectId, limits::MAX_ALARMS_PER_WORKER, namespace::Binding, router:
 pub(crate) struct Schedulers {
     firer: AlarmFirer,
     recheck: Arc<[Notify]>,
+    recheck_suspects: Arc<Notify>,
 }
 
 impl Schedulers {
@@ -27,10 +28,19 @@ impl Schedulers {
         let workers = router.workers.len();
         let recheck: Arc<[Notify]> = (0..workers).map(|_| Notify::new()).collect();
         let index = router.store.alarms();
-        let earlier = Arc::downgrade(&recheck);
-        index.subscribe(move |part| {
-            if let Some(recheck) = earlier.upgrade() {
-                recheck[part % workers].notify_one();
+        let recheck_suspects = Arc::new(Notify::new());
+        let earlier = (Arc::downgrade(&recheck), Arc::downgrade(&recheck_suspects));
+        index.subscribe(move |part, isolation| match isolation {
+            Isolation::Free => {
+                if let Some(recheck) = earlier.0.upgrade() {
+                    recheck[part % workers].notify_one();
+                }
+            }
+            // Another alarm of a suspect's object may be due before the suspect is.
+            Isolation::Few | Isolation::Alone => {
+                if let Some(recheck) = earlier.1.upgrade() {
+                    recheck.notify_one();
+                }
             }
         });
         let namespaces: Vec<_> = bindings.iter().map(|binding| binding.no).collect();
@@ -43,11 +53,17 @@ impl Schedulers {
         Self {
             firer: AlarmFirer { router, bindings },
             recheck,
+            recheck_suspects,
         }
     }
 
     pub(super) fn firer(&self) -> &AlarmFirer {
         &self.firer
+    }
+
+    /// Notified when a suspect's object is due earlier than was known.
+    pub(super) fn recheck_suspects(&self) -> &Arc<Notify> {
+        &self.recheck_suspects
     }
 
     /// Fires the alarms of a worker until the node stops. Runs on the worker's thread.

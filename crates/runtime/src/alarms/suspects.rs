@@ -11,10 +11,11 @@
 //!   the others, in the order of their times.
 //! - A suspect that runs for longer than [`ALARM_SUSPECT_PATIENCE`] holds up no others.
 //!
+//! An object of which an alarm is a suspect is one as a whole: its other alarms go off at their times, apart in the same way.
 //! All other alarms go off as always. The record of all this is in the rows and the log: it needs no state that could be
 //! lost with the process.
 
-use std::{cell::Cell, pin::pin, rc::Rc};
+use std::{cell::Cell, pin::pin, rc::Rc, sync::Arc};
 
 use abide_storage::{DueAlarm, Isolation};
 use tokio::sync::Notify;
@@ -26,7 +27,7 @@ use crate::limits::{ALARM_SUSPECT_PATIENCE, ALARM_SUSPECTS_TOGETHER};
 pub(crate) async fn fire_suspects(schedulers: Schedulers) {
     let suspects = Rc::new(Suspects {
         firer: schedulers.firer().clone(),
-        recheck: Notify::new(),
+        recheck: Arc::clone(schedulers.recheck_suspects()),
         few: Cell::new(0),
         alone: Cell::new(0),
     });
@@ -52,8 +53,8 @@ pub(crate) async fn fire_suspects(schedulers: Schedulers) {
 
 struct Suspects {
     firer: AlarmFirer,
-    /// One of them has ended, or has exceeded its patience.
-    recheck: Notify,
+    /// One of them has ended, has exceeded its patience, or is due earlier.
+    recheck: Arc<Notify>,
     /// How many run that others are kept from for their sake.
     few: Cell<usize>,
     alone: Cell<usize>,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 pub use self::builder::NodeBuilder;
 use crate::{
-    AlarmListing, AlarmTroubles, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
+    AlarmListing, AlarmStatus, AnyStub, Env, Error, ErrorKind, NodeStats, Result,
     alarms::{AlarmRequest, Cause},
     envelope::Replier,
     limits::{EVENT_BYTES, FOR_EVER, MAX_LISTED_ALARMS},
@@ -79,7 +79,7 @@ impl Node {
             .count()
     }
 
-    /// The alarms in this state, by time, behind a place in the list; at most `limit`, and at most
+    /// The objects with alarms in this state, by the time of the first, after a place in the list; at most `limit`, and at most
     /// [`MAX_LISTED_ALARMS`](crate::limits::MAX_LISTED_ALARMS). [`AlarmListing::place`] of the last is where the next
     /// list goes on. Alarms of classes that this node does not have are listed too.
     pub fn alarms(
@@ -103,18 +103,20 @@ impl Node {
             .collect()
     }
 
-    /// Runs an alarm again that was given up, or waits for a retry: it goes off at once, as if for the first time. Returns
-    /// when that is durable.
+    /// Runs the alarms of an object again that were given up, or wait for a retry: they go off at once, as if for the first
+    /// time. With a name only that one; the object's own has the empty name. Returns when that is durable.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the object has no such alarm.
-    pub async fn rerun_alarm(&self, object: &AnyStub) -> Result<()> {
-        self.ask_of_alarm(object, Cause::Rerun).await
+    pub async fn rerun_alarm(&self, object: &AnyStub, name: Option<&str>) -> Result<()> {
+        let name = name.map(Arc::from);
+        self.ask_of_alarm(object, |replier| Cause::Rerun(replier, name))
+            .await
     }
 
-    /// The failed attempts of an object's alarm; `None` if it has no alarm. Reads the object's database, and runs
-    /// none of its code.
-    pub async fn alarm_troubles(&self, object: &AnyStub) -> Result<Option<AlarmTroubles>> {
+    /// The alarms of an object, its own first and then in the order of their names. Reads the object's database, and runs none
+    /// of its code.
+    pub async fn alarms_of(&self, object: &AnyStub) -> Result<Vec<AlarmStatus>> {
         let (tell, told) = oneshot::channel();
         self.ask_of_alarm(object, |replier| Cause::Describe(replier, tell))
             .await?;

@@ -1,15 +1,15 @@
-//! Attempts to handle the object's alarm, from the firing to the end.
+//! Attempts to handle the object's alarms, from the firing to the end.
 //!
-//! What changes the alarm's row outside the object's handlers happens in turns that run none of the object's code.
+//! What changes an alarm's row outside the object's handlers happens in turns that run none of the object's code.
 
-use std::{rc::Rc, task::Poll};
+use std::{borrow::Cow, rc::Rc, task::Poll, time::Duration};
 
 use abide_storage::{AlarmEntry, AlarmRow, BegunAttempt, Isolation, ObjectDb};
 
 use super::{Confirmation, Object, Turn};
 use crate::{
-    AlarmInfo, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
-    alarms::{AlarmRequest, AlarmTroubles, Cause},
+    AlarmInfo, AlarmRetry, AlarmTime, Error, ErrorKind, Event, LocalFuture, Reply, Result,
+    alarms::{AlarmRequest, AlarmStatus, Cause},
     broken::{Variant, broken},
     envelope::{Envelope, Replier, Ticket},
     gate::Departure,
@@ -38,11 +38,14 @@ impl Object {
             Cause::Due(replier, isolation) => {
                 self.answer_alarm_request(replier, || self.begin_attempt(isolation));
             }
-            Cause::Rerun(replier) => self.answer_alarm_request(replier, || self.rerun()),
-            Cause::Describe(replier, troubles) => self.answer_alarm_request(replier, || {
-                let row = self.read(ObjectDb::alarm)?;
+            Cause::Rerun(replier, name) => {
+                self.answer_alarm_request(replier, || self.rerun(name.as_deref()));
+            }
+            Cause::Describe(replier, told) => self.answer_alarm_request(replier, || {
+                let rows = self.read(ObjectDb::alarms)?.into_iter();
+                let status = rows.map(|(name, row)| AlarmStatus::new(&name, row));
                 // The caller may be gone.
-                let _ = troubles.send(row.map(AlarmTroubles::from));
+                let _ = told.send(status.collect());
                 Ok(FireOutcome::Done(Ok(Reply::Done)))
             }),
             Cause::Broken {
@@ -50,7 +53,7 @@ impl Object {
                 error,
                 _ticket,
             } => {
-                let settled = self.alarm_turn(|| self.settle(attempt, &error));
+                let settled = self.alarm_turn(|| self.settle(&attempt, &error));
                 if let Err(error) = settled {
                     tracing::warn!(
                         class = self.binding.class.name(), id = %self.id, %error,
@@ -115,46 +118,47 @@ impl Object {
     /// Counts an attempt, if the alarm is due.
     fn begin_attempt(&self, isolation: Isolation) -> Result<FireOutcome> {
         let now = self.worker.unix_millis();
-        let row = self.read(ObjectDb::alarm)?;
         let known = self.worker.store.alarms().get(self.key());
-        if !AlarmEntry::agree(known, row.as_ref().map(AlarmRow::entry)) {
+        let rows = self.read(ObjectDb::alarm_entry)?;
+        if !AlarmEntry::agree(known, rows) {
             // It would fire again and again.
             tracing::warn!(
-                class = self.binding.class.name(), id = %self.id, ?known, ?row,
+                class = self.binding.class.name(), id = %self.id, ?known, ?rows,
                 "the index of alarms did not agree with the object's database, which is right"
             );
-            self.write(Confirmation::Confirmed, ObjectDb::repeat_alarm)?;
+            self.write(Confirmation::Confirmed, ObjectDb::repeat_alarms)?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
-        // A clock that was set back has hastened a wait in the index; its row has the time by the old clock.
-        let Some(row) =
-            row.filter(|row| !row.failed && known.is_some_and(|known| known.due <= now))
-        else {
+        // A clock that was set back has hastened what waits.
+        self.write(Confirmation::Confirmed, ObjectDb::follow_index)?;
+        let first = self.read(ObjectDb::first_alarm)?;
+        let Some((name, row)) = first.filter(|(_, row)| row.entry().due <= now) else {
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         };
         let epoch = self.worker.store.epoch();
-        let mut row = self.to_attempt(row, epoch);
+        let mut row = self.to_attempt(&name, row, epoch);
         if self.is_over(&row) {
             let lost = "the object was reset before the last attempt ended";
             let why = row.error.clone().unwrap_or_else(|| lost.to_owned());
-            self.give_up(&mut row, &why);
-            self.write_alarm(Some(&row))?;
+            self.give_up(&name, &mut row, &why);
+            self.write_alarm(&name, Some(&row))?;
             return Ok(FireOutcome::Done(Ok(Reply::Done)));
         }
         row.attempts = row.attempts.saturating_add(1);
         row.begun = Some(BegunAttempt { epoch, isolation });
+        row.set_back = 0;
         // Where it begins again if this process does not survive it.
         let retry = &self.binding.options.alarm_retry;
         let crashes = row.broken.saturating_add(1);
         let wait = retry.crash_backoff_millis(crashes, self.worker.env.randomness());
         let wait = wait.max(self.backoff(&row));
         row.retry_at = Some(now.saturating_add(wait));
-        self.write_alarm(Some(&row))?;
-        Ok(FireOutcome::Begun(info(&row)))
+        self.write_alarm(&name, Some(&row))?;
+        Ok(FireOutcome::Begun(info(&name, &row)))
     }
 
     /// The alarm to attempt; says what became of an attempt that was cut off.
-    fn to_attempt(&self, row: AlarmRow, epoch: u32) -> AlarmRow {
+    fn to_attempt(&self, name: &str, row: AlarmRow, epoch: u32) -> AlarmRow {
         let was_cut_off = row.was_cut_off(epoch);
         let before = row.crashes;
         let row = row.to_attempt(epoch);
@@ -165,7 +169,7 @@ impl Object {
         if row.crashes > before {
             counters.alarms_crashed.add();
             tracing::error!(
-                class = self.binding.class.name(), id = %self.id, times = row.crashes,
+                class = self.binding.class.name(), id = %self.id, alarm = name, times = row.crashes,
                 "the process has ended while this object's alarm went off with no other suspect beside it; \
                  it is tried ever more rarely"
             );
@@ -174,17 +178,16 @@ impl Object {
     }
 
     /// The attempt's event has come to its turn. False: the alarm was moved or deleted after it had begun.
-    pub(super) fn enter_attempt(self: &Rc<Self>, attempt: AlarmInfo) -> Result<bool> {
+    pub(super) fn enter_attempt(self: &Rc<Self>, attempt: &AlarmInfo) -> Result<bool> {
         self.open_db()?;
-        let row = self.read(ObjectDb::alarm)?;
-        let Some(row) = row.filter(|row| is_of(row, attempt)) else {
+        let Some(row) = self.row_of(attempt)? else {
             return Ok(false);
         };
         if broken(Variant::AlarmDeletedFirst) {
-            self.write_alarm(None)?;
+            self.write_alarm(attempt.stored_name(), None)?;
         }
         // A constructor that closed the gate has put it back into the queue once.
-        if self.attempt.replace(Some(attempt)).is_none() {
+        if self.attempt.replace(Some(attempt.clone())).is_none() {
             let counters = &self.worker.mailbox.counters;
             counters.alarms_fired.add();
             let wanted = row.asked_at.unwrap_or(row.scheduled);
@@ -213,17 +216,21 @@ impl Object {
     }
 
     fn end_attempt(&self, error: Option<Error>) -> Result<()> {
-        let Some(row) = self.running_alarm()? else {
+        let Some(attempt) = self.current_alarm() else {
+            return Ok(());
+        };
+        let name = attempt.stored_name();
+        let Some(row) = self.running_alarm(name)? else {
             return Ok(());
         };
         let row = match error.filter(|_| !broken(Variant::AlarmDeletedOnError)) {
             None => row.after(self.worker.unix_millis()),
             Some(error) => {
                 self.worker.mailbox.counters.errors.add();
-                Some(self.failed(row, &error))
+                Some(self.failed(name, row, &error))
             }
         };
-        self.write_alarm(row.as_ref())?;
+        self.write_alarm(name, row.as_ref())?;
         self.attempt_ended.set(true);
         Ok(())
     }
@@ -231,7 +238,7 @@ impl Object {
     /// The turn has committed; an attempt that ended in it is over.
     pub(super) fn leave_attempt(&self) {
         if self.attempt_ended.take() {
-            self.attempt.set(None);
+            self.attempt.take();
             self.handling.set(false);
         }
     }
@@ -255,18 +262,18 @@ impl Object {
     /// The node stops while an attempt runs, which is not the attempt's fault: it does not count, and is made again when the
     /// next process begins.
     pub(crate) fn interrupt_attempt(self: &Rc<Self>) {
-        let Some(attempt) = self.attempt.get().filter(|_| !self.is_held()) else {
+        let Some(attempt) = self.current_alarm().filter(|_| !self.is_held()) else {
             return;
         };
         let noted = self.alarm_turn(|| {
-            let row = self.read(ObjectDb::alarm)?;
-            match row.filter(|row| is_of(row, attempt)) {
-                Some(row) => self.write_alarm(Some(&row.interrupted(self.worker.unix_millis()))),
+            let now = self.worker.unix_millis();
+            match self.row_of(&attempt)? {
+                Some(row) => self.write_alarm(attempt.stored_name(), Some(&row.interrupted(now))),
                 None => Ok(()),
             }
         });
         match noted {
-            Ok(()) => self.attempt.set(None),
+            Ok(()) => drop(self.attempt.take()),
             Err(error) => tracing::warn!(
                 class = self.binding.class.name(), id = %self.id, %error,
                 "an alarm's attempt that the node's end interrupts could not be noted; it is tried again later"
@@ -274,46 +281,59 @@ impl Object {
         }
     }
 
-    fn settle(&self, attempt: AlarmInfo, error: &Error) -> Result<()> {
-        let row = self.read(ObjectDb::alarm)?;
-        match row.filter(|row| is_of(row, attempt)) {
-            Some(row) => self.write_alarm(Some(&self.failed(row, error))),
+    fn settle(&self, attempt: &AlarmInfo, error: &Error) -> Result<()> {
+        let name = attempt.stored_name();
+        match self.row_of(attempt)? {
+            Some(row) => self.write_alarm(name, Some(&self.failed(name, row, error))),
             None => Ok(()),
         }
     }
 
-    fn rerun(&self) -> Result<FireOutcome> {
-        let row = self.read(ObjectDb::alarm)?;
+    fn rerun(&self, name: Option<&str>) -> Result<FireOutcome> {
         let (now, epoch) = (self.worker.unix_millis(), self.worker.store.epoch());
-        let result = match row.and_then(|row| row.rerun(now, epoch)) {
-            Some(row) => {
-                self.write_alarm(Some(&row))?;
-                Ok(Reply::Done)
-            }
-            None => Err(Error::with_kind(
+        let rows = self.read(ObjectDb::alarms)?.into_iter();
+        let rerun: Vec<_> = rows
+            .filter(|(of, _)| name.is_none_or(|name| name == &**of))
+            .filter_map(|(of, row)| Some((of, row.rerun(now, epoch)?)))
+            .collect();
+        for (of, row) in &rerun {
+            self.write_alarm(of, Some(row))?;
+        }
+        let result = if rerun.is_empty() {
+            let which = name.map_or_else(String::new, |name| format!(" `{name}`"));
+            Err(Error::with_kind(
                 ErrorKind::NotFound,
                 format!(
-                    "the object {} has no alarm that was given up or waits for a retry",
+                    "the object {} has no alarm{which} that was given up or waits for a retry",
                     self.id
                 ),
-            )),
+            ))
+        } else {
+            Ok(Reply::Done)
         };
         Ok(FireOutcome::Done(result))
     }
 
+    /// The row that tells of this attempt, if it still does and not of an alarm that was set since.
+    fn row_of(&self, attempt: &AlarmInfo) -> Result<Option<AlarmRow>> {
+        let name = attempt.stored_name();
+        let row = self.read(|db| db.named_alarm(name))?;
+        Ok(row.filter(|row| !row.failed && row.attempts > 0 && info(name, row) == *attempt))
+    }
+
     /// What a failed attempt makes of the alarm.
-    fn failed(&self, mut row: AlarmRow, error: &Error) -> AlarmRow {
+    fn failed(&self, name: &str, mut row: AlarmRow, error: &Error) -> AlarmRow {
         let why = short(error.message());
         let failures = row.counted_attempts();
         // A line each time would bury the others of an alarm that fails for days.
         if failures.is_power_of_two() {
             tracing::warn!(
-                class = self.binding.class.name(), id = %self.id, failures, error = why,
+                class = self.binding.class.name(), id = %self.id, alarm = name, failures, error = why,
                 "an alarm's handler failed"
             );
         } else {
             tracing::debug!(
-                class = self.binding.class.name(), id = %self.id, failures, error = why,
+                class = self.binding.class.name(), id = %self.id, alarm = name, failures, error = why,
                 "an alarm's handler failed again"
             );
         }
@@ -323,7 +343,7 @@ impl Object {
         row.begun = None;
         row.broken = 0;
         if self.is_over(&row) {
-            self.give_up(&mut row, why);
+            self.give_up(name, &mut row, why);
         } else {
             let wait = self.backoff(&row);
             row.retry_at = Some(self.worker.unix_millis().saturating_add(wait));
@@ -332,10 +352,11 @@ impl Object {
         row
     }
 
-    fn give_up(&self, row: &mut AlarmRow, why: &str) {
+    fn give_up(&self, name: &str, row: &mut AlarmRow, why: &str) {
         self.worker.mailbox.counters.alarms_given_up.add();
         tracing::error!(
-            class = self.binding.class.name(), id = %self.id, attempts = row.attempts, error = why,
+            class = self.binding.class.name(), id = %self.id, alarm = name, attempts = row.attempts,
+            error = why,
             "an alarm is given up after its last retry; `abide alarms rerun` runs it again"
         );
         row.failed = true;
@@ -344,26 +365,32 @@ impl Object {
         row.error = Some(why.to_owned());
     }
 
-    /// True if its attempts that have failed are all that its class allows.
+    /// True if its attempts that have failed are all that it may have.
     fn is_over(&self, row: &AlarmRow) -> bool {
-        let retry = &self.binding.options.alarm_retry;
-        retry.is_over(row.counted_attempts())
+        self.retry_of(row).is_over(row.counted_attempts())
     }
 
     /// The wait for the next attempt if the newest fails, in milliseconds.
     fn backoff(&self, row: &AlarmRow) -> i64 {
-        let retry = &self.binding.options.alarm_retry;
-        retry.backoff_millis(row.counted_attempts(), self.worker.env.randomness())
+        self.retry_of(row)
+            .backoff_millis(row.counted_attempts(), self.worker.env.randomness())
+    }
+
+    /// How the alarm is retried: as its class says, unless it has a handler of its own.
+    fn retry_of(&self, row: &AlarmRow) -> Cow<'_, AlarmRetry> {
+        match row.max_backoff {
+            Some(millis) => {
+                let max_backoff = Duration::from_millis(u64::from(millis));
+                Cow::Owned(AlarmRetry::for_ever(max_backoff))
+            }
+            None => Cow::Borrowed(&self.binding.options.alarm_retry),
+        }
     }
 }
 
-fn info(row: &AlarmRow) -> AlarmInfo {
-    AlarmInfo::new(AlarmTime::from_unix_millis(row.scheduled), row.attempts)
-}
-
-/// True if the row still tells of this attempt, and not of an alarm that was set since.
-fn is_of(row: &AlarmRow, attempt: AlarmInfo) -> bool {
-    !row.failed && row.attempts > 0 && info(row) == attempt
+fn info(name: &str, row: &AlarmRow) -> AlarmInfo {
+    let scheduled = AlarmTime::from_unix_millis(row.scheduled);
+    AlarmInfo::new(name, scheduled, row.attempts)
 }
 
 /// The beginning of a message, as long as it may be in a row.

@@ -101,15 +101,15 @@ impl Object {
             ..
         } = arrival;
         let mut replier = Some(replier);
-        let alarm = match event {
-            Event::Alarm(info) => Some(info),
+        let alarm = match &event {
+            Event::Alarm(info) => Some(info.clone()),
             _ => None,
         };
         let mut event = Some(event);
         let mut suspended = None;
         self.act_for(creator, alarm.is_some());
         let turn = self.turn(token, || {
-            if let Some(alarm) = alarm
+            if let Some(alarm) = &alarm
                 && !self.enter_attempt(alarm)?
             {
                 if let Some(replier) = replier.take() {

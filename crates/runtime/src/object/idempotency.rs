@@ -22,9 +22,16 @@ impl Object {
         instance: &dyn Instance,
         event: Event,
     ) -> LocalFuture<Result<Reply>> {
-        if let Event::Operation { component, request } = event {
-            return self.operate(component.as_deref(), *request);
-        }
+        let event = match event {
+            Event::Operation { component, request } => {
+                return self.operate(component.as_deref(), *request);
+            }
+            Event::Alarm(info) => match self.handle_alarm(&info) {
+                Some(handled) => return handled,
+                None => Event::Alarm(info),
+            },
+            event => event,
+        };
         let Event::Rpc {
             method,
             args,

@@ -55,6 +55,7 @@ use crate::{
     worker::Worker,
 };
 
+use alarm::AlarmHandler;
 use operations::Operations;
 
 /// Whether the output gate waits for a write.
@@ -110,6 +111,8 @@ pub(crate) struct Object {
     instance: RefCell<Option<Box<dyn Instance>>>,
     /// The components that operators can ask, by name.
     components: RefCell<BTreeMap<String, Operations>>,
+    /// The alarms that the object's class does not handle, by name.
+    alarm_handlers: RefCell<BTreeMap<Box<str>, AlarmHandler>>,
     /// Why this incarnation has ended, once it has.
     fate: RefCell<Option<Error>>,
     /// Why it is to end when the current turn does.
@@ -158,8 +161,8 @@ pub(crate) struct Object {
     gate_lsn: Cell<Lsn>,
     last_held: Cell<Lsn>,
 
-    /// The attempt to handle the alarm that runs.
-    attempt: Cell<Option<AlarmInfo>>,
+    /// The attempt to handle an alarm that runs.
+    attempt: RefCell<Option<AlarmInfo>>,
     /// Its handler has begun: until then, and for a constructor, the alarm is still set.
     handling: Cell<bool>,
     /// It has ended in the current turn.
@@ -189,6 +192,7 @@ impl Object {
             db: RefCell::default(),
             instance: RefCell::default(),
             components: RefCell::default(),
+            alarm_handlers: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
             restart_after_turn: Cell::new(false),
@@ -214,7 +218,7 @@ impl Object {
             commit_lsn: Cell::default(),
             gate_lsn: Cell::default(),
             last_held: Cell::default(),
-            attempt: Cell::new(None),
+            attempt: RefCell::default(),
             handling: Cell::new(false),
             attempt_ended: Cell::new(false),
             alarm_only: Cell::new(true),
@@ -476,6 +480,9 @@ impl Object {
         self.discard(instance);
         for component in components {
             self.discard(component);
+        }
+        for handler in self.alarm_handlers.take() {
+            self.discard(handler);
         }
     }
 

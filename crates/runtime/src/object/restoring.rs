@@ -117,7 +117,7 @@ impl Object {
     fn fail_waiting(self: &Rc<Self>, error: &Error) {
         for cause in self.alarm_requests.take() {
             match cause {
-                Cause::Due(replier, _) | Cause::Rerun(replier) | Cause::Describe(replier, _) => {
+                Cause::Due(replier, _) | Cause::Rerun(replier, _) | Cause::Describe(replier, _) => {
                     self.answer_broken(replier, error.clone());
                 }
                 // The attempt is tried again when its time comes.

@@ -2,17 +2,19 @@
 //!
 //! | Request | Answer |
 //! |---|---|
-//! | `GET /alarms?state=pending`, `failing` or `failed`, `&limit=`, `&after=` | 200 and `{"alarms":[{"class","id","due","attempts"}…],"next":…}` |
-//! | `POST /alarms/{class}/{object}/rerun` | 204, or 404 `no_failed_alarm` |
+//! | `GET /alarms?state=pending`, `failing` or `failed`, `&limit=`, `&after=` | 200 and `{"alarms":[{"class","id","alarm","due","attempts"}…],"next":…}` |
+//! | `POST /alarms/{class}/{object}/rerun`, `?alarm=` | 204, or 404 `no_failed_alarm` |
 //!
-//! Alarms come by time; `due` is milliseconds since 1970; `next`, if not null, is the `after` of the next page. Those that
-//! are failing or were given up have `error` and `crashes`, too, as far as their objects tell in time. An object
-//! is named by its id or its name. The answer to a rerun leaves when it is on disk.
+//! Objects come by the time of their first alarm, and the alarms of an object one after another, at most 100 of each; `limit`
+//! counts objects. `alarm` is the name of an alarm that has one; `due` is milliseconds since 1970; `next`, if not null, is the
+//! `after` of the next page. Alarms that are failing or were given up have `error` and `crashes`, too, as far as their objects
+//! tell in time. An object is named by its id or its name. A rerun is of all alarms that are failing or were given up, or of the
+//! one that is named; its answer leaves when it is on disk.
 
 use std::sync::Arc;
 
 use abide_runtime::{
-    AlarmListing, AlarmTroubles, ErrorKind, Node, ObjectId, limits::MAX_LISTED_ALARMS,
+    AlarmListing, AlarmStatus, ErrorKind, Node, ObjectId, limits::MAX_LISTED_ALARMS,
 };
 use abide_storage::{AlarmCursor, AlarmState, NamespaceNo, ObjectKey};
 use axum::{
@@ -46,6 +48,12 @@ struct ListQuery {
     after: Option<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RerunQuery {
+    alarm: Option<String>,
+}
+
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum StateFilter {
@@ -65,6 +73,8 @@ struct Page {
 struct Listed {
     class: String,
     id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alarm: Option<String>,
     due: i64,
     attempts: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,14 +110,19 @@ async fn list(
     let until = Instant::now() + ALARM_TROUBLES_LIMIT;
     let mut listed = Vec::with_capacity(alarms.len());
     for alarm in alarms {
-        let troubles = match query.state {
-            StateFilter::Pending => None,
-            StateFilter::Failing | StateFilter::Failed => {
-                let troubles = timeout_at(until, troubles(&node, &alarm)).await;
-                troubles.ok().flatten()
-            }
+        // What the index does not know of them.
+        let is_asked = alarm.named || state != AlarmState::Pending;
+        let of_object = match is_asked {
+            true => timeout_at(until, told(&node, &alarm, state)).await.ok(),
+            false => None,
         };
-        listed.push(Listed::new(alarm, troubles));
+        match of_object.flatten() {
+            Some(told) => listed.extend(told.into_iter().map(|status| {
+                let class = alarm.class.clone();
+                Listed::told(class, alarm.id.to_string(), status, state)
+            })),
+            None => listed.push(Listed::known(alarm)),
+        }
     }
     Ok(Json(Page {
         alarms: listed,
@@ -115,22 +130,39 @@ async fn list(
     }))
 }
 
-/// What has become of an alarm's attempts, if its object can tell.
-async fn troubles(node: &Node, alarm: &AlarmListing) -> Option<AlarmTroubles> {
+/// What an object tells of its alarms in this state, if it can.
+async fn told(node: &Node, alarm: &AlarmListing, state: AlarmState) -> Option<Vec<AlarmStatus>> {
     let object = target::object(node, &alarm.class, &alarm.id.to_string()).ok()?;
-    node.alarm_troubles(&object).await.ok().flatten()
+    let all = node.alarms_of(&object).await.ok()?;
+    let listed = AlarmStatus::listed(all, state);
+    // It may have changed meanwhile.
+    (!listed.is_empty()).then_some(listed)
 }
 
 impl Listed {
-    fn new(alarm: AlarmListing, troubles: Option<AlarmTroubles>) -> Self {
-        let crashes = troubles.as_ref().map(|troubles| troubles.crashes);
+    /// What the index knows.
+    fn known(alarm: AlarmListing) -> Self {
         Self {
             class: alarm.class,
             id: alarm.id.to_string(),
+            alarm: None,
             due: alarm.due.unix_millis(),
             attempts: alarm.attempts,
-            crashes,
-            error: troubles.and_then(|troubles| troubles.error),
+            crashes: None,
+            error: None,
+        }
+    }
+
+    fn told(class: String, id: String, status: AlarmStatus, state: AlarmState) -> Self {
+        let has_troubles = state != AlarmState::Pending;
+        Self {
+            class,
+            id,
+            alarm: status.name.map(|name| name.to_string()),
+            due: status.due.unix_millis(),
+            attempts: status.attempts,
+            crashes: has_troubles.then_some(status.crashes),
+            error: status.error.filter(|_| has_troubles),
         }
     }
 }
@@ -158,10 +190,11 @@ fn read_place(text: &str) -> Result<AlarmCursor, ApiError> {
 async fn rerun(
     State(readiness): State<Arc<Readiness>>,
     UrlPath((class, object)): UrlPath<(String, String)>,
+    UrlQuery(query): UrlQuery<RerunQuery>,
 ) -> Result<StatusCode, ApiError> {
     let node = target::node(&readiness)?;
     let object = target::object(&node, &class, &object)?;
-    match node.rerun_alarm(&object).await {
+    match node.rerun_alarm(&object, query.alarm.as_deref()).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(ApiError::not_found(
             "no_failed_alarm",

@@ -1,17 +1,18 @@
-//! Alarms: each object may have one, and the node has one index of all of them.
+//! Alarms: each object may have one of its own and others with a name, and the node has one index of all objects.
 //!
-//! The truth is a row in the object's own database ([`AlarmRow`]), written in the transaction of whoever sets it. What
-//! the node needs to know of it, an [`AlarmEntry`], travels in the header of the record that commits the row, and the
+//! The truth are rows in the object's own database ([`AlarmRow`]), written in the transaction of whoever sets them. What
+//! the node needs to know of them, an [`AlarmEntry`], travels in the header of the record that commits a row, and the
 //! commit puts it into the [`AlarmIndex`] before the next commit of that object can. A checkpoint saves what has changed
 //! in the index as a *run*; a restart reads the runs and replays the log behind them, and opens no object for it. If a run
 //! is damaged or missing, the index is rebuilt from the rows.
 //!
-//! Invariant (s14): the index never says later than the row.
+//! Invariant (s14): the index never says later than the rows.
 
 mod index;
 #[cfg(test)]
 #[cfg(feature = "interleavings")]
 mod interleavings;
+mod object;
 mod rebuild;
 mod row;
 mod run;
@@ -19,8 +20,8 @@ mod shard;
 mod wall_clock;
 
 pub use index::{AlarmCounts, AlarmCursor, AlarmIndex, AlarmState, DueAlarm};
+pub(crate) use object::KnownAlarms;
 pub(crate) use rebuild::DamagedRun;
-pub(crate) use row::KnownAlarm;
 pub use row::{AlarmRow, BegunAttempt};
 #[cfg(feature = "fuzzing")]
 pub(crate) use run::seal as seal_run;
@@ -29,21 +30,27 @@ pub(crate) use wall_clock::ClockReading;
 
 use serde::{Deserialize, Serialize};
 
-/// What the node knows of an object's alarm without opening the object.
+/// What the node knows of an object's alarms without opening the object: of the first of them, and what is true of any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlarmEntry {
-    /// When it is due, milliseconds since 1970. Of an alarm that was given up: when it had been due.
+    /// When the first pending one is due, milliseconds since 1970. If all were given up: when one of them had been due.
     pub due: i64,
-    /// Attempts begun so far; 65 535 stands for more, too.
+    /// Attempts of that one begun so far; 65 535 stands for more, too.
     pub attempts: u16,
-    /// It was given up: it waits for somebody to run it again.
+    /// All were given up: they wait for somebody to run them again.
     pub failed: bool,
-    /// Its last attempt failed, or the process ended during it; it will be retried.
+    /// The last attempt of one failed, or the process ended during it; it will be retried.
     pub failing: bool,
     /// An attempt with this isolation has begun and its end is not recorded.
     pub begun: Option<Isolation>,
-    /// It is due when some time has passed, not when the clock shows some time. See [`AlarmIndex::clock_set_back`].
+    /// That attempt began in an epoch that is over. It is not saved: only one that the index was told of since is known.
+    pub cut_off: bool,
+    /// One is due when some time has passed, not when the clock shows some time. See [`AlarmIndex::clock_set_back`].
     pub wait: bool,
+    /// One has a name.
+    pub named: bool,
+    /// One that has a name was given up, or the object's own was and it has others.
+    pub some_failed: bool,
 }
 
 impl AlarmEntry {
@@ -55,11 +62,14 @@ impl AlarmEntry {
             failed: false,
             failing: false,
             begun: None,
+            cut_off: false,
             wait: false,
+            named: false,
+            some_failed: false,
         }
     }
 
-    /// True if what the index knows of an object's alarm is what its row says.
+    /// True if what the index knows of an object's alarms is what its rows say.
     ///
     /// A wait may end earlier than its row says, because the clock was set back since. Saved runs of format 2 do not tell what is
     /// failing and those of format 4 not what waits; nothing depends on either.
@@ -76,6 +86,7 @@ impl AlarmEntry {
             due,
             failing: row.failing,
             wait: row.wait,
+            cut_off: row.cut_off,
             ..known
         };
         known == row
@@ -108,9 +119,11 @@ pub(crate) mod marks {
     const FEW: u32 = 8;
     const ALONE: u32 = 16;
     const WAIT: u32 = 32;
+    const NAMED: u32 = 64;
+    const SOME_FAILED: u32 = 128;
 
     /// All of them.
-    pub(crate) const ALL: u32 = FAILED | FAILING | BEGUN | FEW | ALONE | WAIT;
+    pub(crate) const ALL: u32 = FAILED | FAILING | BEGUN | FEW | ALONE | WAIT | NAMED | SOME_FAILED;
 
     pub(crate) fn of(entry: &AlarmEntry) -> u32 {
         let begun = match entry.begun {
@@ -122,7 +135,9 @@ pub(crate) mod marks {
         let failed = if entry.failed { FAILED } else { 0 };
         let failing = if entry.failing { FAILING } else { 0 };
         let wait = if entry.wait { WAIT } else { 0 };
-        begun | failed | failing | wait
+        let named = if entry.named { NAMED } else { 0 };
+        let some_failed = if entry.some_failed { SOME_FAILED } else { 0 };
+        begun | failed | failing | wait | named | some_failed
     }
 
     /// `None` if no version writes these.
@@ -140,16 +155,19 @@ pub(crate) mod marks {
             failed: marks & FAILED != 0,
             failing: marks & FAILING != 0,
             begun,
+            cut_off: false,
             wait: marks & WAIT != 0,
+            named: marks & NAMED != 0,
+            some_failed: marks & SOME_FAILED != 0,
         })
     }
 }
 
-/// A change of the object's alarm, which travels with the transaction that made it.
+/// A change of an object's alarms, which travels with the transaction that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmChange {
-    /// There is this alarm now.
+    /// This is what there is now.
     Set(AlarmEntry),
-    /// There is no alarm any more.
+    /// There is none any more.
     Cleared,
 }

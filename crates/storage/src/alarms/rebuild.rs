@@ -8,7 +8,7 @@
 //! An object whose row cannot be read is damaged itself: it is logged, and has no alarm until it is restored. If its file
 //! cannot be read it is quarantined, unless so many cannot that it is the disk that fails: then the store is not opened.
 
-use super::{AlarmChange, AlarmRow, dir_of};
+use super::{AlarmChange, AlarmEntry, dir_of};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ident::{NamespaceNo, ObjectKey};
@@ -46,8 +46,8 @@ impl DamagedRun {
                 if objects.is_multiple_of(REPORT) {
                     tracing::info!(objects, "rebuilding the alarm index");
                 }
-                match row(engine, key) {
-                    Ok(Some(row)) => engine.alarms.load(key, AlarmChange::Set(row.entry())),
+                match entry(engine, key) {
+                    Ok(Some(entry)) => engine.alarms.load(key, AlarmChange::Set(entry)),
                     Ok(None) => engine.alarms.load(key, AlarmChange::Cleared),
                     Err(error) if error.object() == Some(key) => {
                         if failing.len() == MAX_FAILING_FILES {
@@ -124,6 +124,6 @@ fn aside(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn row(engine: &Arc<Engine>, key: ObjectKey) -> Result<Option<AlarmRow>, Error> {
-    engine.open_database(key)?.alarm()
+fn entry(engine: &Arc<Engine>, key: ObjectKey) -> Result<Option<AlarmEntry>, Error> {
+    engine.open_database(key)?.alarm_entry()
 }

@@ -1,9 +1,7 @@
-//! The alarm as its object's database holds it: one row of `_abide_meta`, JSON text under the key `alarm`.
+//! An alarm as its object's database holds it: JSON text.
 
-use super::{AlarmChange, AlarmEntry, Isolation};
+use super::{AlarmEntry, Isolation};
 use crate::broken::{Variant, broken};
-use crate::database::ObjectDb;
-use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// An attempt that has begun.
@@ -16,17 +14,7 @@ pub struct BegunAttempt {
     pub isolation: Isolation,
 }
 
-/// What a connection knows of its object's alarm.
-#[derive(Debug, Default)]
-pub(crate) enum KnownAlarm {
-    /// The row is to be read.
-    #[default]
-    Unread,
-    /// What the row says, if there is one.
-    Read(Option<AlarmRow>),
-}
-
-/// An object's alarm. Times are milliseconds since 1970.
+/// An alarm of an object. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmRow {
     /// When it was set to go off.
@@ -70,6 +58,12 @@ pub struct AlarmRow {
     /// How the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// It is tried until it succeeds, with at most so many milliseconds between attempts, whatever the object's class says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_backoff: Option<u32>,
+    /// How far the wall clock was set back since the time was set for which it waits. See [`Self::set_back`].
+    #[serde(default, skip_serializing_if = "is_none_back")]
+    pub set_back: i64,
 }
 
 impl AlarmRow {
@@ -111,6 +105,7 @@ impl AlarmRow {
                 broken: self.broken,
                 crashes: self.crashes,
                 wait: self.next_wait,
+                max_backoff: self.max_backoff,
                 ..Self::at(next)
             },
             None => self,
@@ -129,7 +124,8 @@ impl AlarmRow {
             (_, Some(_)) => self.after(now).unwrap_or(self),
             _ => Self {
                 begun: None,
-                retry_at: None,
+                // The clock may have been set back since it was set.
+                retry_at: (self.scheduled > now).then_some(now),
                 cut_off: self.cut_off.saturating_add(1),
                 ..self
             },
@@ -140,6 +136,7 @@ impl AlarmRow {
     pub fn after(&self, now: i64) -> Option<Self> {
         self.next.map(|next| Self {
             wait: self.next_wait,
+            max_backoff: self.max_backoff,
             ..Self::asked(next, now)
         })
     }
@@ -150,7 +147,18 @@ impl AlarmRow {
         let runs = self.begun.is_some() && !self.was_cut_off(epoch);
         let waits = self.attempts > 0 && !runs;
         let scheduled = self.next.unwrap_or(self.scheduled).min(now);
-        (self.failed || waits).then(|| Self::asked(scheduled, now))
+        (self.failed || waits).then(|| Self {
+            max_backoff: self.max_backoff,
+            ..Self::asked(scheduled, now)
+        })
+    }
+
+    /// The wall clock was set back by so much: if the alarm waits, it is due earlier by that. The times that it was set to stay as they
+    /// were; whoever is woken finds by them that the clock was set back.
+    pub(crate) fn clock_set_back(&mut self, by_millis: i64) {
+        if !self.failed && self.entry().wait {
+            self.set_back = self.set_back.saturating_add(by_millis);
+        }
     }
 
     /// Attempts that have failed, and one that runs, if one does.
@@ -163,7 +171,7 @@ impl AlarmRow {
         self.begun.is_some_and(|begun| begun.epoch != epoch)
     }
 
-    /// What the index is told of it.
+    /// What the index is told of it, if it is the object's only one.
     pub fn entry(&self) -> AlarmEntry {
         let (due, wait) = match (self.next, self.retry_at) {
             _ if self.failed => (self.scheduled, false),
@@ -173,8 +181,12 @@ impl AlarmRow {
             (Some(next), None) => (next, self.next_wait),
             (None, None) => (self.scheduled, self.wait),
         };
+        let due = if wait {
+            due.saturating_sub(self.set_back).max(1)
+        } else {
+            due
+        };
         AlarmEntry {
-            due,
             attempts: u16::try_from(self.attempts).unwrap_or(u16::MAX),
             failed: self.failed,
             failing: !self.failed && (self.error.is_some() || self.broken > 0),
@@ -183,6 +195,7 @@ impl AlarmRow {
                 .filter(|_| !self.failed)
                 .map(|begun| begun.isolation),
             wait,
+            ..AlarmEntry::at(due)
         }
     }
 }
@@ -199,68 +212,16 @@ fn is_zero(number: &u32) -> bool {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
-fn is_free(isolation: &Isolation) -> bool {
-    *isolation == Isolation::Free
+fn is_none_back(millis: &i64) -> bool {
+    *millis == 0
 }
 
-impl ObjectDb {
-    /// The object's alarm, as it stands in the current transaction.
-    pub fn alarm(&self) -> Result<Option<AlarmRow>> {
-        if let KnownAlarm::Read(alarm) = &*self.known_alarm.borrow() {
-            return Ok(alarm.clone());
-        }
-        let alarm = self.read_alarm()?;
-        *self.known_alarm.borrow_mut() = KnownAlarm::Read(alarm.clone());
-        Ok(alarm)
-    }
-
-    fn read_alarm(&self) -> Result<Option<AlarmRow>> {
-        let text: Option<String> = self.internal_row(
-            "SELECT value FROM _abide_meta WHERE key = 'alarm'/*abide*/",
-            (),
-            |row| row.get(0),
-        )?;
-        text.map(|text| {
-            serde_json::from_str(&text).map_err(|error| {
-                Error::damaged(format!("the object's alarm cannot be read: {error}"))
-            })
-        })
-        .transpose()
-    }
-
-    /// Sets or removes the object's alarm, in the current transaction.
-    pub fn set_alarm(&self, alarm: Option<&AlarmRow>) -> Result<()> {
-        self.begin()?;
-        self.touch_alarm();
-        self.known_alarm.take();
-        match alarm {
-            None => self.internal("DELETE FROM _abide_meta WHERE key = 'alarm'/*abide*/", ()),
-            Some(alarm) => {
-                let text = serde_json::to_string(alarm)
-                    .map_err(|error| Error::input(format!("encoding the alarm: {error}")))?;
-                let sql = "INSERT INTO _abide_meta (key, value) VALUES ('alarm', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1/*abide*/";
-                self.internal(sql, [text])
-            }
-        }?;
-        *self.known_alarm.borrow_mut() = KnownAlarm::Read(alarm.cloned());
-        Ok(())
-    }
-
-    /// Commits the object's alarm again, whether it has changed or not: the index has come to say something else.
-    pub fn repeat_alarm(&self) -> Result<()> {
-        self.begin()?;
-        self.touch_alarm();
-        self.bookmark();
-        Ok(())
-    }
-
-    /// What the transaction, if it has touched the alarm, makes of it.
-    pub(crate) fn alarm_change(&self) -> Result<AlarmChange> {
-        Ok(match self.alarm()? {
-            Some(alarm) => AlarmChange::Set(alarm.entry()),
-            None => AlarmChange::Cleared,
-        })
-    }
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_free(isolation: &Isolation) -> bool {
+    *isolation == Isolation::Free
 }
 
 #[cfg(test)]

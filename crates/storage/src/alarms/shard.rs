@@ -10,7 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub(super) struct Shard {
     pub(super) entries: FxHashMap<ObjectKey, AlarmEntry>,
+    /// With no alarm that is pending.
     pub(super) failed: usize,
+    /// With an alarm that was given up.
+    pub(super) given_up: usize,
     /// How many alarms of each namespace are failing; without those that have none.
     pub(super) failing: BTreeMap<NamespaceNo, u64>,
     pub(super) in_flight: FxHashSet<ObjectKey>,
@@ -28,8 +31,8 @@ pub(super) struct Shard {
 /// The effect of a change on what a scheduler waits for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Effect {
-    /// The change is due earlier than everything else.
-    pub(super) earlier: bool,
+    /// The change is due earlier than everything else that needs as much isolation.
+    pub(super) earlier: Option<Isolation>,
     /// This many suspects were cleared.
     pub(super) cleared: usize,
 }
@@ -40,7 +43,11 @@ impl Shard {
         self.in_flight.clear();
         self.suspects = FxHashMap::default();
         let mut queues = [const { Vec::new() }; 3];
-        for (key, entry) in self.entries.iter().filter(|(_, entry)| !entry.failed) {
+        for (key, entry) in self.entries.iter_mut() {
+            entry.cut_off = entry.begun.is_some();
+            if entry.failed {
+                continue;
+            }
             let isolation = match entry.begun {
                 None => Isolation::Free,
                 Some(Isolation::Free) => Isolation::Few,
@@ -82,12 +89,12 @@ impl Shard {
         Some((key, *self.entries.get(&key)?))
     }
 
-    /// Puts a taken alarm back, at the time of its entry. True if it is now the earliest of its queue.
-    pub(super) fn give_back(&mut self, key: ObjectKey) -> bool {
+    /// Puts a taken alarm back, at the time of its entry. Says of which queue it is now the earliest.
+    pub(super) fn give_back(&mut self, key: ObjectKey) -> Option<Isolation> {
         self.in_flight.remove(&key);
         match self.entries.get(&key) {
             Some(&entry) if !broken(Variant::AlarmNotPutBack) => self.enqueue(key, entry),
-            _ => false,
+            _ => None,
         }
     }
 
@@ -102,14 +109,13 @@ impl Shard {
         let AlarmChange::Set(entry) = change else {
             let cleared = usize::from(self.suspects.remove(&key).is_some());
             return Effect {
-                earlier: false,
+                earlier: None,
                 cleared,
             };
         };
-        // Another attempt that has begun is this process's; else it is still the earlier one, of an alarm that was moved.
-        let is_another = old.is_none_or(|old| old.attempts != entry.attempts);
-        let is_over = entry.begun.is_none() || (is_another && self.in_flight.contains(&key));
-        let cleared = usize::from(is_over && self.suspects.remove(&key).is_some());
+        // The attempt is still the earlier one if the alarm was moved, or another one of the object went off.
+        let cleared = usize::from(!entry.cut_off && self.suspects.remove(&key).is_some());
+        self.given_up += usize::from(entry.failed || entry.some_failed);
         self.failed += usize::from(entry.failed);
         if entry.failing {
             *self.failing.entry(key.namespace).or_default() += 1;
@@ -122,6 +128,7 @@ impl Shard {
 
     /// An entry was replaced or removed.
     fn uncount(&mut self, key: ObjectKey, old: &AlarmEntry) {
+        self.given_up -= usize::from(old.failed || old.some_failed);
         self.failed -= usize::from(old.failed);
         if old.failing
             && let Some(count) = self.failing.get_mut(&key.namespace)
@@ -141,25 +148,23 @@ impl Shard {
         self.suspects.get(key).copied().unwrap_or_default()
     }
 
-    /// Queues an alarm by its time. True if it is now the earliest there.
-    fn enqueue(&mut self, key: ObjectKey, entry: AlarmEntry) -> bool {
+    /// Queues an alarm by its time. Says of which queue it is now the earliest.
+    fn enqueue(&mut self, key: ObjectKey, entry: AlarmEntry) -> Option<Isolation> {
         if entry.failed || self.in_flight.contains(&key) {
-            return false;
+            return None;
         }
         let isolation = self.isolation(&key);
-        let Some(queues) = &mut self.queues else {
-            return false;
-        };
+        let queues = self.queues.as_mut()?;
         let queue = &mut queues[isolation as usize];
         let earliest = queue.first().is_none_or(|first| entry.due < first.0);
         queue.insert((entry.due, key));
-        earliest
+        earliest.then_some(isolation)
     }
 
     pub(super) fn is_in(&self, state: AlarmState, key: &ObjectKey, entry: &AlarmEntry) -> bool {
         match state {
             AlarmState::Pending => !entry.failed,
-            AlarmState::Failed => entry.failed,
+            AlarmState::Failed => entry.failed || entry.some_failed,
             AlarmState::Failing => {
                 !entry.failed && (entry.failing || self.suspects.contains_key(key))
             }

@@ -20,7 +20,7 @@ impl ObjectDb {
             .map_err(|e| self.sql_error(&e))?;
         foreign_keys(false).map_err(|e| self.sql_error(&e))?;
         let dropped = self.transaction(|| {
-            self.set_alarm(None)?;
+            self.clear_alarms()?;
             self.guard
                 .trusted(|| self.drop_everything())
                 .map_err(|e| self.sql_error(&e))

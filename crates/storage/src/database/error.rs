@@ -16,7 +16,7 @@ impl ObjectDb {
         let loses = self.state.get() == State::Transaction && self.connection.is_autocommit();
         if loses {
             self.state.set(State::Lost);
-            self.known_alarm.take();
+            self.known_alarms.take();
             // SQLite may have been refused while it put pages back.
             self.file.discard();
         }

@@ -14,12 +14,12 @@ mod query;
 mod restore;
 mod sql_error;
 
-use crate::alarms::KnownAlarm;
+use crate::alarms::{AlarmEntry, KnownAlarms};
 use crate::archive::bookmark::Bookmark;
 use crate::broken::{Variant, broken};
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::ident::Lsn;
+use crate::ident::{Epoch, Lsn};
 use crate::limits::{CONNECTION_BYTES, PAGE_BYTES, STATEMENT_CACHE};
 use crate::pagefile::PageFile;
 use crate::stored::Bound;
@@ -55,10 +55,10 @@ pub struct ObjectDb {
     /// Written with the object's first transaction.
     pending_name: RefCell<Option<String>>,
     vacuum: Cell<bool>,
-    /// The transaction has touched the object's alarm.
+    /// The transaction has touched an alarm of the object.
     alarm_touched: Cell<bool>,
-    /// The object's alarm as its row has it now, if that is known.
-    pub(crate) known_alarm: RefCell<KnownAlarm>,
+    /// The object's alarms as their rows have them now, if that is known.
+    pub(crate) known_alarms: RefCell<KnownAlarms>,
     was_new: bool,
     /// The transaction has only made tables, and waits for the first write. See [`deferral`].
     deferred: Cell<bool>,
@@ -134,7 +134,7 @@ impl ObjectDb {
             pending_name: RefCell::default(),
             vacuum: Cell::new(false),
             alarm_touched: Cell::new(false),
-            known_alarm: RefCell::default(),
+            known_alarms: RefCell::default(),
             was_new,
             deferred: Cell::new(false),
             changes_of_name: Cell::new(0),
@@ -200,6 +200,19 @@ impl ObjectDb {
         self.alarm_touched.set(true);
     }
 
+    /// What the index of alarms knows of the object; `None` also if the transaction has touched its alarms since.
+    pub(crate) fn known_alarm_entry(&self) -> Option<AlarmEntry> {
+        if self.alarm_touched.get() {
+            return None;
+        }
+        self.file.known_alarm_entry()
+    }
+
+    /// The epoch of the store.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.file.epoch()
+    }
+
     /// True if something was written that neither `commit` nor [`Self::defer`] has ended.
     pub fn in_transaction(&self) -> bool {
         self.state.get() != State::Idle && !self.deferred.get()
@@ -240,7 +253,7 @@ impl ObjectDb {
             self.shrink_if_full();
         }
         if let Err(error) = committed {
-            self.known_alarm.take();
+            self.known_alarms.take();
             let _ = self.internal("ROLLBACK/*abide*/", ());
             self.file.discard();
             return Err(error);
@@ -275,7 +288,7 @@ impl ObjectDb {
         self.vacuum.set(false);
         self.deferred.set(false);
         self.alarm_touched.set(false);
-        self.known_alarm.take();
+        self.known_alarms.take();
         if self.state.replace(State::Idle) == State::Transaction {
             let _ = self.internal("ROLLBACK/*abide*/", ());
         }
@@ -291,7 +304,7 @@ impl ObjectDb {
             fn drop(&mut self) {
                 if let Some((db, vacuum)) = self.0.take() {
                     db.vacuum.set(vacuum);
-                    db.known_alarm.take();
+                    db.known_alarms.take();
                     if !broken(Variant::RollbackForgotten) {
                         let _ = db.internal("ROLLBACK TO abide/*abide*/", ());
                     }

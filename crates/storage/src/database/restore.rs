@@ -10,7 +10,7 @@ impl ObjectDb {
     pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
         // Its row is in the pages that were staged.
-        self.known_alarm.take();
+        self.known_alarms.take();
         self.touch_alarm();
         self.forget_requested_restore()?;
         if let Some(name) = name {
@@ -28,7 +28,7 @@ impl ObjectDb {
                 self.internal("DELETE FROM _abide_meta WHERE key = 'name'/*abide*/", ())?;
             }
         }
-        self.set_alarm(None)?;
+        self.clear_alarms()?;
         self.forget_requested_restore()?;
         self.commit_staged()
     }

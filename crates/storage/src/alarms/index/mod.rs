@@ -34,22 +34,22 @@ pub struct DueAlarm {
     pub entry: AlarmEntry,
 }
 
-/// How many alarms there are.
+/// How many objects have alarms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts {
-    /// Pending: they will fire, or are firing now.
+    /// With a pending one: it will fire, or is firing now.
     pub pending: u64,
-    /// Given up.
+    /// With one that was given up.
     pub failed: u64,
-    /// Pending ones whose last attempt failed, or ended with its process.
+    /// With a pending one whose last attempt failed, or ended with its process.
     pub failing: u64,
-    /// Pending ones that were taken and are not finished.
+    /// With one that was taken and is not finished.
     pub in_flight: u64,
-    /// Pending ones that must run in isolation, because an earlier process ended while they ran.
+    /// With one that must run in isolation, because an earlier process ended while it ran.
     pub suspects: u64,
 }
 
-/// Which alarms to list.
+/// Objects with which alarms to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmState {
     /// Pending: they will fire, or are firing now.
@@ -63,7 +63,7 @@ pub enum AlarmState {
 /// A place in a list of alarms, which is in the order of their times.
 pub type AlarmCursor = (i64, ObjectKey);
 
-type Listener = Box<dyn Fn(usize) + Send + Sync>;
+type Listener = Box<dyn Fn(usize, Isolation) + Send + Sync>;
 type PartOf = Box<dyn Fn(&ObjectKey) -> Option<usize> + Send + Sync>;
 
 /// The alarms of all objects of a store, opened or not.
@@ -124,9 +124,9 @@ impl Layout {
         self.shards.iter().map(Mutex::lock)
     }
 
-    fn notify(&self, part: usize, earlier: bool) {
-        if earlier && let Some(listener) = &self.listener {
-            listener(part);
+    fn notify(&self, part: usize, earlier: Option<Isolation>) {
+        if let (Some(isolation), Some(listener)) = (earlier, &self.listener) {
+            listener(part, isolation);
         }
     }
 }
@@ -171,9 +171,9 @@ impl AlarmIndex {
         self.suspects.store(suspects, Ordering::Relaxed);
     }
 
-    /// Tells `listener`, from the thread that commits, of a part in which something is due earlier than all else. It must
-    /// be quick and must not call the store. It takes the place of the listener before it.
-    pub fn subscribe(&self, listener: impl Fn(usize) + Send + Sync + 'static) {
+    /// Tells `listener`, from the thread that commits, of a part in which something is due earlier than all else of its
+    /// isolation. It must be quick and must not call the store. It takes the place of the listener before it.
+    pub fn subscribe(&self, listener: impl Fn(usize, Isolation) + Send + Sync + 'static) {
         self.layout_mut().listener = Some(Box::new(listener));
     }
 
@@ -237,7 +237,7 @@ impl AlarmIndex {
         };
         for shard in self.layout().each() {
             counts.pending += (shard.entries.len() - shard.failed) as u64;
-            counts.failed += shard.failed as u64;
+            counts.failed += shard.given_up as u64;
             counts.failing += shard.failing.values().sum::<u64>();
             counts.in_flight += shard.in_flight.len() as u64;
         }
@@ -307,7 +307,9 @@ impl AlarmIndex {
         let layout = self.layout();
         for place in 0..layout.shards.len() {
             layout.shards[place].lock().clock_set_back(by_millis);
-            layout.notify(place, true);
+            for isolation in [Isolation::Free, Isolation::Few, Isolation::Alone] {
+                layout.notify(place, Some(isolation));
+            }
         }
     }
 
@@ -422,7 +424,7 @@ mod tests {
         let index = index();
         let heard = Arc::new(AtomicUsize::new(0));
         let ears = heard.clone();
-        index.subscribe(move |_| {
+        index.subscribe(move |_, _| {
             ears.fetch_add(1, Ordering::Relaxed);
         });
         let told = |change| {

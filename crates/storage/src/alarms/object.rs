@@ -1,0 +1,267 @@
+//! The alarms of an object, as its database holds them: its own is a row of `_abide_meta`, JSON text under the key `alarm`;
+//! those with a name are rows of `_abide_alarms`, which is made for the first of them.
+
+use super::{AlarmChange, AlarmEntry, AlarmRow};
+use crate::broken::{Variant, broken};
+use crate::database::ObjectDb;
+use crate::error::{Error, Result};
+use crate::ident::Epoch;
+use crate::limits::{MAX_ALARM_NAME_BYTES, MAX_NAMED_ALARMS};
+use std::collections::BTreeMap;
+
+/// What a connection knows of its object's alarms.
+#[derive(Debug, Default)]
+pub(crate) enum KnownAlarms {
+    /// The rows are to be read.
+    #[default]
+    Unread,
+    /// What the rows say.
+    Read(Alarms),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Alarms {
+    /// By name; the object's own has the empty one.
+    rows: BTreeMap<Box<str>, AlarmRow>,
+    /// `_abide_alarms` is there.
+    has_table: bool,
+}
+
+impl Alarms {
+    /// The pending alarm that is due first.
+    fn first(&self) -> Option<(&str, &AlarmRow)> {
+        let pending = self.rows.iter().filter(|(_, row)| !row.failed);
+        pending
+            .map(|(name, row)| (&**name, row))
+            .min_by_key(|(_, row)| match broken(Variant::LastAlarmFirst) {
+                true => row.entry().due.saturating_neg(),
+                false => row.entry().due,
+            })
+    }
+
+    fn has_names(&self) -> bool {
+        self.rows.keys().any(|name| !name.is_empty())
+    }
+
+    /// What the index is told of them.
+    ///
+    /// An attempt that an earlier process began and did not end goes before one of this process: the object stays a suspect
+    /// until it has been made again.
+    fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
+        let of = |row: &AlarmRow| AlarmEntry {
+            cut_off: !row.failed && row.was_cut_off(epoch.0),
+            ..row.entry()
+        };
+        let first = self.first().map(|(_, row)| row);
+        let first = of(first.or_else(|| self.rows.values().next())?);
+        if !self.has_names() {
+            return Some(first);
+        }
+        let all = || self.rows.values().map(of);
+        let begun = all()
+            .filter(|entry| entry.begun.is_some())
+            .max_by_key(|entry| (entry.cut_off, entry.begun));
+        Some(AlarmEntry {
+            failing: all().any(|entry| entry.failing),
+            begun: begun.and_then(|entry| entry.begun),
+            cut_off: begun.is_some_and(|entry| entry.cut_off)
+                && !broken(Variant::SuspectClearedByAnother),
+            // One that waits may come to be the first when the clock is set back.
+            wait: all().any(|entry| entry.wait),
+            named: true,
+            some_failed: all().any(|entry| entry.failed),
+            ..first
+        })
+    }
+}
+
+impl ObjectDb {
+    /// The object's own alarm, as it stands in the current transaction.
+    pub fn alarm(&self) -> Result<Option<AlarmRow>> {
+        self.named_alarm("")
+    }
+
+    /// The alarm of this name, as it stands in the current transaction. The object's own has the empty name.
+    pub fn named_alarm(&self, name: &str) -> Result<Option<AlarmRow>> {
+        self.with_alarms(|alarms| alarms.rows.get(name).cloned())
+    }
+
+    /// All alarms of the object by name, as they stand in the current transaction.
+    pub fn alarms(&self) -> Result<Vec<(Box<str>, AlarmRow)>> {
+        self.with_alarms(|alarms| {
+            let rows = alarms.rows.iter();
+            rows.map(|(name, row)| (name.clone(), row.clone()))
+                .collect()
+        })
+    }
+
+    /// The pending alarm that is due first.
+    pub fn first_alarm(&self) -> Result<Option<(Box<str>, AlarmRow)>> {
+        self.with_alarms(|alarms| {
+            let first = alarms.first();
+            first.map(|(name, row)| (name.into(), row.clone()))
+        })
+    }
+
+    /// What the index is to know of the object's alarms.
+    pub fn alarm_entry(&self) -> Result<Option<AlarmEntry>> {
+        let epoch = self.epoch();
+        self.with_alarms(|alarms| alarms.entry(epoch))
+    }
+
+    /// Sets or removes the object's own alarm, in the current transaction.
+    pub fn set_alarm(&self, alarm: Option<&AlarmRow>) -> Result<()> {
+        self.set_named_alarm("", alarm)
+    }
+
+    /// Sets or removes the alarm of this name, in the current transaction.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](crate::ErrorKind::Input) if the name is too long, or the object has as many as it may.
+    pub fn set_named_alarm(&self, name: &str, alarm: Option<&AlarmRow>) -> Result<()> {
+        if name.len() > MAX_ALARM_NAME_BYTES {
+            return Err(Error::input(format!(
+                "the name of an alarm has at most {MAX_ALARM_NAME_BYTES} bytes, this one has {}",
+                name.len()
+            )));
+        }
+        let (is_new, count, has_table) = self.with_alarms(|alarms| {
+            let is_new = !alarms.rows.contains_key(name);
+            (is_new, alarms.rows.len(), alarms.has_table)
+        })?;
+        if is_new && alarm.is_none() {
+            // What the index knows may still have to be said again.
+            return self.begin().map(|()| self.touch_alarm());
+        }
+        if is_new && !name.is_empty() && count >= MAX_NAMED_ALARMS {
+            return Err(Error::input(format!(
+                "an object has at most {MAX_NAMED_ALARMS} alarms: keep later times in a table, and set an alarm to the first"
+            )));
+        }
+        self.begin()?;
+        self.touch_alarm();
+        let mut known = self.known_alarms.take();
+        if !name.is_empty() && !has_table {
+            let sql = "CREATE TABLE _abide_alarms (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID/*abide*/";
+            self.internal(sql, ())?;
+        }
+        match alarm {
+            None if name.is_empty() => {
+                self.internal("DELETE FROM _abide_meta WHERE key = 'alarm'/*abide*/", ())
+            }
+            None => self.internal("DELETE FROM _abide_alarms WHERE name = ?1/*abide*/", [name]),
+            Some(alarm) => {
+                let text = serde_json::to_string(alarm)
+                    .map_err(|error| Error::input(format!("encoding the alarm: {error}")))?;
+                if name.is_empty() {
+                    let sql = "INSERT INTO _abide_meta (key, value) VALUES ('alarm', ?1) ON CONFLICT (key) DO UPDATE SET value = ?1/*abide*/";
+                    self.internal(sql, [text])
+                } else {
+                    let sql = "INSERT INTO _abide_alarms (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2/*abide*/";
+                    self.internal(sql, [name, &text])
+                }
+            }
+        }?;
+        if let KnownAlarms::Read(alarms) = &mut known {
+            alarms.has_table |= !name.is_empty();
+            match alarm {
+                Some(alarm) => alarms.rows.insert(name.into(), alarm.clone()),
+                None => alarms.rows.remove(name),
+            };
+        }
+        *self.known_alarms.borrow_mut() = known;
+        Ok(())
+    }
+
+    /// Removes all alarms, in the current transaction.
+    pub(crate) fn clear_alarms(&self) -> Result<()> {
+        self.begin()?;
+        self.touch_alarm();
+        self.known_alarms.take();
+        self.internal("DELETE FROM _abide_meta WHERE key = 'alarm'/*abide*/", ())?;
+        self.internal("DROP TABLE IF EXISTS _abide_alarms/*abide*/", ())?;
+        Ok(())
+    }
+
+    /// Commits the object's alarms again, whether they have changed or not: the index has come to say something else.
+    pub fn repeat_alarms(&self) -> Result<()> {
+        self.begin()?;
+        self.touch_alarm();
+        self.bookmark();
+        Ok(())
+    }
+
+    /// Has the rows follow what the index knows: if the wall clock was set back since they were written, what waits is due
+    /// earlier by that. To be called before an alarm is attempted or changed, because the index is told of the rows then.
+    pub fn follow_index(&self) -> Result<()> {
+        let Some(known) = self.known_alarm_entry().filter(|known| known.wait) else {
+            return Ok(());
+        };
+        let by = match self.alarm_entry()? {
+            Some(entry) if entry.wait => entry.due.saturating_sub(known.due),
+            _ => return Ok(()),
+        };
+        if by <= 0 || broken(Variant::ClockSetBackForOneAlarm) {
+            return Ok(());
+        }
+        for (name, mut row) in self.alarms()? {
+            let before = row.set_back;
+            row.clock_set_back(by);
+            if row.set_back != before {
+                self.set_named_alarm(&name, Some(&row))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the transaction, if it has touched an alarm, makes of them.
+    pub(crate) fn alarm_change(&self) -> Result<AlarmChange> {
+        Ok(match self.alarm_entry()? {
+            Some(entry) => AlarmChange::Set(entry),
+            None => AlarmChange::Cleared,
+        })
+    }
+
+    fn with_alarms<R>(&self, f: impl FnOnce(&Alarms) -> R) -> Result<R> {
+        if let KnownAlarms::Read(alarms) = &*self.known_alarms.borrow() {
+            return Ok(f(alarms));
+        }
+        let alarms = self.read_alarms()?;
+        let result = f(&alarms);
+        *self.known_alarms.borrow_mut() = KnownAlarms::Read(alarms);
+        Ok(result)
+    }
+
+    fn read_alarms(&self) -> Result<Alarms> {
+        let mut alarms = Alarms::default();
+        let own = "SELECT '', value FROM _abide_meta WHERE key = 'alarm'/*abide*/";
+        self.read_alarms_of(own, &mut alarms.rows)?;
+        let table = "SELECT 1 FROM sqlite_schema WHERE name = '_abide_alarms'/*abide*/";
+        if self.internal_row(table, (), |_| Ok(()))?.is_some() {
+            alarms.has_table = true;
+            let named = "SELECT name, value FROM _abide_alarms/*abide*/";
+            self.read_alarms_of(named, &mut alarms.rows)?;
+        }
+        Ok(alarms)
+    }
+
+    fn read_alarms_of(
+        &self,
+        sql: &'static str,
+        rows: &mut BTreeMap<Box<str>, AlarmRow>,
+    ) -> Result<()> {
+        self.internal_rows(sql, (), |row| {
+            let read = |at| row.get::<_, String>(at).map_err(|e| self.sql_error(&e));
+            let (name, text) = (read(0)?, read(1)?);
+            let alarm = serde_json::from_str(&text).map_err(|error| {
+                let what = match &*name {
+                    "" => "the object's alarm".to_owned(),
+                    name => format!("the object's alarm {name:?}"),
+                };
+                Error::damaged(format!("{what} cannot be read: {error}"))
+            })?;
+            rows.insert(name.into(), alarm);
+            Ok(())
+        })
+    }
+}
