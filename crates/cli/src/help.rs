@@ -36,8 +36,9 @@ Examples:
     (
         "alarms rerun",
         "\
-Example:
-  abide alarms rerun Shop/main",
+Examples:
+  abide alarms rerun Shop/main
+  abide alarms rerun Shop/main --alarm reminder",
     ),
     (
         "outbox status",
