@@ -7,11 +7,17 @@ use abide::{http::Uri, server::ServeArgs};
 use batcher::{BINDING, Batcher, Upstream, options, router};
 use clap::Parser;
 
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  ABIDE__OUTBOUND__ALLOW_PRIVATE=127.0.0.1 batcher serve --upstream http://127.0.0.1:9000/batches
+  curl --json '{\"n\":1}' http://127.0.0.1:8080/batches/foo";
+
 /// Gathers posts and sends them on in batches
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLE)]
 enum Command {
-    /// Serve; `outbound.allow_private` must allow the upstream's address if it is not a public one
+    /// Take posts and send them on; the setting `outbound.allow_private` must name an upstream at a private address
     Serve {
         #[command(flatten)]
         serve: ServeArgs,

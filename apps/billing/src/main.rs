@@ -45,9 +45,16 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the local gateway's secret.
 const SECRET_BYTES: usize = 32;
 
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  billing serve
+
+Then open http://127.0.0.1:8080. Each command has a help page of its own: billing serve --help.";
+
 /// Subscription billing in which every resource is a durable object
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLE)]
 enum Command {
     /// Serve the API and the pages
     Serve {

@@ -10,9 +10,17 @@ use anyhow::Context;
 use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};
 
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  blog-comments fake-smtp
+  BLOG_COMMENTS_OWNER_TOKEN=secret blog-comments serve --smtp smtp://127.0.0.1:2525
+
+Then open http://127.0.0.1:8080, and http://127.0.0.1:8080/owner for what failed.";
+
 /// The comments of a blog, and their mails
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLE)]
 enum Command {
     /// Serve the blog
     Serve(Box<Serve>),

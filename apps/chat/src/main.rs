@@ -7,9 +7,16 @@ use abide::server::ServeArgs;
 use chat::{ChatRoom, LIMITERS, Pace, ROOMS, RateLimiter, router};
 use clap::Parser;
 
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  chat serve
+
+Then open http://127.0.0.1:8080 in two windows.";
+
 /// Chat rooms that survive power failures
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLE)]
 enum Command {
     /// Serve the rooms and the page
     Serve {

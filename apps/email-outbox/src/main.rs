@@ -18,9 +18,16 @@ const KEY_VARIABLE: &str = "EMAIL_OUTBOX_ACS_KEY";
 /// Where the mail server is looked for that `--smtp` does not give: its address may hold a password.
 const SMTP_VARIABLE: &str = "EMAIL_OUTBOX_SMTP";
 
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  email-outbox fake-acs
+
+It prints the command that sends mails to it. Then open http://127.0.0.1:8080.";
+
 /// A durable outbox of e-mails
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLE)]
 enum Command {
     /// Serve the pages and send the mails
     Serve {

@@ -5,9 +5,17 @@ use abide::server::ServeArgs;
 use clap::Parser;
 use flight_seating::{ARCHIVE_BINDING, BINDING, FlightArchive, FlightSeating, router};
 
+/// What the help ends with.
+const EXAMPLE: &str = "\
+Example:
+  flight-seating serve --data data
+  curl -X PUT --json '{\"rows\":30,\"columns\":\"ABCDEF\"}' http://127.0.0.1:8080/flights/BA117/2026-12-01
+
+Then open http://127.0.0.1:8080.";
+
 /// Seat maps of flights, one durable object for each flight and date
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = EXAMPLE)]
 enum Command {
     /// Serve the JSON API and the page
     Serve(ServeArgs),

@@ -39,7 +39,7 @@ pub(crate) struct ListArgs {
     #[arg(long, conflicts_with = "failing")]
     failed: bool,
 
-    /// Those of at most so many objects
+    /// Those of at most so many objects [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 

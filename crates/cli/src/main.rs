@@ -5,7 +5,10 @@
 mod alarms;
 mod audit;
 mod data;
+mod front;
+mod help;
 mod kv;
+mod new;
 mod node;
 mod object;
 mod objects;
@@ -24,12 +27,13 @@ use abide::{
 };
 use abide_patterns::service;
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
     alarms::Alarms,
     audit::AuditArgs,
     data::DataArgs,
+    new::NewArgs,
     node::NodeArgs,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
@@ -43,6 +47,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What every command's user needs to know.
 const AFTER_HELP: &str = "\
+Example:
+  abide serve                       # then open http://127.0.0.1:8080, and in another terminal:
+  abide alarms list
+
 Objects:
   An object is written as its class, a slash, and its name (Kv/ada) or its id. Instead of an id its first digits
   are enough, and instead of Class/name the name, where no other object has them.
@@ -52,7 +60,9 @@ Data directories:
   the node that serves it. objects, sql, verify and checkpoint need one that nothing serves. token and audit work
   either way.
 
-RUST_BACKTRACE=1 adds a stack trace to an error.";
+Exit codes:
+  0 done, 1 failed (one line on standard error says why), 2 the command line makes no sense. RUST_BACKTRACE=1 adds a stack
+  trace to an error.";
 
 /// Serve durable objects, and look into their data directory
 #[derive(Parser)]
@@ -60,6 +70,8 @@ RUST_BACKTRACE=1 adds a stack trace to an error.";
 enum Command {
     /// Serve key-value objects and outboxes over HTTP
     Serve(ServeArgs),
+    /// Make a project with a durable object, its test and its settings
+    New(NewArgs),
     /// List alarms, and run those again that were given up
     #[command(subcommand)]
     Alarms(Alarms),
@@ -124,12 +136,14 @@ fn sentence(error: &anyhow::Error) -> String {
 
 fn run() -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    match Command::parse() {
+    let matches = help::with_notes(Command::command()).get_matches();
+    match Command::from_arg_matches(&matches)? {
         Command::Serve(args) => {
             // The host prints for itself.
             drop(out);
             serve(args)?;
         }
+        Command::New(args) => new::run(&args, &mut out)?,
         Command::Alarms(command) => alarms::run(&command, &mut out)?,
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
@@ -158,7 +172,12 @@ async fn serve(args: ServeArgs) -> Result<()> {
     let options = settings.options();
     let host = Host::from_config(config).object::<kv::Kv>(kv::BINDING);
     service::install(host, settings.registry(), options)
-        .router(|env| kv::router(env.clone()).merge(service::router(env)))
+        .front_page(front::page())
+        .router(|env| {
+            kv::router(env.clone())
+                .merge(front::guides(&env))
+                .merge(service::router(env))
+        })
         .serve()
         .await?;
     Ok(())
@@ -183,7 +202,6 @@ mod tests {
 
     #[test]
     fn every_command_is_well_formed() {
-        use clap::CommandFactory as _;
-        Command::command().debug_assert();
+        help::with_notes(Command::command()).debug_assert();
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct BookmarkArgs {
     #[command(flatten)]
     object: ObjectArgs,
 
-    /// The last commit at or before a time [default: now]
+    /// The last commit at or before a time, such as 2026-03-01T12:00:00Z or -15m [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     at: Option<Time>,
 }

@@ -17,3 +17,6 @@ struct Workflow;
 
 #[doc = include_str!("../../../docs/projection.md")]
 struct Projection;
+
+#[doc = include_str!("../../../docs/getting-started.md")]
+struct GettingStarted;

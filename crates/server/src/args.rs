@@ -27,7 +27,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 
-    /// Memory for objects and what is on its way [default: half of what there is]
+    /// Memory for objects and what is on its way, such as 512MiB [default: half of what there is]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
 

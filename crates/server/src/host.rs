@@ -14,7 +14,7 @@ use http::request::Parts;
 use tokio::runtime::Handle;
 
 use crate::{
-    ApiError, Config, HostError, LocalHost, RunningHost,
+    ApiError, Config, FrontPage, HostError, LocalHost, RunningHost, Sources,
     access::{Access, AccessError, AccessStore, Authorize, Caller, Need},
     client::NewObjects,
     outbound::{HttpClient, policy::AddressPolicy},
@@ -30,7 +30,16 @@ type MakeRouter = Box<dyn FnOnce(Env) -> Router + Send>;
 pub struct Host(());
 
 impl Host {
-    /// A host whose objects live in `data_dir`, with default settings.
+    /// A host with the settings of `./abide.toml`, if there is one, and of the environment (`ABIDE__SECTION__KEY`): see
+    /// `docs/configuration.md`. A program with a command line takes `ServeArgs` and [`Host::from_config`].
+    ///
+    /// `Err` if a setting is unknown, or its value is none that it takes.
+    pub fn from_settings() -> Result<HostBuilder, HostError> {
+        Ok(Self::from_config(Config::load(&Sources::default())?))
+    }
+
+    /// A host whose objects live in `data_dir`, with default settings: no file and no variable changes them. See
+    /// [`Host::from_settings`] for a program that operators configure.
     pub fn builder(data_dir: impl Into<PathBuf>) -> HostBuilder {
         let mut config = Config::default();
         config.data.dir = data_dir.into();
@@ -61,6 +70,7 @@ pub struct HostBuilder {
     authorize: Option<Box<Authorize>>,
     registrations: Vec<Registration>,
     router: Option<MakeRouter>,
+    pub(crate) front: Option<FrontPage>,
 }
 
 impl HostBuilder {
@@ -72,6 +82,7 @@ impl HostBuilder {
             authorize: None,
             registrations: Vec::new(),
             router: None,
+            front: None,
         }
     }
 
@@ -124,6 +135,14 @@ impl HostBuilder {
     /// What answers HTTP requests: an axum router made with the host's [`Env`].
     pub fn router(mut self, make: impl FnOnce(Env) -> Router + Send + 'static) -> Self {
         self.router = Some(Box::new(make));
+        self
+    }
+
+    /// Shows this page at `/`, whatever the router has there: what runs on the node, with the program's own links and
+    /// commands to try. A browser gets HTML, others JSON. Where the listener needs a token (`server.access`) so does the page;
+    /// strangers are only told that this is an abide node.
+    pub fn front_page(mut self, page: FrontPage) -> Self {
+        self.front = Some(page);
         self
     }
 

@@ -21,6 +21,7 @@ mod descriptors;
 mod error;
 mod extract;
 mod forward;
+mod front;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -56,6 +57,7 @@ pub use config::{
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;
+pub use front::FrontPage;
 pub use host::{Host, HostBuilder};
 pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::rpc_router;

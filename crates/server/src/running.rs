@@ -27,9 +27,10 @@ use tokio::{
 use crate::{
     HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
-    admin::{self, AdminSocket},
+    admin::{self, AdminSocket, Reach},
     client::Clients,
     descriptors,
+    front::{self, Endpoint, Listener},
     gateway::{Gateway, Slots, StopAfter},
     guard, json_rpc, limits, metric,
     readiness::Readiness,
@@ -45,6 +46,7 @@ pub struct LocalHost {
     env: Env,
     router: Router,
     core: Core,
+    readiness: Arc<Readiness>,
     /// Those that objects have opened.
     sockets: OwnedHub,
 }
@@ -53,12 +55,22 @@ impl LocalHost {
     pub(crate) async fn start(builder: HostBuilder) -> Result<Self, HostError> {
         let config = builder.config.clone();
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
-        let (core, _, router) = Core::start(builder, sockets.hub().clone(), true).await?;
+        let readiness = Arc::new(Readiness::starting());
+        let listeners = Listeners {
+            open: true,
+            endpoint: Endpoint::local(),
+            admin: None,
+        };
+        let (core, access, router) =
+            Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
+        let slots = Slots::new(config.server.max_connections);
+        readiness.serving(core.store.clone(), core.node.clone(), access, slots);
         let router = upgrading(router, sockets.hub().clone());
         Ok(Self {
             env: core.node.env().clone(),
             router: guard::guarded(router, &config.server, &core.store.memory().account()),
             core,
+            readiness,
             sockets,
         })
     }
@@ -80,7 +92,9 @@ impl LocalHost {
             router,
             sockets,
             core,
+            readiness,
         } = self;
+        readiness.shutting_down();
         drop((env, router));
         let deadline = Instant::now() + core.grace;
         sockets.hub().close(core.grace).await;
@@ -120,8 +134,8 @@ impl RunningHost {
             None => (None, None),
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
-                let open = config.admin.access == AccessPolicy::Open;
-                let router = admin::router(&readiness, open || addr.ip().is_loopback());
+                let reach = Reach::tcp(addr, &config, builder.has_directory);
+                let router = admin::router(&readiness, reach);
                 routes::log("admin", &router);
                 let router = admin::checked(router, config.server.site());
                 let router = logged(router, config.log.access);
@@ -144,14 +158,19 @@ impl RunningHost {
         let (listener, addr) = listen("server.listen", &config.server.listen).await?;
         let sockets = OwnedHub::new(KeepAlive::of(&config.websocket));
         let has_directory = builder.has_directory;
-        let open = config.server.is_open(addr);
-        let (core, access, router) = Core::start(builder, sockets.hub().clone(), open).await?;
+        let listeners = Listeners {
+            open: config.server.is_open(addr),
+            endpoint: Endpoint::tcp(addr, &config.server.tls, &config.server),
+            admin: admin_addr.map(|addr| Endpoint::tcp(addr, &config.admin.tls, &config.server)),
+        };
+        let (core, access, router) =
+            Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
         if access.lets_nobody_in()? {
             core.stop(Duration::ZERO).await?;
             return Err(HostError::NoToken { address: addr });
         }
         let admin_socket = if has_directory {
-            let router = admin::router(&readiness, true);
+            let router = admin::router(&readiness, Reach::socket(&config));
             Some(AdminSocket::start(&config.data.dir, router)?)
         } else {
             None
@@ -301,6 +320,14 @@ fn announce(host: &RunningHost) {
     let _ = out.flush();
 }
 
+/// What the router is told of the listeners.
+struct Listeners {
+    /// Everybody who reaches the router may call it.
+    open: bool,
+    endpoint: Endpoint,
+    admin: Option<Endpoint>,
+}
+
 /// A store and the node on it.
 #[derive(Debug)]
 struct Core {
@@ -311,12 +338,13 @@ struct Core {
 
 impl Core {
     /// Opens the data directory, replays its log and starts the node, away from the async threads.
-    /// `open`: everybody who reaches the router may call it.
     async fn start(
-        builder: HostBuilder,
+        mut builder: HostBuilder,
         sockets: Hub,
-        open: bool,
+        listeners: Listeners,
+        readiness: &Arc<Readiness>,
     ) -> Result<(Self, Access, Router), HostError> {
+        let readiness = Arc::clone(readiness);
         blocking(move || {
             let config = builder.config.clone();
             let options = StoreOptions {
@@ -341,7 +369,8 @@ impl Core {
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let (builder, access) = builder.share_access(open)?;
+            let front = builder.front.take();
+            let (builder, access) = builder.share_access(listeners.open)?;
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
@@ -353,6 +382,21 @@ impl Core {
                 routes::log("server", &calls);
                 // Before the program's own, which may have routes of the same form.
                 router = calls.fallback_service(router);
+            }
+            if let Some(page) = front {
+                let access = access.clone();
+                let front = front::router(
+                    Listener::Clients {
+                        page,
+                        admin: listeners.admin,
+                    },
+                    listeners.endpoint,
+                    !listeners.open,
+                    readiness,
+                    move || Ok(access.clone()),
+                );
+                routes::log("server", &front);
+                router = front.fallback_service(router);
             }
             Ok((
                 Self {

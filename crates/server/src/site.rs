@@ -136,7 +136,10 @@ fn matches(own: &str, name: &str) -> bool {
 }
 
 /// Under which name and port the server was asked. More than one `Host` is refused, as RFC 9112 (section 3.2) demands.
-fn host_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Result<Option<&'a str>, ApiError> {
+pub(crate) fn host_of<'a>(
+    headers: &'a HeaderMap,
+    uri: &'a Uri,
+) -> Result<Option<&'a str>, ApiError> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = match hosts.next() {
         // What is no text is no name.

@@ -31,15 +31,15 @@ pub(crate) enum Command {
     Failing(FailingArgs),
     /// Show all of a message: its payload and its history, too
     Show(OneArgs),
-    /// End the rest of a destination that has trouble: what is due is sent to it
+    /// End the pause of a destination that has trouble: what is due is sent to it
     Resume(ResumeArgs),
-    /// Take a queued message back
+    /// Cancel a message that waits to be sent
     Cancel(OneArgs),
-    /// Change what a dead letter says, to be queued again then
+    /// Change the payload of a dead letter, to redrive it then
     Edit(EditArgs),
     /// Queue a dead letter again, or several
     Redrive(SomeArgs),
-    /// Give up a dead letter for good, or several
+    /// Discard a dead letter for good, or several
     Discard(SomeArgs),
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct ListArgs {
     #[arg(long)]
     status: Option<String>,
 
-    /// At most so many
+    /// At most so many [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -85,7 +85,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Args)]
 pub(crate) struct FailingArgs {
-    /// At most so many messages
+    /// At most so many messages [default: all]
     #[arg(long, value_name = "COUNT")]
     limit: Option<usize>,
 
@@ -98,7 +98,7 @@ pub(crate) struct OneArgs {
     #[command(flatten)]
     outbox: OutboxArgs,
 
-    /// The message
+    /// The number of the message
     id: i64,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct EditArgs {
     #[command(flatten)]
     outbox: OutboxArgs,
 
-    /// The dead letter
+    /// The number of the dead letter
     id: i64,
 
     /// What it says from now on, as JSON [default: standard input]
@@ -128,7 +128,7 @@ pub(crate) struct SomeArgs {
     #[command(flatten)]
     outbox: OutboxArgs,
 
-    /// The dead letter
+    /// The number of the dead letter
     #[arg(required_unless_present = "all")]
     id: Option<i64>,
 

@@ -15,21 +15,82 @@ mod target;
 
 pub(crate) use socket::AdminSocket;
 
-use std::sync::Arc;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use axum::{Router, middleware};
 
-use crate::{ApiError, readiness::Readiness, site::Site};
+use crate::{
+    ApiError, Config,
+    access::AccessPolicy,
+    front::{self, Endpoint, Listener},
+    readiness::Readiness,
+    site::Site,
+};
+pub(crate) use target::unavailable;
 
-/// What the admin listener answers. `open_metrics`: metrics are for everybody who reaches it.
-pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
+/// How the admin listener can be reached.
+pub(crate) struct Reach {
+    /// Metrics are for everybody who reaches it.
+    open_metrics: bool,
+    /// Its other routes need a token.
+    needs_token: bool,
+    endpoint: Endpoint,
+    /// Where `admin.sock` is, if there is one.
+    data_dir: Option<PathBuf>,
+}
+
+impl Reach {
+    /// At an address.
+    pub(crate) fn tcp(addr: SocketAddr, config: &Config, has_directory: bool) -> Self {
+        let open = config.admin.access == AccessPolicy::Open;
+        Self {
+            open_metrics: open || addr.ip().is_loopback(),
+            needs_token: !open,
+            endpoint: Endpoint::tcp(addr, &config.admin.tls, &config.server),
+            data_dir: has_directory.then(|| absolute(&config.data.dir)),
+        }
+    }
+
+    /// By the socket in the data directory.
+    pub(crate) fn socket(config: &Config) -> Self {
+        Self {
+            open_metrics: true,
+            needs_token: false,
+            endpoint: Endpoint::local(),
+            data_dir: Some(absolute(&config.data.dir)),
+        }
+    }
+}
+
+/// The directory as it can be named from anywhere.
+fn absolute(dir: &Path) -> PathBuf {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
+}
+
+/// What the admin listener answers.
+pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach) -> Router {
     let operators = |routes: Router<Arc<Readiness>>| {
         guard::operators(
             routes.with_state(Arc::clone(readiness)),
             Arc::clone(readiness),
         )
     };
-    let metrics = if open_metrics {
+    let access = Arc::clone(readiness);
+    let front = front::router(
+        Listener::Admin {
+            data_dir: reach.data_dir,
+            open_metrics: reach.open_metrics,
+        },
+        reach.endpoint,
+        reach.needs_token,
+        Arc::clone(readiness),
+        move || access.access().ok_or_else(unavailable),
+    );
+    let metrics = if reach.open_metrics {
         health::metrics_route().with_state(Arc::clone(readiness))
     } else {
         operators(health::metrics_route())
@@ -37,6 +98,7 @@ pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
     Router::new()
         .merge(health::routes().with_state(Arc::clone(readiness)))
         .merge(metrics)
+        .merge(front)
         .merge(operators(
             alarms::routes()
                 .merge(components::routes())
@@ -45,7 +107,7 @@ pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
         .fallback(async || {
             ApiError::not_found(
                 "not_found",
-                "The admin listener answers /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
+                "The admin listener answers /, /healthz, /readyz, /metrics, /alarms, /objects and /quarantined.",
             )
         })
 }

@@ -11,7 +11,7 @@ pub(super) fn node(readiness: &Readiness) -> Result<Node, ApiError> {
 }
 
 /// There is no node now.
-pub(super) fn unavailable() -> ApiError {
+pub(crate) fn unavailable() -> ApiError {
     ApiError::new(
         http::StatusCode::SERVICE_UNAVAILABLE,
         "unavailable",

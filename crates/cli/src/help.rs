@@ -1,0 +1,283 @@
+//! What the help of each command has after its options: an example, and exit codes where there is more than done and failed.
+
+/// Each command, and what follows its options.
+const NOTES: &[(&str, &str)] = &[
+    (
+        "serve",
+        "\
+Example:
+  abide serve --data /var/lib/abide --listen 127.0.0.1:8080
+
+The page at / says what runs and what to try. Settings are read from the file, then from variables such as
+ABIDE__SERVER__LISTEN, then from these options. SIGTERM and SIGINT end it in good order.
+
+Exit codes:
+  0    ended by a signal
+  1    it could not start, or the log could not be written: start it again to recover
+  2    the command line makes no sense
+  130  a second signal ended it at once; the next start recovers from the log",
+    ),
+    (
+        "new",
+        "\
+Example:
+  abide new reminders --path ~/src/abide
+
+The project has one durable object with a table, an alarm and methods that clients call over HTTP, and a test that moves
+the clock. Then: cd reminders && cargo test && cargo run",
+    ),
+    (
+        "alarms list",
+        "\
+Examples:
+  abide alarms list --limit 20
+  abide alarms list --failing",
+    ),
+    (
+        "alarms rerun",
+        "\
+Examples:
+  abide alarms rerun Shop/main
+  abide alarms rerun Shop/main --alarm reminder",
+    ),
+    (
+        "outbox status",
+        "\
+Examples:
+  abide outbox status orders
+  abide outbox status Shop/main",
+    ),
+    (
+        "outbox list",
+        "\
+Example:
+  abide outbox list orders --status failed --limit 20",
+    ),
+    (
+        "outbox failing",
+        "\
+Example:
+  abide outbox failing orders",
+    ),
+    (
+        "outbox show",
+        "\
+Example:
+  abide outbox show orders 7",
+    ),
+    (
+        "outbox resume",
+        "\
+Example:
+  abide outbox resume orders https://example.com",
+    ),
+    (
+        "outbox cancel",
+        "\
+Example:
+  abide outbox cancel orders 7
+
+Messages that were sent already, or are being sent, cannot be canceled.",
+    ),
+    (
+        "outbox edit",
+        r#"Example:
+  abide outbox edit orders 7 '{"url":"https://example.com/orders/2"}'
+
+The message stays a dead letter: `abide outbox redrive` queues it again."#,
+    ),
+    (
+        "outbox redrive",
+        "\
+Examples:
+  abide outbox redrive orders 7
+  abide outbox redrive orders --all --destination https://example.com",
+    ),
+    (
+        "outbox discard",
+        "\
+Examples:
+  abide outbox discard orders 7
+  abide outbox discard orders --all --kind webhook",
+    ),
+    (
+        "objects list",
+        "\
+Example:
+  abide objects list --data /var/lib/abide
+
+Stop the node first.",
+    ),
+    (
+        "sql",
+        "\
+Examples:
+  abide sql Shop/main 'SELECT count(*) FROM orders'
+  abide sql Shop/main --write 'UPDATE orders SET state = 1 WHERE id = 7'
+
+Rows are printed with tabs between columns, after a line of their names. Without --write nothing is kept. Stop the node
+first.",
+    ),
+    (
+        "bookmark",
+        "\
+Examples:
+  abide bookmark Kv/ada
+  abide bookmark Kv/ada --at 2026-03-01T12:00:00Z",
+    ),
+    (
+        "restore",
+        "\
+Example:
+  abide restore Kv/ada --at -15m
+
+It prints the bookmark that undoes it.",
+    ),
+    (
+        "fork",
+        "\
+Example:
+  abide fork Kv/ada --at -1h --to ada-before
+
+It prints the id of the new object, which has no alarm.",
+    ),
+    (
+        "quarantined",
+        "\
+Example:
+  abide quarantined --data /var/lib/abide",
+    ),
+    (
+        "repair",
+        "\
+Example:
+  abide repair Kv/ada --accept
+
+Try `abide restore` first. What the object's files held is kept beside them; the command prints where.",
+    ),
+    (
+        "token create",
+        "\
+Examples:
+  abide token create --role operate --label 'the web shop'
+  abide token create --role read --expires-in 90d --object-prefix Outbox/shop-
+
+A running node takes the token within half a second.",
+    ),
+    (
+        "token list",
+        "\
+Example:
+  abide token list --data /var/lib/abide",
+    ),
+    (
+        "token revoke",
+        "\
+Example:
+  abide token revoke 5f0c1a2b3c4d",
+    ),
+    (
+        "audit",
+        "\
+Example:
+  abide audit --limit 20
+
+Times are UTC.",
+    ),
+    (
+        "verify",
+        "\
+Example:
+  abide verify --data /var/lib/abide
+
+Stop the node first, or verify a copy of its directory.
+
+Exit codes:
+  0  everything is sound
+  1  something is damaged: the lines before say what; or the directory could not be opened
+  2  the command line makes no sense",
+    ),
+    (
+        "checkpoint",
+        "\
+Example:
+  abide checkpoint --data /var/lib/abide
+
+Afterwards the files in objects/ hold everything, and `sqlite3 -readonly` can read them. Stop the node first.",
+    ),
+];
+
+/// The command line with its notes.
+pub(crate) fn with_notes(mut command: clap::Command) -> clap::Command {
+    for (path, note) in NOTES {
+        command = noted(command, path, note);
+    }
+    command
+}
+
+fn noted(command: clap::Command, path: &str, note: &'static str) -> clap::Command {
+    match path.split_once(' ') {
+        None => command.mut_subcommand(path, |found| found.after_help(note)),
+        Some((first, rest)) => command.mut_subcommand(first, |found| noted(found, rest, note)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The commands that have none below them, as people write them.
+    fn leaves(command: &clap::Command, path: &str) -> Vec<String> {
+        let below = command.get_subcommands();
+        let below: Vec<_> = below.filter(|one| one.get_name() != "help").collect();
+        if below.is_empty() {
+            return vec![path.to_owned()];
+        }
+        let paths = below.into_iter().map(|one| {
+            let path = format!("{path} {}", one.get_name());
+            leaves(one, path.trim_start())
+        });
+        paths.flatten().collect()
+    }
+
+    /// The words of a line, as a shell reads them.
+    fn words(line: &str) -> Vec<String> {
+        let parts = line.split('\'').enumerate().map(|(at, part)| {
+            if at % 2 == 1 {
+                vec![part.to_owned()]
+            } else {
+                part.split_whitespace().map(str::to_owned).collect()
+            }
+        });
+        parts.flatten().collect()
+    }
+
+    #[test]
+    fn every_command_has_an_example_that_it_takes() {
+        let noted: Vec<_> = NOTES.iter().map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(leaves(&crate::Command::command(), ""), noted);
+        for (path, note) in NOTES {
+            let examples = note.lines().map(str::trim);
+            let examples = examples.filter(|line| line.starts_with("abide "));
+            let examples: Vec<_> = examples.collect();
+            assert!(!examples.is_empty(), "{path} has no example");
+            for example in examples {
+                assert!(example.starts_with(&format!("abide {path}")), "{example}");
+                let command = with_notes(crate::Command::command());
+                let taken = command.try_get_matches_from(words(example));
+                assert!(taken.is_ok(), "{example}: {}", taken.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_help_page_fits_a_terminal() {
+        for (path, note) in NOTES {
+            for line in note.lines() {
+                assert!(line.len() <= 120, "{path}: {line}");
+            }
+        }
+    }
+}

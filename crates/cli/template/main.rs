@@ -1,0 +1,137 @@
+//! Lists of reminders, each a durable object.
+
+use abide::{
+    Host,
+    prelude::*,
+    server::{FrontPage, HostBuilder, HostError},
+};
+use serde::{Deserialize, Serialize};
+
+/// One list. All of its code runs on one thread, and what it writes between two awaits is one transaction.
+#[durable_object]
+pub struct Reminders {
+    state: State,
+    env: Env,
+}
+
+/// A reminder as callers see it.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reminder {
+    pub id: i64,
+    pub text: String,
+    pub is_due: bool,
+}
+
+impl DurableObject for Reminders {
+    fn new(state: State, env: Env) -> Result<Self> {
+        state.storage().sql().exec(
+            "CREATE TABLE IF NOT EXISTS reminders (
+                id INTEGER PRIMARY KEY, text TEXT NOT NULL, due_at INTEGER NOT NULL, is_due INTEGER NOT NULL DEFAULT FALSE
+            )",
+            (),
+        )?;
+        Ok(Self { state, env })
+    }
+
+    /// Runs at least once at the time for which the alarm was set, also after a crash.
+    async fn alarm(&self, _: AlarmInfo) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "UPDATE reminders SET is_due = TRUE WHERE due_at <= ?",
+            params![self.now()],
+        )?;
+        self.set_next_alarm()
+    }
+}
+
+/// What others may call: `env.object::<Reminders>().get_by_name("home").add(…)`, or `POST /rpc/REMINDERS/home/add`.
+#[rpc]
+impl Reminders {
+    /// Adds a reminder that is due after so many seconds, and returns its id. The row and the alarm are written together.
+    pub async fn add(&self, text: String, seconds: u32) -> Result<i64> {
+        let due_at = self.now() + i64::from(seconds) * 1000;
+        let sql = self.state.storage().sql();
+        let added = sql.exec(
+            "INSERT INTO reminders (text, due_at) VALUES (?, ?) RETURNING id",
+            params![text, due_at],
+        )?;
+        self.set_next_alarm()?;
+        added.one()
+    }
+
+    /// All reminders, oldest first.
+    pub async fn list(&self) -> Result<Vec<Reminder>> {
+        let sql = self.state.storage().sql();
+        let rows = sql.exec("SELECT id, text, is_due FROM reminders ORDER BY id", ())?;
+        rows.to_array()
+    }
+
+    fn set_next_alarm(&self) -> Result<()> {
+        let storage = self.state.storage();
+        let next = "SELECT min(due_at) FROM reminders WHERE NOT is_due";
+        let next: Option<i64> = storage.sql().exec(next, ())?.one()?;
+        match next {
+            Some(due_at) => storage.set_alarm(due_at),
+            None => storage.delete_alarm(),
+        }
+    }
+
+    /// Milliseconds since 1970. The clock is the node's, so that a test can move it.
+    fn now(&self) -> i64 {
+        i64::try_from(self.env.clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What the program runs, on whatever host: a test has one in memory.
+fn install(host: HostBuilder) -> HostBuilder {
+    let page = FrontPage::new("{name}", "Lists of reminders.")
+        .try_curl(
+            "Add a reminder that is due in 5 seconds",
+            "--json '[\"water the plants\", 5]'",
+            "/rpc/REMINDERS/home/add",
+        )
+        .try_curl("List them", "--json '[]'", "/rpc/REMINDERS/home/list");
+    host.object::<Reminders>("REMINDERS")
+        .json_rpc()
+        .front_page(page)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), HostError> {
+    install(Host::from_settings()?).serve().await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use abide::clock::TestClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reminder_is_due_when_its_time_has_come() -> Result<(), HostError> {
+        let clock = TestClock::new();
+        let host = install(Host::open_in_memory())
+            .clock(Arc::new(clock.clone()))
+            .start_local()
+            .await?;
+        let home = host.env().object::<Reminders>().get_by_name("home");
+        home.add("water the plants".to_owned(), 60).await??;
+        home.add("feed the cat".to_owned(), 90).await??;
+
+        clock.advance(Duration::from_secs(59));
+        assert!(!home.list().await??[0].is_due);
+        clock.advance(Duration::from_secs(1));
+        // The alarm goes off by itself: ask until it has.
+        let reminders = loop {
+            let reminders = home.list().await??;
+            if reminders[0].is_due {
+                break reminders;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(!reminders[1].is_due);
+        host.shutdown().await
+    }
+}

@@ -1,0 +1,120 @@
+//! The address under which a client asks for a page, for the commands on it.
+
+use std::net::SocketAddr;
+
+use http::request::Parts;
+
+use crate::{
+    ServerConfig, TlsConfig,
+    site::{Origins, host_of},
+};
+
+/// Where a listener is.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    scheme: &'static str,
+    /// The address that is listened on; none for a Unix socket.
+    listen: Option<SocketAddr>,
+    /// Origins of the node: they say that a proxy in front of it speaks TLS.
+    origins: Origins,
+}
+
+impl Endpoint {
+    /// A listener at this address.
+    pub(crate) fn tcp(listen: SocketAddr, tls: &TlsConfig, server: &ServerConfig) -> Self {
+        Self {
+            scheme: tls.scheme(),
+            listen: Some(listen),
+            origins: server.origins.clone(),
+        }
+    }
+
+    /// One that only this machine can reach, by no address.
+    pub(crate) fn local() -> Self {
+        Self {
+            scheme: "http",
+            listen: None,
+            origins: Origins::default(),
+        }
+    }
+
+    /// `http://127.0.0.1:8080`: as the client asked for it. It is safe in a shell.
+    pub(crate) fn address(&self, request: &Parts) -> String {
+        let host = host_of(&request.headers, &request.uri).ok().flatten();
+        let host = host.filter(|host| is_plain(host));
+        let Some(host) = host else {
+            let listen = self.listen.map(|listen| listen.to_string());
+            let host = listen.unwrap_or_else(|| "localhost".to_owned());
+            return format!("{}://{host}", self.scheme);
+        };
+        if let Origins::Named(origins) = &self.origins {
+            let secure = format!("https://{host}");
+            if origins.iter().any(|one| one.eq_ignore_ascii_case(&secure)) {
+                return secure;
+            }
+        }
+        format!("{}://{host}", self.scheme)
+    }
+
+    /// The address of this listener for a client that has asked another one of the node at `other`.
+    pub(crate) fn address_beside(&self, other: &str) -> Option<String> {
+        let listen = self.listen?;
+        if !listen.ip().is_unspecified() {
+            return Some(format!("{}://{listen}", self.scheme));
+        }
+        let host = other.split_once("://")?.1;
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.parse::<u16>().is_ok() => name,
+            _ => host,
+        };
+        Some(format!("{}://{name}:{}", self.scheme, listen.port()))
+    }
+}
+
+/// Whether a host has only what names, addresses and ports have.
+fn is_plain(host: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    !host.is_empty() && host.bytes().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(listen: &str) -> Endpoint {
+        Endpoint {
+            scheme: "http",
+            listen: Some(listen.parse().unwrap()),
+            origins: Origins::Named(vec!["https://abide.example.com".to_owned()]),
+        }
+    }
+
+    #[test]
+    fn an_address_is_the_client_s_own_and_never_a_command() {
+        let endpoint = endpoint("127.0.0.1:8080");
+        for (host, address) in [
+            ("localhost:9", "http://localhost:9"),
+            ("[::1]:9", "http://[::1]:9"),
+            ("abide.example.com", "https://abide.example.com"),
+            ("$(reboot)", "http://127.0.0.1:8080"),
+            ("a;b", "http://127.0.0.1:8080"),
+        ] {
+            let request = http::Request::get("/").header("host", host);
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            assert_eq!(endpoint.address(&head), address);
+        }
+    }
+
+    #[test]
+    fn a_listener_on_every_interface_is_reached_under_the_name_of_the_other() {
+        for (listen, other, address) in [
+            ("127.0.0.1:81", "http://a:80", "http://127.0.0.1:81"),
+            ("0.0.0.0:81", "https://a", "http://a:81"),
+            ("0.0.0.0:81", "http://a:80", "http://a:81"),
+            ("[::]:81", "http://[::1]:80", "http://[::1]:81"),
+        ] {
+            let found = endpoint(listen).address_beside(other);
+            assert_eq!(found.as_deref(), Some(address));
+        }
+    }
+}
