@@ -21,7 +21,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::JoinHandle,
-    time::Instant,
+    time::{Instant, MissedTickBehavior},
 };
 
 use crate::{
@@ -105,7 +105,7 @@ pub struct RunningHost {
     /// Of the listener and of the admin listener.
     schemes: [&'static str; 2],
     access: Access,
-    upkeep: Background,
+    upkeep: [Background; 2],
 }
 
 impl RunningHost {
@@ -173,6 +173,7 @@ impl RunningHost {
             config.server.proxy_protocol,
             Some(memory),
         );
+        let tokens = Background::tokens_upkeep(access.clone());
         readiness.serving(
             core.store.clone(),
             core.node.clone(),
@@ -191,7 +192,7 @@ impl RunningHost {
             admin_socket,
             schemes: [&config.server.tls, &config.admin.tls].map(TlsConfig::scheme),
             access,
-            upkeep,
+            upkeep: [upkeep, tokens],
         })
     }
 
@@ -450,6 +451,24 @@ impl Background {
             loop {
                 tick.tick().await;
                 telemetry::metrics_handle().run_upkeep();
+            }
+        }))
+    }
+}
+
+impl Background {
+    /// Learns of new and revoked tokens, so that no request has to look, and what an ended token has opened ends.
+    fn tokens_upkeep(access: Access) -> Self {
+        Self(tokio::spawn(async move {
+            let mut tick = tokio::time::interval(limits::TOKENS_REFRESH);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tick.tick().await;
+                let access = access.clone();
+                let looked = tokio::task::spawn_blocking(move || access.store().refresh());
+                if let Ok(Err(error)) = looked.await {
+                    tracing::debug!(%error, "tokens cannot be read");
+                }
             }
         }))
     }
