@@ -132,9 +132,26 @@ async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_i
     )
     .unwrap();
     let log = abide(&data, &["audit"]).unwrap();
-    let [_, sql, restore] = log.lines().collect::<Vec<_>>()[..] else {
+    let [_, sql, restore, again, revoke, second_made, first_made] =
+        log.lines().collect::<Vec<_>>()[..]
+    else {
         panic!("{log}");
     };
+    for (line, end) in [
+        (revoke, format!("\trevoke_token\t-\tok\ttoken {id}")),
+        (again, format!("token {id}")),
+        (
+            second_made,
+            format!(
+                "\tcreate_token\t-\tok\ttoken {id}, role operate, objects Kv/ada, expires -, label -"
+            ),
+        ),
+    ] {
+        assert!(line.ends_with(&end), "{line}");
+    }
+    assert!(again.contains("\trevoke_token\t-\tfailed: "), "{again}");
+    assert!(first_made.ends_with(", label dashboard"), "{first_made}");
+    assert!(!log.contains(&reader) && !log.contains(&writer), "{log}");
     let uid = rustix::process::getuid().as_raw();
     let who = format!("\tuser {uid}\tlocal\t");
     assert!(

@@ -17,6 +17,7 @@ use crate::{
     ApiError, Config, HostError, LocalHost, RunningHost,
     access::{Access, AccessError, AccessStore, Authorize, Caller, Need},
     client::NewObjects,
+    json_rpc::{AuditedCall, AuditedCalls},
     outbound::{HttpClient, policy::AddressPolicy},
     running,
     websocket::{Connector, Hub},
@@ -59,6 +60,7 @@ pub struct HostBuilder {
     /// Whether files outside the store, such as `access.db`, are kept in the data directory.
     pub(crate) has_directory: bool,
     authorize: Option<Box<Authorize>>,
+    pub(crate) audited_calls: AuditedCalls,
     registrations: Vec<Registration>,
     router: Option<MakeRouter>,
 }
@@ -70,6 +72,7 @@ impl HostBuilder {
             disk,
             has_directory: true,
             authorize: None,
+            audited_calls: AuditedCalls::new(),
             registrations: Vec::new(),
             router: None,
         }
@@ -131,6 +134,13 @@ impl HostBuilder {
     /// who may call the listener (`server.access`) may call every method then.
     pub fn json_rpc(self) -> Self {
         self.configure(|config| config.rpc.enabled = true)
+    }
+
+    /// Calls of these methods of a binding's objects over `/rpc` are rows of the audit log.
+    pub fn audit_calls(mut self, binding: &str, calls: &[AuditedCall]) -> Self {
+        let of_binding = self.audited_calls.entry(binding.to_owned()).or_default();
+        of_binding.extend(calls);
+        self
     }
 
     /// Changes the settings.

@@ -342,14 +342,15 @@ impl Core {
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let (builder, access) = builder.share_access(open)?;
+            let (mut builder, access) = builder.share_access(open)?;
+            let audited = std::mem::take(&mut builder.audited_calls);
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
             let mut router = make_router(node.env().clone());
             routes::log("server", &router);
             if config.rpc.enabled {
-                let calls = json_rpc::protected_router(node.env(), &access);
+                let calls = json_rpc::protected_router(node.env(), &access, audited);
                 let calls = Router::new().nest("/rpc", calls);
                 routes::log("server", &calls);
                 // Before the program's own, which may have routes of the same form.
