@@ -30,7 +30,7 @@ enum Command {
         serve: ServeArgs,
 
         #[command(flatten)]
-        service: Service,
+        service: Box<Service>,
 
         /// The address that mails come from
         #[arg(
@@ -101,9 +101,9 @@ impl Service {
                 Ok(Sender::Acs { endpoint, key })
             }
             None => {
-                let url = SMTP.require(smtp, smtp_file.as_deref());
+                let url = SMTP.find(smtp, smtp_file.as_deref())?;
                 let url = url.context(
-                    "where are mails to go? --acs names a service, --smtp a mail server",
+                    "give --acs <URL>|--smtp <URL>|--smtp-file <FILE>, or set EMAIL_OUTBOX_SMTP or EMAIL_OUTBOX_SMTP_FILE",
                 )?;
                 Ok(Sender::Smtp { url })
             }
