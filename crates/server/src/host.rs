@@ -182,8 +182,9 @@ impl HostBuilder {
         } else {
             AccessStore::open_in_memory()?
         };
-        let rate = self.config.server.requests_per_token;
-        let access = Access::new(store, self.authorize.take(), open, rate);
+        let server = &self.config.server;
+        let (rate, patience) = (server.requests_per_token, server.body_timeout);
+        let access = Access::new(store, self.authorize.take(), open, rate, patience);
         Ok((self.with(access.clone()), access))
     }
 

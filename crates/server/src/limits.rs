@@ -134,6 +134,8 @@ pub(crate) const ENDED_TOKEN_GRACE: Duration = Duration::from_secs(1);
 pub(crate) const ACCESS_DB_PATIENCE: Duration = Duration::from_secs(5);
 /// Rows of the audit log; the oldest is dropped for each one more.
 pub(crate) const MAX_AUDIT_ROWS: i64 = 1_000_000;
+/// Longest body of a request to the admin listener: a message of an outbox with room to spare.
+pub(crate) const ADMIN_BODY_BYTES: usize = 2 << 20;
 /// Longest request body that the audit log takes, and longest object and detail of a row.
 pub(crate) const MAX_AUDIT_DETAIL: usize = 4 << 10;
 /// Wrong tokens after which a client is refused for the rest of [`FAILED_LOGIN_WINDOW`].

@@ -121,7 +121,11 @@ impl RunningHost {
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let open = config.admin.access == AccessPolicy::Open;
-                let router = admin::router(&readiness, open || addr.ip().is_loopback());
+                let router = admin::router(
+                    &readiness,
+                    open || addr.ip().is_loopback(),
+                    config.server.body_timeout,
+                );
                 routes::log("admin", &router);
                 let router = admin::checked(router, config.server.site());
                 let router = logged(router, config.log.access);
@@ -151,7 +155,7 @@ impl RunningHost {
             return Err(HostError::NoToken { address: addr });
         }
         let admin_socket = if has_directory {
-            let router = admin::router(&readiness, true);
+            let router = admin::router(&readiness, true, config.server.body_timeout);
             Some(AdminSocket::start(&config.data.dir, router)?)
         } else {
             None

@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use abide_runtime::{
@@ -39,6 +39,7 @@ use crate::{
     ApiError, ClientAddr,
     broken::{Variant, broken},
     client::Rate,
+    extract::read_whole,
     limits,
 };
 
@@ -229,6 +230,8 @@ struct Shared {
     protects: AtomicBool,
     /// Of requests, for each token.
     rate: Option<Rate<u64>>,
+    /// For a body that is written into the audit log.
+    body_timeout: Duration,
 }
 
 impl fmt::Debug for Access {
@@ -246,6 +249,7 @@ impl Access {
         authorize: Option<Box<Authorize>>,
         open: bool,
         requests_per_token: Option<usize>,
+        body_timeout: Duration,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -254,6 +258,7 @@ impl Access {
                 authorize,
                 protects: AtomicBool::new(false),
                 rate: requests_per_token.map(Rate::per_second),
+                body_timeout,
             }),
             open,
         }
@@ -321,7 +326,7 @@ impl Access {
         let response = match action {
             None => run(next, Request::from_parts(parts, body), token).await,
             Some(action) => {
-                let (detail, body) = match read_detail(&need, body).await {
+                let (detail, body) = match self.read_detail(&need, body).await {
                     Ok(read) => read,
                     Err(refused) => return refused.into_response(),
                 };
@@ -411,6 +416,22 @@ impl Access {
             self.shared.throttle.failed(address, now);
         }
         checked
+    }
+
+    /// What a row says more, and the body, which may have been read for it.
+    async fn read_detail(
+        &self,
+        need: &Need,
+        body: Body,
+    ) -> Result<(Option<String>, Body), ApiError> {
+        if !need.with_body {
+            return Ok((need.detail.clone(), body));
+        }
+        let patience = self.shared.body_timeout;
+        let bytes = read_whole(body, limits::MAX_AUDIT_DETAIL, patience).await?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = Some(text).filter(|text| !text.is_empty());
+        Ok((text, Body::from(bytes)))
     }
 
     /// Counts a request with a token; refuses one too many.
@@ -633,20 +654,6 @@ fn client(parts: &Parts) -> String {
     } else {
         ClientAddr::of(&parts.extensions).0.to_string()
     }
-}
-
-async fn read_detail(need: &Need, body: Body) -> Result<(Option<String>, Body), ApiError> {
-    if !need.with_body {
-        return Ok((need.detail.clone(), body));
-    }
-    let bytes = axum::body::to_bytes(body, limits::MAX_AUDIT_DETAIL)
-        .await
-        .map_err(|_| ApiError::body_too_large(Some(limits::MAX_AUDIT_DETAIL as u64)))?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok((
-        Some(text).filter(|text| !text.is_empty()),
-        Body::from(bytes),
-    ))
 }
 
 fn unauthorized(code: &'static str, message: &str) -> ApiError {

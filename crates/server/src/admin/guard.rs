@@ -3,13 +3,13 @@
 //! Over TCP that is a token, except for `/healthz`, `/readyz`, and `/metrics` of a listener on a loopback address. Whoever may
 //! open the Unix socket may do everything.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use abide_runtime::ObjectId;
 use axum::{
     Router,
     extract::{Request, State},
-    middleware::Next,
+    middleware::{self, Next},
     response::Response,
 };
 use http::Method;
@@ -19,12 +19,19 @@ use crate::{
     ApiError,
     access::{Need, Role, Route, protect},
     broken::{Variant, broken},
+    extract::read_whole,
+    limits,
     readiness::Readiness,
     site::Site,
 };
 
 /// Lets requests of those through who may send them.
-pub(super) fn operators(router: Router, readiness: Arc<Readiness>) -> Router {
+pub(super) fn operators(
+    router: Router,
+    readiness: Arc<Readiness>,
+    body_timeout: Duration,
+) -> Router {
+    let router = router.route_layer(middleware::from_fn_with_state(body_timeout, whole_body));
     let of_access = Arc::clone(&readiness);
     let access = move || of_access.access().ok_or_else(target::unavailable);
     protect(router, access, move |route| need(route, &readiness))
@@ -77,6 +84,17 @@ fn unique_key(class: &str, readiness: &Readiness) -> String {
     let node = readiness.parts().map(|(_, node)| node);
     let known = node.and_then(|node| target::class(&node, class).ok());
     known.map_or_else(|| class.to_owned(), |known| known.unique_key().to_owned())
+}
+
+/// Reads the body of whoever may send the request, so that nothing which it is for waits for a client that stalls.
+async fn whole_body(
+    State(patience): State<Duration>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let body = read_whole(body, limits::ADMIN_BODY_BYTES, patience).await?;
+    Ok(next.run(Request::from_parts(head, body.into())).await)
 }
 
 /// Refuses what another site may have made a browser send.

@@ -15,18 +15,24 @@ mod target;
 
 pub(crate) use socket::AdminSocket;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Router, middleware};
 
 use crate::{ApiError, readiness::Readiness, site::Site};
 
 /// What the admin listener answers. `open_metrics`: metrics are for everybody who reaches it.
-pub(crate) fn router(readiness: &Arc<Readiness>, open_metrics: bool) -> Router {
+/// `body_timeout`: how long a body may take.
+pub(crate) fn router(
+    readiness: &Arc<Readiness>,
+    open_metrics: bool,
+    body_timeout: Duration,
+) -> Router {
     let operators = |routes: Router<Arc<Readiness>>| {
         guard::operators(
             routes.with_state(Arc::clone(readiness)),
             Arc::clone(readiness),
+            body_timeout,
         )
     };
     let metrics = if open_metrics {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use abide::server::access::Role;
 use abide_harness::until;
+use tokio::io::AsyncReadExt;
 
 use crate::{Counter, World, post, routes, support::connect, with_token};
 
@@ -145,5 +146,28 @@ async fn nobody_waits_for_a_row_that_somebody_else_s_change_waits_for() {
     let told = change.await.unwrap();
     // 503 if the readers had waited until the change was given up.
     assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_change_whose_body_stalls_is_given_up_and_not_made() {
+    let world = World::new();
+    let token = world.token(Role::Admin, |_| {});
+    let host = world.impatient_host().await;
+    let admin = host.admin_addr().unwrap();
+    let counter = host.env().object::<Counter>().get_by_name("a");
+    counter.add().await.unwrap().unwrap();
+    for what in ["restore", "components/hall/door"] {
+        let request = format!(
+            "POST /objects/Counter/a/{what} HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: 10\r\n\r\n{{"
+        );
+        let mut stream = connect(admin, &request).await;
+        let mut head = [0; 12];
+        let read = stream.read_exact(&mut head);
+        abide_harness::in_time("an answer", read).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 408", "{what}");
+    }
+    assert!(counter.asked().await.unwrap().unwrap().is_empty());
     host.shutdown().await.unwrap();
 }

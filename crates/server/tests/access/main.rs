@@ -127,6 +127,15 @@ impl World {
         self.store.create_token(new).unwrap().text
     }
 
+    /// One that waits for no body.
+    async fn impatient_host(&self) -> RunningHost {
+        let configure = |config: &mut Config| {
+            config.server.access = AccessPolicy::Token;
+            config.server.body_timeout = Duration::from_millis(100);
+        };
+        builder(self.dir.path(), configure).start().await.unwrap()
+    }
+
     async fn host(&self) -> RunningHost {
         let token = |config: &mut Config| {
             config.server.access = AccessPolicy::Token;
