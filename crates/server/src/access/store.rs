@@ -421,7 +421,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = AccessStore::open(dir.path()).unwrap();
         let made = store.create_token(NewToken::new(Role::Admin)).unwrap();
-        let secret = made.text.rsplit_once('_').unwrap().1.to_owned();
+        let secret = made.text.splitn(3, '_').nth(2).unwrap().to_owned();
         for entry in std::fs::read_dir(dir.path()).unwrap() {
             let entry = entry.unwrap();
             let allowed = entry.metadata().unwrap().permissions().mode();
