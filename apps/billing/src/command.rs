@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use ureq::{Agent, Body, http::Response};
+use ureq::{Agent, Body, RequestBuilder, http::Response};
 
 /// Characters of a progress bar.
 const WIDTH: usize = 40;
@@ -27,6 +27,8 @@ const KINDS: [(&str, &str); 7] = [
 pub(crate) struct Server {
     base: String,
     agent: Agent,
+    /// The header that lets the command in.
+    authorization: Option<String>,
 }
 
 /// The form of an error answer.
@@ -54,7 +56,7 @@ struct Step {
 }
 
 impl Server {
-    pub(crate) fn new(url: &str) -> Self {
+    pub(crate) fn new(url: &str, token: Option<&str>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             // What is asked is nobody else's business.
@@ -63,13 +65,22 @@ impl Server {
         Self {
             base: url.trim_end_matches('/').to_owned(),
             agent: agent.into(),
+            authorization: token.map(|token| format!("Bearer {token}")),
+        }
+    }
+
+    /// With the token, if there is one.
+    fn as_caller<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(authorization) => request.header("authorization", authorization),
+            None => request,
         }
     }
 
     /// Shows the chain of a resource.
     pub(crate) fn replay(&self, id: &str, until: &str) -> Result<ExitCode> {
         let path = format!("{}/replay", path(id)?);
-        let request = self.agent.get(format!("{}{path}", self.base));
+        let request = self.as_caller(self.agent.get(format!("{}{path}", self.base)));
         let mut answer = self.understand(request.query("until", until).call())?;
         print(&answer.body_mut().read_to_string()?)
     }
@@ -81,7 +92,8 @@ impl Server {
             outcomes: i64,
         }
         let path = format!("{}/check", path(id)?);
-        let mut answer = self.understand(self.agent.get(format!("{}{path}", self.base)).call())?;
+        let request = self.as_caller(self.agent.get(format!("{}{path}", self.base)));
+        let mut answer = self.understand(request.call())?;
         let Replayed { outcomes } = serde_json::from_str(&answer.body_mut().read_to_string()?)?;
         print(&format!(
             "{id}: {outcomes} outcomes replay to the live state\n"
@@ -118,7 +130,8 @@ impl Server {
 
     /// Begins something that is done with all resources, and shows how far it is; the last step.
     fn follow(&self, path: &str) -> Result<Step> {
-        let asked = self.agent.post(format!("{}{path}", self.base)).send_empty();
+        let request = self.as_caller(self.agent.post(format!("{}{path}", self.base)));
+        let asked = request.send_empty();
         let mut answer = self.understand(asked)?;
         let lines = BufReader::new(answer.body_mut().as_reader()).lines();
         let shows = std::io::stderr().is_terminal();

@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use abide::{
     Env, Host,
     clock::{Clock, SystemClock},
-    server::{AllowPrivate, Config, Hosts, ServeArgs},
+    server::{AllowPrivate, Config, Hosts, SecretOption, ServeArgs},
 };
 use abide_patterns::{
     deliver::Secret,
@@ -27,11 +27,15 @@ use clap::{Args, Parser};
 
 use command::Server;
 
-/// Where the gateway's key is looked for that `--gateway-key` does not give. Others can see a program's arguments.
-const KEY_VARIABLE: &str = "BILLING_GATEWAY_KEY";
+/// The gateway's key.
+const KEY: SecretOption = SecretOption::new("--gateway-key", "BILLING_GATEWAY_KEY");
 
-/// The same for `--gateway-events-secret`.
-const SECRET_VARIABLE: &str = "BILLING_GATEWAY_EVENTS_SECRET";
+/// What the gateway signs its webhooks with.
+const EVENTS_SECRET: SecretOption =
+    SecretOption::new("--gateway-events-secret", "BILLING_GATEWAY_EVENTS_SECRET");
+
+/// The token that lets the commands in. No option gives it itself.
+const TOKEN: SecretOption = SecretOption::new("--token", "ABIDE_TOKEN");
 
 /// The read model in the data directory.
 const READ_MODEL: &str = "read-model.db";
@@ -102,20 +106,30 @@ struct Options {
     #[arg(long, value_name = "URL")]
     gateway: Option<String>,
 
-    /// Its key [default: what `BILLING_GATEWAY_KEY` says]
+    /// Its key; others can see a program's arguments, so better use the file [default: what `BILLING_GATEWAY_KEY` says, or the
+    /// file that `BILLING_GATEWAY_KEY_FILE` names]
     #[arg(long, value_name = "KEY", requires = "gateway")]
     gateway_key: Option<String>,
 
+    /// A file with the key, and nothing else
+    #[arg(long, value_name = "FILE", requires = "gateway")]
+    gateway_key_file: Option<PathBuf>,
+
     /// What it signs its webhooks with, which come to /v1/gateway/events; without one none is trusted, and payments find out
-    /// by asking [default: what `BILLING_GATEWAY_EVENTS_SECRET` says]
+    /// by asking [default: what `BILLING_GATEWAY_EVENTS_SECRET` says, or the file that `BILLING_GATEWAY_EVENTS_SECRET_FILE` names]
     #[arg(long, value_name = "SECRET", requires = "gateway")]
-    gateway_events_secret: Option<Secret>,
+    gateway_events_secret: Option<String>,
+
+    /// A file with that secret, and nothing else
+    #[arg(long, value_name = "FILE", requires = "gateway")]
+    gateway_events_secret_file: Option<PathBuf>,
 
     /// The gateway on this machine sends no webhooks
     #[arg(long, conflicts_with = "gateway")]
     quiet_gateway: bool,
 
-    /// A `PostgreSQL` server for the read model: `host=127.0.0.1 user=billing dbname=billing` [default: a file]
+    /// A `PostgreSQL` server for the read model: `host=127.0.0.1 user=billing dbname=billing`; its password is best in the file that
+    /// `passfile=FILE` names, or in `PGPASSWORD` [default: a file]
     #[arg(long, value_name = "CONNECTION")]
     postgres: Option<String>,
 
@@ -140,6 +154,17 @@ struct ServerArgs {
     /// Where the server listens
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
+
+    /// File with the token to send, if the server asks for one [default: what the variable `ABIDE_TOKEN` holds]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl ServerArgs {
+    fn server(&self) -> anyhow::Result<Server> {
+        let token = TOKEN.find(None, self.token_file.as_deref())?;
+        Ok(Server::new(&self.url, token.as_deref()))
+    }
 }
 
 /// A place in a chain, as the server takes it.
@@ -153,11 +178,11 @@ fn place(text: &str) -> Result<String, String> {
 fn main() -> anyhow::Result<ExitCode> {
     match Command::parse() {
         Command::Serve { serve, options } => run(serve, *options).map(|()| ExitCode::SUCCESS),
-        Command::Rebuild { server } => Server::new(&server.url).rebuild(),
-        Command::Replay { id, until, server } => Server::new(&server.url).replay(&id, &until),
+        Command::Rebuild { server } => server.server()?.rebuild(),
+        Command::Replay { id, until, server } => server.server()?.replay(&id, &until),
         Command::Check { id, server, .. } => match id {
-            Some(id) => Server::new(&server.url).check(&id),
-            None => Server::new(&server.url).check_all(),
+            Some(id) => server.server()?.check(&id),
+            None => server.server()?.check_all(),
         },
     }
 }
@@ -186,15 +211,14 @@ async fn run(serve: ServeArgs, options: Options) -> anyhow::Result<()> {
         }
     };
     if let Some(url) = &options.gateway {
-        let given = |variable| std::env::var(variable).ok();
-        let key = options.gateway_key.or_else(|| given(KEY_VARIABLE));
-        let key = key.with_context(|| format!("give --gateway-key, or set {KEY_VARIABLE}"))?;
-        let secret = match options.gateway_events_secret {
-            Some(secret) => Some(secret),
-            None => given(SECRET_VARIABLE)
-                .map(|text| text.parse().context(SECRET_VARIABLE))
-                .transpose()?,
-        };
+        let key = KEY.require(options.gateway_key, options.gateway_key_file.as_deref())?;
+        let secret = EVENTS_SECRET.find(
+            options.gateway_events_secret,
+            options.gateway_events_secret_file.as_deref(),
+        )?;
+        let secret: Option<Secret> = secret
+            .map(|text| text.parse().context("the secret of the gateway's webhooks"))
+            .transpose()?;
         let gateway = AnyGateway::new(HttpGateway::new(url, &key));
         let mut host = host::install(Host::from_config(config), gateway, model).with(policy);
         if let Some(secret) = secret {

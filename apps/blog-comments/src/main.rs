@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use abide::server::ServeArgs;
+use abide::server::{SecretOption, ServeArgs};
 use abide_harness::SmtpServer;
 use abide_patterns::deliver::SmtpDelivery;
 use anyhow::Context;
@@ -17,6 +17,12 @@ Example:
   BLOG_COMMENTS_OWNER_TOKEN=secret blog-comments serve --smtp smtp://127.0.0.1:2525
 
 Then open http://127.0.0.1:8080, and http://127.0.0.1:8080/owner for what failed.";
+
+/// The mail server: its address may hold a password.
+const SMTP: SecretOption = SecretOption::new("--smtp", "BLOG_COMMENTS_SMTP");
+
+/// The owner's token.
+const OWNER_TOKEN: SecretOption = SecretOption::new("--owner-token", "BLOG_COMMENTS_OWNER_TOKEN");
 
 /// The comments of a blog, and their mails
 #[derive(Parser)]
@@ -37,14 +43,14 @@ struct Serve {
     #[command(flatten)]
     settings: ServeArgs,
 
-    /// The mail server that takes the blog's mails
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "BLOG_COMMENTS_SMTP",
-        hide_env_values = true
-    )]
-    smtp: String,
+    /// The mail server that takes the blog's mails; others can see a program's arguments, so a password is better in the file
+    /// [default: what `BLOG_COMMENTS_SMTP` says, or the file that `BLOG_COMMENTS_SMTP_FILE` names]
+    #[arg(long, value_name = "URL")]
+    smtp: Option<String>,
+
+    /// A file with the mail server's URL, and nothing else
+    #[arg(long, value_name = "FILE")]
+    smtp_file: Option<PathBuf>,
 
     /// Where readers find the blog; links in mails begin with it
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
@@ -62,15 +68,9 @@ struct Serve {
     )]
     from: String,
 
-    /// Who knows it may write posts and see the mails; nobody may if it is not given. Others can see a program's arguments: better
-    /// use the variable or the file
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        env = "BLOG_COMMENTS_OWNER_TOKEN",
-        hide_env_values = true,
-        conflicts_with = "owner_token_file"
-    )]
+    /// Who knows it may write posts and see the mails; nobody may if it is not given. Better use the file [default: what
+    /// `BLOG_COMMENTS_OWNER_TOKEN` says, or the file that `BLOG_COMMENTS_OWNER_TOKEN_FILE` names]
+    #[arg(long, value_name = "TOKEN")]
     owner_token: Option<String>,
 
     /// A file with the owner's token, and nothing else
@@ -99,14 +99,8 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn serve(told: Serve) -> anyhow::Result<()> {
-    let owner_token = match &told.owner_token_file {
-        Some(file) => {
-            let text = std::fs::read_to_string(file);
-            let text = text.with_context(|| format!("--owner-token-file {}", file.display()))?;
-            Some(text.trim().to_owned())
-        }
-        None => told.owner_token,
-    };
+    let owner_token = OWNER_TOKEN.find(told.owner_token, told.owner_token_file.as_deref())?;
+    let smtp = SMTP.require(told.smtp, told.smtp_file.as_deref())?;
     let site = Site {
         title: told.title,
         url: told.url.trim_end_matches('/').to_owned(),
@@ -116,7 +110,7 @@ async fn serve(told: Serve) -> anyhow::Result<()> {
     let site = site.checked().map_err(anyhow::Error::msg)?;
     abide::Host::from_config(told.settings.load()?)
         .object::<Blog>(BINDING)
-        .with(registry(site.clone(), SmtpDelivery::new(&told.smtp)?))
+        .with(registry(site.clone(), SmtpDelivery::new(&smtp)?))
         .with(options(Duration::from_millis(told.retry_ms)))
         .with(Limits {
             comments_per_client: told.client_comments,

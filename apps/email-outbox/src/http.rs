@@ -15,14 +15,14 @@ use abide::{
     Call, Env, Request, Response, Stub,
     server::{
         ApiError, UrlPath, UrlQuery,
-        access::{Access, Need},
+        access::{Access, Need, Route},
     },
 };
 use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
 use axum::{
     Router,
     extract::{Form, FromRequestParts, State, rejection::FormRejection},
-    http::{HeaderValue, StatusCode, header, request::Parts},
+    http::{HeaderValue, Method, StatusCode, header, request::Parts},
     middleware,
     response::{Html, IntoResponse, Redirect, Response as Answer},
     routing::{get, post},
@@ -62,9 +62,28 @@ pub fn router(env: Env) -> Router {
         .route("/live", get(live))
         .route("/assets/{name}", get(assets::asset));
     let access = Access::of(&env);
-    access.protect(router.with_state(env), |route| {
-        Need::by_method(route.method)
-    })
+    access.protect(router.with_state(env), need)
+}
+
+/// What a request needs. What operators do is in the audit log.
+fn need(route: &Route<'_>) -> Need {
+    let need = Need::by_method(route.method);
+    let action = match (route.method, route.path.trim_start_matches("/api")) {
+        (&Method::POST, "/failed/redrive" | "/mails/{id}/redrive") => "redrive",
+        (&Method::POST, "/failed/discard") => "discard",
+        (&Method::POST, "/mails/{id}/edit") => "edit",
+        (&Method::POST, "/mails/{id}/drop") | (&Method::DELETE, "/mails/{id}") => {
+            "cancel_or_discard"
+        }
+        (&Method::POST, "/lists/{id}/cancel") => "cancel_list",
+        _ => return need,
+    };
+    let need = need.audited(action);
+    match route.param("id") {
+        "" => need,
+        id if route.path.starts_with("/lists") => need.detail(format!("list {id}")),
+        id => need.detail(format!("message {id}")),
+    }
 }
 
 /// An error as a page.

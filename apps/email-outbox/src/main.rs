@@ -1,10 +1,12 @@
 //! The program: `email-outbox serve`, and `email-outbox fake-acs` to try it with.
 #![forbid(unsafe_code)]
 
+use std::path::PathBuf;
+
 use abide::{
     Host,
     http::Uri,
-    server::{AllowPrivate, ServeArgs},
+    server::{AllowPrivate, SecretOption, ServeArgs},
 };
 use abide_harness::{AcsMischief, AcsOptions, AcsServer};
 use abide_patterns::outbox::{Options, Pace};
@@ -12,11 +14,11 @@ use anyhow::Context;
 use clap::{Args, Parser};
 use email_outbox::{Author, BINDING, Mails, Sender, registry, router};
 
-/// Where the key is looked for that `--acs-key` does not give. Others can see a program's arguments.
-const KEY_VARIABLE: &str = "EMAIL_OUTBOX_ACS_KEY";
+/// The service's access key.
+const KEY: SecretOption = SecretOption::new("--acs-key", "EMAIL_OUTBOX_ACS_KEY");
 
-/// Where the mail server is looked for that `--smtp` does not give: its address may hold a password.
-const SMTP_VARIABLE: &str = "EMAIL_OUTBOX_SMTP";
+/// The mail server: its address may hold a password.
+const SMTP: SecretOption = SecretOption::new("--smtp", "EMAIL_OUTBOX_SMTP");
 
 /// What the help ends with.
 const EXAMPLE: &str = "\
@@ -35,7 +37,7 @@ enum Command {
         serve: ServeArgs,
 
         #[command(flatten)]
-        service: Service,
+        service: Box<Service>,
 
         /// The address that mails come from
         #[arg(
@@ -68,9 +70,14 @@ struct Which {
     #[arg(long, value_name = "URL")]
     acs: Option<String>,
 
-    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST` [default: what `EMAIL_OUTBOX_SMTP` says]
+    /// A mail server: `smtp://HOST:PORT`, `smtps://USER:PASSWORD@HOST`; others can see a program's arguments, so a password is better
+    /// in the file [default: what `EMAIL_OUTBOX_SMTP` says, or the file that `EMAIL_OUTBOX_SMTP_FILE` names]
     #[arg(long, value_name = "URL")]
     smtp: Option<String>,
+
+    /// A file with the mail server's URL, and nothing else
+    #[arg(long, value_name = "FILE")]
+    smtp_file: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -78,24 +85,33 @@ struct Service {
     #[command(flatten)]
     which: Which,
 
-    /// Its access key, in base64 [default: what `EMAIL_OUTBOX_ACS_KEY` says]
+    /// Its access key, in base64; better use the file [default: what `EMAIL_OUTBOX_ACS_KEY` says, or the file that
+    /// `EMAIL_OUTBOX_ACS_KEY_FILE` names]
     #[arg(long, value_name = "KEY", requires = "acs")]
     acs_key: Option<String>,
+
+    /// A file with the access key, and nothing else
+    #[arg(long, value_name = "FILE", requires = "acs")]
+    acs_key_file: Option<PathBuf>,
 }
 
 impl Service {
     fn sender(self) -> anyhow::Result<Sender> {
-        match (self.which.acs, self.which.smtp) {
-            (Some(endpoint), _) => {
-                let key = self.acs_key.or_else(|| std::env::var(KEY_VARIABLE).ok());
-                let key = key.with_context(|| format!("give --acs-key, or set {KEY_VARIABLE}"))?;
+        let Which {
+            acs,
+            smtp,
+            smtp_file,
+        } = self.which;
+        match acs {
+            Some(endpoint) => {
+                let key = KEY.require(self.acs_key, self.acs_key_file.as_deref())?;
                 Ok(Sender::Acs { endpoint, key })
             }
-            (None, url) => {
-                let url = url.or_else(|| std::env::var(SMTP_VARIABLE).ok());
-                let url = url.with_context(|| {
-                    format!("give --acs <URL>|--smtp <URL>, or set {SMTP_VARIABLE}")
-                })?;
+            None => {
+                let url = SMTP.find(smtp, smtp_file.as_deref())?;
+                let url = url.context(
+                    "give --acs <URL>|--smtp <URL>|--smtp-file <FILE>, or set EMAIL_OUTBOX_SMTP or EMAIL_OUTBOX_SMTP_FILE",
+                )?;
                 Ok(Sender::Smtp { url })
             }
         }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use abide::server::access::AccessStore;
 use abide_harness::{AcsCourse, AcsEnd, AcsSend, Program, SmtpServer, refused, until};
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -81,6 +82,10 @@ async fn a_mail_that_the_service_cannot_deliver_is_mended_and_redriven() {
         .await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let mail = becomes(&client, id, "sent").await;
+    let log = AccessStore::open(&dir.path().join("data")).unwrap();
+    let rows = log.audit(None, 10).unwrap();
+    let actions: Vec<_> = rows.iter().map(|row| &*row.operation.action).collect();
+    assert_eq!(actions, ["redrive", "edit"]);
     let events = events(&mail);
     for event in ["failed", "edited", "redriven", "sent"] {
         assert!(events.contains(&event.to_owned()), "{event}: {events:?}");
@@ -114,6 +119,11 @@ async fn an_operation_that_fails_tells_its_reason() {
         .ask(Method::DELETE, &format!("/api/mails/{id}"), "")
         .await;
     assert_eq!(gone.body["status"], "discarded", "{gone:?}");
+    let log = AccessStore::open(&dir.path().join("data")).unwrap();
+    let row = log.audit(None, 1).unwrap().remove(0);
+    assert_eq!(row.operation.action, "cancel_or_discard");
+    assert_eq!(row.operation.detail, Some(format!("message {id}")));
+    assert_eq!(row.outcome.as_deref(), Some("200"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,13 @@
-//! What the workspace depends on: from where, under which licences. `deny.toml` says what may be.
+//! What the workspace depends on: from where, under which licences, in how many versions. `deny.toml` says what may be; this is what
+//! `cargo deny check licenses bans sources` finds with it, without a network.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use std::{collections::BTreeSet, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    process::Command,
+};
 
 use serde::Deserialize;
 use spdx::{Expression, ParseMode};
@@ -12,10 +17,36 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
+    resolve: Resolve,
+}
+
+/// What is built for a target, with all features.
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    pkg: String,
+    dep_kinds: Vec<DependencyKind>,
+}
+
+#[derive(Deserialize)]
+struct DependencyKind {
+    /// `dev`, `build`, or none.
+    kind: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Package {
+    id: String,
     name: String,
     version: String,
     license: Option<String>,
@@ -37,65 +68,136 @@ struct LockedPackage {
 
 #[derive(Deserialize)]
 struct Deny {
+    graph: Graph,
     licenses: Licenses,
+    bans: Bans,
+}
+
+#[derive(Deserialize)]
+struct Graph {
+    targets: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct Licenses {
     allow: BTreeSet<String>,
+    exceptions: Vec<Exception>,
+}
+
+#[derive(Deserialize)]
+struct Exception {
+    #[serde(rename = "crate")]
+    name: String,
+    allow: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Bans {
+    multiple_versions: String,
+    skip: Vec<Skip>,
+}
+
+#[derive(Deserialize)]
+struct Skip {
+    /// `NAME@VERSION`, of whose parts only the first may be given.
+    #[serde(rename = "crate")]
+    name: String,
+    reason: String,
 }
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The platform that this was built for.
-fn host() -> String {
-    let rustc = Command::new("rustc").arg("-vV").output().unwrap();
-    let told = String::from_utf8(rustc.stdout).unwrap();
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
-    host.unwrap().to_owned()
+fn deny() -> Deny {
+    let text = std::fs::read_to_string(root().join("deny.toml")).unwrap();
+    toml::from_str(&text).unwrap()
 }
 
-fn dependencies() -> Vec<Package> {
+/// Those of this machine's target: others need not have been downloaded.
+fn metadata() -> Metadata {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    assert!(deny().graph.targets.contains(&target), "{target}");
     let cargo = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])
-        // Those of other platforms need not have been downloaded.
-        .args(["--filter-platform", &host()])
+        .args(["--all-features", "--filter-platform", &target])
         .current_dir(root())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&cargo.stderr);
     assert!(cargo.status.success(), "{said}");
-    let metadata: Metadata = serde_json::from_slice(&cargo.stdout).unwrap();
-    let mut packages = metadata.packages;
-    packages.retain(|package| package.source.is_some());
+    serde_json::from_slice(&cargo.stdout).unwrap()
+}
+
+/// Everything that is built, tests included.
+fn dependencies() -> Vec<Package> {
+    let Metadata { packages, resolve } = metadata();
+    let built: BTreeSet<_> = resolve.nodes.iter().map(|node| &node.id).collect();
+    let mut packages = packages;
+    packages.retain(|package| package.source.is_some() && built.contains(&package.id));
+    assert!(packages.len() > 100, "{}", packages.len());
     packages
+}
+
+/// What the programs of the workspace are built of, without its tests.
+fn dependencies_of_programs() -> Vec<Package> {
+    let Metadata { packages, resolve } = metadata();
+    let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let own = packages.iter().filter(|package| package.source.is_none());
+    let mut waiting: Vec<_> = own.map(|package| &package.id).collect();
+    let mut built = BTreeSet::new();
+    while let Some(id) = waiting.pop() {
+        if built.insert(id) {
+            let deps = nodes[id].deps.iter();
+            let needed = deps.filter(|dep| {
+                let mut kinds = dep.dep_kinds.iter();
+                kinds.any(|kind| kind.kind.as_deref() != Some("dev"))
+            });
+            waiting.extend(needed.map(|dep| &dep.pkg));
+        }
+    }
+    let is_built = |package: &&Package| package.source.is_some() && built.contains(&package.id);
+    let ids: BTreeSet<_> = packages
+        .iter()
+        .filter(is_built)
+        .map(|package| package.id.clone())
+        .collect();
+    packages
+        .into_iter()
+        .filter(|package| ids.contains(&package.id))
+        .collect()
 }
 
 #[test]
 fn every_dependency_has_a_licence_that_is_allowed() {
-    let deny = std::fs::read_to_string(root().join("deny.toml")).unwrap();
-    let allowed = toml::from_str::<Deny>(&deny).unwrap().licenses.allow;
-    let packages = dependencies();
-    assert!(packages.len() > 100, "{}", packages.len());
+    let Licenses { allow, exceptions } = deny().licenses;
+    let mut excepted = BTreeSet::new();
     for Package {
         name,
         version,
         license,
         ..
-    } in packages
+    } in dependencies()
     {
         let license = license.unwrap_or_else(|| panic!("{name} {version} names no licence"));
         // Some still write "MIT/Apache-2.0".
         let terms = Expression::parse_mode(&license, ParseMode::LAX)
             .unwrap_or_else(|error| panic!("{name} {version}: {error}"));
+        let of_crate = exceptions.iter().find(|exception| exception.name == name);
+        excepted.extend(of_crate.map(|exception| &exception.name));
         let is_allowed = terms.evaluate(|term| {
             let id = term.license.id();
-            id.is_some_and(|id| allowed.contains(id.name))
+            let is_excepted = |id: &str| of_crate.is_some_and(|of| of.allow.contains(id));
+            id.is_some_and(|id| allow.contains(id.name) || is_excepted(id.name))
         });
         assert!(is_allowed, "{name} {version} has the licence {license}");
     }
+    assert_eq!(
+        excepted.len(),
+        exceptions.len(),
+        "an exception is of no use"
+    );
 }
 
 #[test]
@@ -108,6 +210,41 @@ fn every_dependency_comes_from_crates_io() {
         assert!(
             is_ours || source.as_deref() == Some(CRATES_IO),
             "{name} comes from {source:?}"
+        );
+    }
+}
+
+#[test]
+fn a_second_version_of_a_crate_is_named_with_its_reason() {
+    let Bans {
+        multiple_versions,
+        skip,
+    } = deny().bans;
+    assert_eq!(multiple_versions, "deny");
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in dependencies_of_programs() {
+        let of = versions.entry(package.name).or_default();
+        of.insert(package.version);
+    }
+    let mut used = BTreeSet::new();
+    for (name, versions) in &versions {
+        let others = versions.iter().filter(|version| {
+            let skipped = skip.iter().find(|skip| {
+                let (skipped, parts) = skip.name.split_once('@').unwrap();
+                let begins = version.strip_prefix(parts);
+                skipped == name && begins.is_some_and(|rest| rest.starts_with('.'))
+            });
+            used.extend(skipped.map(|skip| &skip.name));
+            skipped.is_none()
+        });
+        let others: Vec<_> = others.collect();
+        assert!(others.len() <= 1, "{name} has the versions {others:?}");
+    }
+    for Skip { name, reason } in &skip {
+        assert!(!reason.is_empty(), "{name}");
+        assert!(
+            used.contains(name),
+            "{name} is there no more: remove it from deny.toml"
         );
     }
 }

@@ -129,6 +129,30 @@ pub(crate) fn time(at: SystemTime) -> String {
     AlarmTime::from_unix_millis(i64::try_from(millis).unwrap_or(i64::MAX)).to_string()
 }
 
+/// Changes something after the audit log has it.
+pub(crate) fn audited<R>(
+    log: &AccessStore,
+    action: &str,
+    object: Option<String>,
+    detail: Option<String>,
+    change: impl FnOnce() -> Result<R>,
+) -> Result<R> {
+    let id = log.begin(&Operation {
+        who: format!("user {}", rustix::process::getuid().as_raw()),
+        client: "local".to_owned(),
+        action: action.to_owned(),
+        object,
+        detail,
+    })?;
+    let changed = change();
+    let outcome = match &changed {
+        Ok(_) => "ok".to_owned(),
+        Err(error) => format!("failed: {error:#}"),
+    };
+    log.end(id, &outcome)?;
+    changed
+}
+
 fn is_in_use(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<abide_storage::Error>()
@@ -177,20 +201,7 @@ impl Data {
         change: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let log = AccessStore::open(&self.dir)?;
-        let id = log.begin(&Operation {
-            who: format!("user {}", rustix::process::getuid().as_raw()),
-            client: "local".to_owned(),
-            action: action.to_owned(),
-            object: Some(object.to_string()),
-            detail,
-        })?;
-        let changed = change();
-        let outcome = match &changed {
-            Ok(_) => "ok".to_owned(),
-            Err(error) => format!("failed: {error:#}"),
-        };
-        log.end(id, &outcome)?;
-        changed
+        audited(&log, action, Some(object.to_string()), detail, change)
     }
 
     /// Makes everything durable and gives the directory back.

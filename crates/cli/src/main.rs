@@ -131,7 +131,15 @@ fn sentence(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    // It may quote what clients have sent; a control character must not reach a terminal.
+    text.chars().fold(String::new(), |mut shown, letter| {
+        if letter.is_control() {
+            shown.extend(letter.escape_debug());
+        } else {
+            shown.push(letter);
+        }
+        shown
+    })
 }
 
 fn run() -> Result<ExitCode> {
@@ -193,6 +201,8 @@ mod tests {
     fn an_error_is_one_line_that_names_each_cause_once() {
         let error = anyhow!("permission denied").context("cannot open data: permission denied");
         assert_eq!(sentence(&error), "cannot open data: permission denied");
+        let hostile = anyhow!("no object \u{1b}[2J\nof this name");
+        assert_eq!(sentence(&hostile), "no object \\u{1b}[2J\\nof this name");
         let error = Err::<(), _>(error).context("cannot serve").unwrap_err();
         assert_eq!(
             sentence(&error),

@@ -2,12 +2,12 @@
 
 use std::{io::Write, time::Duration};
 
-use abide::server::access::{AccessStore, NewToken, Role};
-use anyhow::{Result, bail, ensure};
+use abide::server::access::{AccessStore, NewToken, Role, Token};
+use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use jiff::SignedDuration;
 
-use crate::data::{DataArgs, time};
+use crate::data::{DataArgs, audited, time};
 
 #[derive(Subcommand)]
 pub(crate) enum Tokens {
@@ -85,9 +85,32 @@ fn create(args: &CreateArgs, out: &mut impl Write) -> Result<()> {
     new.lifetime = args.expires_in;
     new.label.clone_from(&args.label);
     let dir = args.data.make_dir()?;
-    let made = AccessStore::open(&dir)?.create_token(new)?;
+    let store = AccessStore::open(&dir)?;
+    let made = store.create_token(new)?;
+    // Nobody has it before it is printed.
+    if let Err(error) = audited(
+        &store,
+        "create_token",
+        None,
+        Some(detail(&made.token)),
+        || Ok(()),
+    ) {
+        store.revoke_token(&made.token.id)?;
+        return Err(error);
+    }
     writeln!(out, "{}", made.text)?;
     Ok(())
+}
+
+/// A token as the audit log has it.
+fn detail(token: &Token) -> String {
+    let objects = token.object_prefix.as_deref().unwrap_or("all");
+    let expires = token.expires.map_or_else(|| "-".to_owned(), time);
+    let label = token.label.as_deref().unwrap_or("-");
+    format!(
+        "token {}, role {}, objects {objects}, expires {expires}, label {label}",
+        token.id, token.role
+    )
 }
 
 fn list(args: &DataArgs, out: &mut impl Write) -> Result<()> {
@@ -120,12 +143,16 @@ fn list(args: &DataArgs, out: &mut impl Write) -> Result<()> {
 }
 
 fn revoke(args: &RevokeArgs, out: &mut impl Write) -> Result<()> {
-    if !args.data.access()?.revoke_token(&args.id)? {
-        bail!(
+    let store = args.data.access()?;
+    let detail = format!("token {}", args.id);
+    audited(&store, "revoke_token", None, Some(detail), || {
+        ensure!(
+            store.revoke_token(&args.id)?,
             "there is no token {:?} that is not revoked; `abide token list` shows them",
             args.id
         );
-    }
+        Ok(())
+    })?;
     writeln!(out, "revoked")?;
     Ok(())
 }

@@ -45,6 +45,24 @@ async fn status(client: &Client, method: Method, path: &str, token: &str) -> u16
     client.send(request.unwrap()).await.unwrap().status.as_u16()
 }
 
+/// What the audit log has of two tokens that were made, and of the second one, which was revoked twice.
+fn check_rows_of_tokens([again, revoke, second_made, first_made]: [&str; 4], id: &str) {
+    for (line, end) in [
+        (revoke, format!("\trevoke_token\t-\tok\ttoken {id}")),
+        (again, format!("\ttoken {id}")),
+        (
+            second_made,
+            format!(
+                "\tcreate_token\t-\tok\ttoken {id}, role operate, objects Kv/ada, expires -, label -"
+            ),
+        ),
+        (first_made, ", label dashboard".to_owned()),
+    ] {
+        assert!(line.ends_with(&end), "{line}");
+    }
+    assert!(again.contains("\trevoke_token\t-\tfailed: "), "{again}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,9 +150,13 @@ async fn a_program_for_others_starts_with_a_token_and_tells_what_was_done_with_i
     )
     .unwrap();
     let log = abide(&data, &["audit"]).unwrap();
-    let [_, sql, restore] = log.lines().collect::<Vec<_>>()[..] else {
+    let [_, sql, restore, again, revoke, second_made, first_made] =
+        log.lines().collect::<Vec<_>>()[..]
+    else {
         panic!("{log}");
     };
+    check_rows_of_tokens([again, revoke, second_made, first_made], id);
+    assert!(!log.contains(&reader) && !log.contains(&writer), "{log}");
     let uid = rustix::process::getuid().as_raw();
     let who = format!("\tuser {uid}\tlocal\t");
     assert!(

@@ -323,3 +323,44 @@ async fn no_control_character_of_a_payload_reaches_a_terminal() {
     let shown = abide(&server, &["show", "orders", "1"]).await.unwrap();
     assert!(!shown.contains(['\u{9b}', '\u{202e}']), "{shown:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_operators_do_over_rpc_is_in_the_audit_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).env("ABIDE__RPC__ENABLED", "true").start();
+    let client = server.client();
+    let nowhere = abide_harness::Nobody::new();
+    let url = format!("http://{}/", nowhere.address());
+    enqueue(&client, "one", &request(&url, 1)).await;
+    until(&client, 1, "failed").await;
+    let call = async |method: &str, args: Value| {
+        let path = format!("/rpc/OUTBOX/orders/{method}");
+        client.post(&path, &args).await
+    };
+    assert_eq!(call("show", json!([1])).await.status, 200);
+    let payload = request(&url, 7)["payload"].to_string();
+    assert_eq!(call("edit", json!([1, payload])).await.status, 200);
+    assert_eq!(call("redrive", json!([1])).await.status, 200);
+    until(&client, 1, "failed").await;
+    let all =
+        json!({ "kind": null, "destination": null, "before": null, "limit": 10, "after": null });
+    assert_eq!(call("discard_all", json!([all])).await.status, 200);
+    server.stop();
+    let mut audit = Command::new(env!("CARGO_BIN_EXE_abide"));
+    let audit = audit.args(["audit", "--data"]).arg(&data).output().unwrap();
+    let audit = String::from_utf8(audit.stdout).unwrap();
+    let rows: Vec<_> = audit.lines().skip(1).collect();
+    let [discard, redrive, edit] = rows[..] else {
+        panic!("{audit}");
+    };
+    assert!(
+        discard.contains("\tdiscard_all\tOutbox/orders\t200\t[{"),
+        "{audit}"
+    );
+    assert!(
+        redrive.ends_with("\tredrive\tOutbox/orders\t200\t[1]"),
+        "{audit}"
+    );
+    assert!(edit.ends_with("\tedit\tOutbox/orders\t200\t-"), "{audit}");
+}

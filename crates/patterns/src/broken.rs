@@ -87,6 +87,8 @@ abide::broken_variants! {
         ClosedKindEdited,
         /// A call by JSON may enqueue messages of any kind. What the program alone may say no client says.
         ClosedKindCalled,
+        /// A message is shown with the values of headers that let somebody in. What is for a receiver alone nobody else sees.
+        SecretHeaderShown,
     }
     outcomes {
         /// What the schema does not allow is written, and leaves the state as it is. A refused transition changes nothing.

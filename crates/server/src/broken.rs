@@ -20,6 +20,12 @@ abide_storage::broken_variants! {
         RevocationIgnored,
         /// A token reaches all objects. A token reaches the objects of its prefix.
         PrefixIgnored,
+        /// The digits of an id are compared with a token's prefix as if they were a name. A token reaches the objects of its prefix.
+        IdTakenForName,
+        /// A fork may have any name. A token reaches the objects of its prefix.
+        ForkAnywhere,
+        /// What a token has opened stays open. A token ends.
+        StreamOutlivesToken,
         /// Wrong tokens are not counted. Nobody can guess for long.
         FailuresUncounted,
         /// A change is made without a row in the audit log. What operators change is on record.
@@ -28,6 +34,18 @@ abide_storage::broken_variants! {
         AuditFailureIgnored,
         /// All tokens share a budget of requests. A token has its own budget.
         TokensShareBudget,
+    }
+    components {
+        /// Whoever may read may change what a component has. A role does what it may.
+        ComponentRoleUnchecked,
+        /// A component changes something without a row in the audit log. What operators change is on record.
+        ComponentChangeUnaudited,
+        /// A component of another object is asked. A token reaches the objects of its prefix.
+        OtherObjectOperated,
+        /// Another component of the object is asked. An operation is that of the component which is named.
+        OtherComponentOperated,
+        /// An object that is not there is asked, and so made. What was never written leaves nothing.
+        AbsentObjectOperated,
     }
     site {
         /// A request is answered under any name. A rebound web page reaches nothing.

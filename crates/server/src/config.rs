@@ -8,6 +8,7 @@
 //! program can add a [`section`] of its own.
 
 mod load;
+mod secret;
 pub mod section;
 mod settings;
 mod value;
@@ -20,6 +21,7 @@ use abide_storage::{ArchiveOptions, MemoryBudget};
 #[cfg(feature = "fuzzing")]
 pub(crate) use load::load_text;
 pub use load::{ConfigError, Sources};
+pub use secret::SecretOption;
 
 use crate::{
     AddressBlock, AllowPrivate, ForwardedHeader,

@@ -1,10 +1,14 @@
 //! Extractors for handlers of a user's router, like axum's own, whose refusals are [`ApiError`]s.
 
-use axum::extract::{
-    FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection,
+use std::time::Duration;
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::BytesRejection},
 };
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header, request::Parts};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use crate::ApiError;
@@ -49,6 +53,23 @@ pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
         .map_err(|rejection| unreadable(&rejection))
 }
 
+/// A body, whole, of so many bytes at most, that comes in this time.
+pub(crate) async fn read_whole(
+    body: Body,
+    most: usize,
+    patience: Duration,
+) -> Result<Bytes, ApiError> {
+    let read = tokio::time::timeout(patience, Limited::new(body, most).collect());
+    match read.await {
+        Err(_elapsed) => Err(ApiError::body_timeout()),
+        Ok(Ok(read)) => Ok(read.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(ApiError::body_too_large(Some(most as u64)))
+        }
+        Ok(Err(_)) => Err(broken_off()),
+    }
+}
+
 fn says_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(one), None) = (types.next(), types.next()) else {
@@ -66,11 +87,15 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         ApiError::body_too_large(None)
     } else {
-        ApiError::bad_request(
-            "unreadable_body",
-            "The request body could not be read to its end.",
-        )
+        broken_off()
     }
+}
+
+fn broken_off() -> ApiError {
+    ApiError::bad_request(
+        "unreadable_body",
+        "The request body could not be read to its end.",
+    )
 }
 
 /// The parameters of the matched path. Refuses with 400 `invalid_path`.

@@ -17,6 +17,7 @@ use crate::{
     ApiError, Config, FrontPage, HostError, LocalHost, RunningHost, Sources,
     access::{Access, AccessError, AccessStore, Authorize, Caller, Need},
     client::NewObjects,
+    json_rpc::{AuditedCall, AuditedCalls},
     outbound::{HttpClient, policy::AddressPolicy},
     running,
     websocket::{Connector, Hub},
@@ -68,6 +69,7 @@ pub struct HostBuilder {
     /// Whether files outside the store, such as `access.db`, are kept in the data directory.
     pub(crate) has_directory: bool,
     authorize: Option<Box<Authorize>>,
+    pub(crate) audited_calls: AuditedCalls,
     registrations: Vec<Registration>,
     router: Option<MakeRouter>,
     pub(crate) front: Option<FrontPage>,
@@ -80,6 +82,7 @@ impl HostBuilder {
             disk,
             has_directory: true,
             authorize: None,
+            audited_calls: AuditedCalls::new(),
             registrations: Vec::new(),
             router: None,
             front: None,
@@ -152,6 +155,13 @@ impl HostBuilder {
         self.configure(|config| config.rpc.enabled = true)
     }
 
+    /// Calls of these methods of a binding's objects over `/rpc` are rows of the audit log.
+    pub fn audit_calls(mut self, binding: &str, calls: &[AuditedCall]) -> Self {
+        let of_binding = self.audited_calls.entry(binding.to_owned()).or_default();
+        of_binding.extend(calls);
+        self
+    }
+
     /// Changes the settings.
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
@@ -191,8 +201,9 @@ impl HostBuilder {
         } else {
             AccessStore::open_in_memory()?
         };
-        let rate = self.config.server.requests_per_token;
-        let access = Access::new(store, self.authorize.take(), open, rate);
+        let server = &self.config.server;
+        let (rate, patience) = (server.requests_per_token, server.body_timeout);
+        let access = Access::new(store, self.authorize.take(), open, rate, patience);
         Ok((self.with(access.clone()), access))
     }
 

@@ -11,6 +11,8 @@
 //! Whoever may call these addresses (see [`access`](crate::access)) may call every method, so they are off unless the
 //! program or `rpc.enabled` turns them on. The body must say that it is JSON: a web page elsewhere cannot make a browser send that unasked.
 
+use std::collections::HashMap;
+
 use abide_runtime::{Env, ErrorKind, JsonResult};
 use axum::{
     Router,
@@ -42,8 +44,33 @@ pub fn rpc_router(env: &Env) -> Router {
         .with_state(env.clone())
 }
 
+/// A method whose calls over `/rpc` are changes by an operator, and so rows of the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditedCall {
+    /// With the arguments, which hold no secret; with more than 4 KiB of them the call is refused.
+    WithArguments(&'static str),
+    /// Without the arguments.
+    NameOnly(&'static str),
+}
+
+impl AuditedCall {
+    /// What a call of this method needs; `None` if it is of another.
+    fn need(self, need: &Need, method: &str) -> Option<Need> {
+        match self {
+            Self::WithArguments(name) if name == method => {
+                Some(need.clone().audited(name).with_body())
+            }
+            Self::NameOnly(name) if name == method => Some(need.clone().audited(name)),
+            _ => None,
+        }
+    }
+}
+
+/// The audited calls of each binding.
+pub(crate) type AuditedCalls = HashMap<String, Vec<AuditedCall>>;
+
 /// The same, for those who may call the object: with the role that operates, named by its class.
-pub(crate) fn protected_router(env: &Env, access: &Access) -> Router {
+pub(crate) fn protected_router(env: &Env, access: &Access, audited: AuditedCalls) -> Router {
     let classes = env.clone();
     access.protect(rpc_router(env), move |route| {
         let binding = route.param("binding");
@@ -53,7 +80,10 @@ pub(crate) fn protected_router(env: &Env, access: &Access) -> Router {
             |_| binding.to_owned(),
             |known| known.unique_key().to_owned(),
         );
-        Need::role(Role::Operate).object(&class, route.param("name"))
+        let need = Need::role(Role::Operate).object(&class, route.param("name"));
+        let calls = audited.get(binding).into_iter().flatten();
+        let mut found = calls.filter_map(|call| call.need(&need, route.param("method")));
+        found.next().unwrap_or(need)
     })
 }
 

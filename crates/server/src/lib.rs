@@ -51,8 +51,8 @@ pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{
     AdminConfig, Config, ConfigError, ConnectionsPerClient, DataConfig, ListenAddress, LogConfig,
-    LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, ServerConfig, Sources,
-    StorageConfig, TlsConfig, WebSocketConfig,
+    LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, SecretOption, ServerConfig,
+    Sources, StorageConfig, TlsConfig, WebSocketConfig,
 };
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
@@ -60,7 +60,7 @@ pub use forward::object_router;
 pub use front::FrontPage;
 pub use host::{Host, HostBuilder};
 pub use idempotency_key::IdempotencyKey;
-pub use json_rpc::rpc_router;
+pub use json_rpc::{AuditedCall, rpc_router};
 pub use outbound::policy::{AddressBlock, AllowPrivate};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};

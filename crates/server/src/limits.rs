@@ -128,11 +128,15 @@ pub(crate) const TLS_RELOAD: Duration = Duration::from_secs(10);
 pub(crate) const MAX_REQUEST_ID: usize = 128;
 /// How long a node may not know of a new or revoked token.
 pub(crate) const TOKENS_REFRESH: Duration = Duration::from_millis(500);
+/// Time that the peer of a WebSocket has to hear that the token has ended with which it was opened.
+pub(crate) const ENDED_TOKEN_GRACE: Duration = Duration::from_secs(1);
 /// How long a process waits for another that writes `access.db`.
 pub(crate) const ACCESS_DB_PATIENCE: Duration = Duration::from_secs(5);
 /// Rows of the audit log; the oldest is dropped for each one more.
 pub(crate) const MAX_AUDIT_ROWS: i64 = 1_000_000;
-/// Longest request body that the audit log takes.
+/// Longest body of a request to the admin listener: a message of an outbox with room to spare.
+pub(crate) const ADMIN_BODY_BYTES: usize = 2 << 20;
+/// Longest request body that the audit log takes, and longest object and detail of a row.
 pub(crate) const MAX_AUDIT_DETAIL: usize = 4 << 10;
 /// Wrong tokens after which a client is refused for the rest of [`FAILED_LOGIN_WINDOW`].
 pub(crate) const MAX_FAILED_LOGINS: u32 = 20;

@@ -21,7 +21,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::JoinHandle,
-    time::Instant,
+    time::{Instant, MissedTickBehavior},
 };
 
 use crate::{
@@ -119,7 +119,7 @@ pub struct RunningHost {
     /// Of the listener and of the admin listener.
     schemes: [&'static str; 2],
     access: Access,
-    upkeep: Background,
+    upkeep: [Background; 2],
 }
 
 impl RunningHost {
@@ -135,7 +135,7 @@ impl RunningHost {
             Some(address) => {
                 let (listener, addr) = listen("admin.listen", address).await?;
                 let reach = Reach::tcp(addr, &config, builder.has_directory);
-                let router = admin::router(&readiness, reach);
+                let router = admin::router(&readiness, reach, config.server.body_timeout);
                 routes::log("admin", &router);
                 let router = admin::checked(router, config.server.site());
                 let router = logged(router, config.log.access);
@@ -170,7 +170,8 @@ impl RunningHost {
             return Err(HostError::NoToken { address: addr });
         }
         let admin_socket = if has_directory {
-            let router = admin::router(&readiness, Reach::socket(&config));
+            let reach = Reach::socket(&config);
+            let router = admin::router(&readiness, reach, config.server.body_timeout);
             Some(AdminSocket::start(&config.data.dir, router)?)
         } else {
             None
@@ -192,6 +193,7 @@ impl RunningHost {
             config.server.proxy_protocol,
             Some(memory),
         );
+        let tokens = Background::tokens_upkeep(access.clone());
         readiness.serving(
             core.store.clone(),
             core.node.clone(),
@@ -210,7 +212,7 @@ impl RunningHost {
             admin_socket,
             schemes: [&config.server.tls, &config.admin.tls].map(TlsConfig::scheme),
             access,
-            upkeep,
+            upkeep: [upkeep, tokens],
         })
     }
 
@@ -369,15 +371,15 @@ impl Core {
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let front = builder.front.take();
-            let (builder, access) = builder.share_access(listeners.open)?;
+            let reach = Reach::socket(&config);
+            let router = admin::router(&readiness, reach, config.server.body_timeout);
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;
             let mut router = make_router(node.env().clone());
             routes::log("server", &router);
             if config.rpc.enabled {
-                let calls = json_rpc::protected_router(node.env(), &access);
+                let calls = json_rpc::protected_router(node.env(), &access, audited);
                 let calls = Router::new().nest("/rpc", calls);
                 routes::log("server", &calls);
                 // Before the program's own, which may have routes of the same form.
@@ -494,6 +496,24 @@ impl Background {
             loop {
                 tick.tick().await;
                 telemetry::metrics_handle().run_upkeep();
+            }
+        }))
+    }
+}
+
+impl Background {
+    /// Learns of new and revoked tokens, so that no request has to look, and what an ended token has opened ends.
+    fn tokens_upkeep(access: Access) -> Self {
+        Self(tokio::spawn(async move {
+            let mut tick = tokio::time::interval(limits::TOKENS_REFRESH);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tick.tick().await;
+                let access = access.clone();
+                let looked = tokio::task::spawn_blocking(move || access.store().refresh());
+                if let Ok(Err(error)) = looked.await {
+                    tracing::debug!(%error, "tokens cannot be read");
+                }
             }
         }))
     }

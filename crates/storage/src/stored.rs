@@ -16,9 +16,11 @@ use crate::limits::{
     MAX_OBJECT_BYTES, MAX_OBJECT_RESERVE_BYTES, MAX_TRANSACTION_BYTES, MIN_RESERVE_BYTES,
     PAGE_BYTES, RESERVE_SHARE, STORE_RESERVE_BYTES,
 };
+use crate::parallel;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::timing;
 use std::io;
+use std::path::Path;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -160,23 +162,44 @@ impl Engine {
         }
         let begun = timing::now();
         let namespaces = self.shared.catalog.current().namespaces.len();
-        let mut files = 0_u64;
-        for number in (1..).map(NamespaceNo).take(namespaces) {
-            self.each_object(number, |key| {
-                files += 1;
-                // Those that recovery has found are counted by what the log says.
-                if self.objects.find(key).is_none() {
-                    self.stored.changed(0, self.pages_in_file(key));
+        let disk = &*self.shared.disk;
+        let list = |dir: &Path| {
+            let names = disk.list(dir);
+            names.map_err(|error| Error::io(format_args!("reading {}", dir.display()), &error))
+        };
+        let mut folders = Vec::new();
+        for namespace in (1..).map(NamespaceNo).take(namespaces) {
+            if let Some(dir) = self.shared.catalog.namespace_dir(namespace) {
+                let names = list(&dir)?.into_iter();
+                folders.extend(names.map(|name| (namespace, dir.join(name))));
+            }
+        }
+        let files = AtomicU64::new(0);
+        parallel::for_each(
+            self.shared.parallel_threads(),
+            &folders,
+            |(namespace, folder)| {
+                for name in list(folder)? {
+                    let id = name.strip_suffix(".sqlite").and_then(ObjectKey::parse_id);
+                    let Some(id) = id else { continue };
+                    files.fetch_add(1, Ordering::Relaxed);
+                    let namespace = *namespace;
+                    let key = ObjectKey { namespace, id };
+                    // Those that recovery has found are counted by what the log says.
+                    if self.objects.find(key).is_none() {
+                        let pages = self.pages_at(key, &folder.join(name));
+                        self.stored.changed(0, pages);
+                    }
                 }
                 Ok(())
-            })?;
-        }
+            },
+        )?;
         for object in self.objects.all() {
             let size = object.pages().size;
             self.stored.changed(0, size);
         }
         tracing::info!(
-            files,
+            files = files.load(Ordering::Relaxed),
             bytes = self.stored.bytes(),
             seconds = begun.elapsed().as_secs_f64(),
             "counted what the objects store"
@@ -196,14 +219,12 @@ impl Engine {
     /// The length of an object's file. One that cannot be looked at counts for nothing: it must not keep the others from
     /// being served.
     pub(crate) fn pages_in_file(&self, key: ObjectKey) -> u32 {
-        let Some(path) = self.shared.catalog.object_path(key) else {
-            return 0;
-        };
-        let opened = self
-            .shared
-            .disk
-            .open(&path, crate::disk::OpenMode::Existing);
-        match opened.and_then(|file| file.len()) {
+        let path = self.shared.catalog.object_path(key);
+        path.map_or(0, |path| self.pages_at(key, &path))
+    }
+
+    fn pages_at(&self, key: ObjectKey, path: &Path) -> u32 {
+        match self.shared.disk.file_len(path) {
             Ok(bytes) => u32::try_from(bytes / PAGE).unwrap_or(u32::MAX),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
             Err(error) => {

@@ -106,6 +106,7 @@ mod overload;
 mod passes;
 mod pump;
 mod ready;
+pub(crate) mod redaction;
 pub(crate) mod refusal;
 mod registry;
 mod rows;

@@ -23,7 +23,7 @@ use super::{
         Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
         page_size,
     },
-    limits,
+    limits, redaction,
     refusal::refused,
 };
 use crate::broken::{Variant, broken};
@@ -67,7 +67,7 @@ impl Outbox {
                 let id = number(id)?;
                 let (record, payload) = self
                     .get(id)?
-                    .zip(self.payload(id)?)
+                    .zip(self.shown_payload(id)?)
                     .ok_or_else(|| refused(OutboxError::NotFound { id }))?;
                 Ok(json(&Whole::new(record, payload, self.history(id)?)?))
             }
@@ -116,7 +116,18 @@ impl Outbox {
         {
             return Err(OutboxError::ClosedKind { kind });
         }
-        self.edit(id, payload)
+        let stored = self.payload(id)?.unwrap_or_default();
+        let restored = redaction::restored(payload, &stored);
+        self.edit(id, restored.as_deref().unwrap_or(payload))
+    }
+
+    /// What a message says, as people and other programs are shown it: without the values of headers that let somebody in.
+    pub(crate) fn shown_payload(&self, id: i64) -> Result<Option<String>> {
+        let payload = self.payload(id)?;
+        if broken(Variant::SecretHeaderShown) {
+            return Ok(payload);
+        }
+        Ok(payload.map(redaction::redacted))
     }
 }
 

@@ -42,7 +42,7 @@ mod object;
 mod request;
 mod router;
 
-use abide::server::HostBuilder;
+use abide::server::{AuditedCall, HostBuilder};
 
 use crate::outbox::{Options, Registry};
 
@@ -53,7 +53,21 @@ pub use router::{OPENAPI, operators_router, router};
 /// The name under which the class is registered.
 pub const BINDING: &str = "OUTBOX";
 
+/// What operators may call over `/rpc`, too.
+const AUDITED: &[AuditedCall] = &[
+    AuditedCall::WithArguments("remove"),
+    AuditedCall::WithArguments("redrive"),
+    AuditedCall::WithArguments("redrive_all"),
+    AuditedCall::WithArguments("discard_all"),
+    AuditedCall::WithArguments("resume"),
+    // A payload may be long, and hold what is secret.
+    AuditedCall::NameOnly("edit"),
+];
+
 /// Registers the class, with the handlers and the options that all its outboxes have.
 pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
-    host.object::<Outbox>(BINDING).with(registry).with(options)
+    host.object::<Outbox>(BINDING)
+        .audit_calls(BINDING, AUDITED)
+        .with(registry)
+        .with(options)
 }

@@ -119,7 +119,9 @@ impl Outbox {
         let outbox = self.of(id)?;
         Ok(Shown {
             record: outbox.get(id)?.ok_or(OutboxError::NotFound { id })?,
-            payload: outbox.payload(id)?.ok_or(OutboxError::NotFound { id })?,
+            payload: outbox
+                .shown_payload(id)?
+                .ok_or(OutboxError::NotFound { id })?,
             history: outbox.history(id)?,
         })
     }

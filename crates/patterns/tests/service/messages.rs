@@ -205,3 +205,32 @@ async fn an_outbox_that_is_not_there_reads_as_an_empty_one() {
     assert_eq!(none.code(), "no_such_message");
     api.stop().await;
 }
+
+#[tokio::test]
+async fn a_header_that_lets_somebody_in_is_shown_to_nobody() {
+    let api = Api::start(Options::default()).await;
+    let payload = json!({ "good": false, "headers": { "Authorization": "Bearer hunter2" } });
+    let message = json!({ "kind": "note", "payload": payload });
+    api.post("/outbox/box/messages", &message).await;
+    let failed = api.until(1, "failed").await;
+    let mut shown = failed["payload"].clone();
+    assert_eq!(shown["headers"]["Authorization"], "[redacted]");
+    for path in [
+        "",
+        "/messages?status=failed",
+        "/dead-letters",
+        "/failing",
+        "/page",
+    ] {
+        let view = api.get(&format!("/outbox/box{path}")).await;
+        assert!(!view.body.to_string().contains("hunter2"), "{path}");
+    }
+    // Whoever changes something else need not know it.
+    shown["good"] = true.into();
+    let path = "/outbox/box/messages/1/payload";
+    let edited = api.ask(Method::PUT, path, &shown.to_string()).await;
+    assert_eq!(edited.status, StatusCode::OK, "{edited:?}");
+    api.post("/outbox/box/messages/1/redrive", &json!({})).await;
+    api.until(1, "sent").await;
+    api.stop().await;
+}

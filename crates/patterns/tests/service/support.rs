@@ -1,5 +1,7 @@
 //! The API as a client sees it, with an outbox of notes behind it.
 
+use std::collections::BTreeMap;
+
 use abide::{
     Env, Host,
     server::{HostBuilder, LocalHost},
@@ -29,6 +31,8 @@ pub(crate) struct Note;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NotePayload {
     good: bool,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
 }
 
 impl Deliver for Note {
@@ -40,7 +44,8 @@ impl Deliver for Note {
     }
 
     async fn submit(&self, _: &Delivery, payload: &NotePayload) -> Result<Submitted, Failure> {
-        if payload.good {
+        let is_known = |value: &String| value == "Bearer hunter2";
+        if payload.good && payload.headers.values().all(is_known) {
             Ok(Submitted::Done)
         } else {
             Err(Failure::permanent("nobody wants it"))

@@ -77,6 +77,14 @@ impl Caller {
         }
     }
 
+    /// The id of the caller's token.
+    pub(super) fn token_id(&self) -> Option<&str> {
+        match &self.identity {
+            Identity::Token(id) => Some(id),
+            _ => None,
+        }
+    }
+
     /// What the caller may do.
     pub fn role(&self) -> Role {
         self.role
@@ -90,6 +98,12 @@ impl Caller {
             (Some(prefix), Some(object)) => object.starts_with(prefix),
             (Some(_), None) => false,
         }
+    }
+
+    /// Whether the caller may reach every object of a class, whatever its name is.
+    pub fn may_reach_all_of(&self, class: &str) -> bool {
+        let prefix = self.object_prefix.as_deref().unwrap_or_default();
+        format!("{class}/").starts_with(prefix)
     }
 }
 

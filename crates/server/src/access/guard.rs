@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use abide_runtime::{
@@ -30,12 +30,16 @@ use http::{
 };
 
 use super::{
-    AccessError, AccessStore, Caller, LocalUser, Operation, Role, throttle::Throttle, token,
+    AccessError, AccessStore, Caller, LocalUser, Operation, Role,
+    lease::{self, Lease},
+    throttle::Throttle,
+    token,
 };
 use crate::{
     ApiError, ClientAddr,
     broken::{Variant, broken},
     client::Rate,
+    extract::read_whole,
     limits,
 };
 
@@ -70,14 +74,49 @@ const LOGINS: [&str; 2] = [
     "Basic realm=\"abide\", charset=\"UTF-8\"",
 ];
 
+/// The outcome of an operation for whose answer its client did not wait.
+const GONE: &str = "gone";
+
 /// What a request needs.
 #[derive(Clone, Debug)]
 pub struct Need {
     role: Role,
-    object: Option<String>,
+    object: Option<Target>,
     action: Option<&'static str>,
     detail: Option<String>,
     with_body: bool,
+}
+
+/// The object that a request concerns.
+#[derive(Clone, Debug)]
+enum Target {
+    /// `Class/name`.
+    Named(String),
+    /// An id tells nothing of the name that it was made of.
+    ById { class: String, id: String },
+}
+
+impl Target {
+    /// Whether the caller may reach it.
+    fn is_open_to(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Named(name) => caller.may_reach(Some(name)),
+            Self::ById { class, id } if broken(Variant::IdTakenForName) => {
+                caller.may_reach(Some(&format!("{class}/{id}")))
+            }
+            Self::ById { class, .. } => caller.may_reach_all_of(class),
+        }
+    }
+}
+
+/// As in the audit log.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => f.write_str(name),
+            Self::ById { class, id } => write!(f, "{class}/{id}"),
+        }
+    }
 }
 
 impl Need {
@@ -104,7 +143,18 @@ impl Need {
     /// Access to this object. A token for certain objects reaches no route without one.
     #[must_use]
     pub fn object(mut self, class: &str, name: &str) -> Self {
-        self.object = Some(format!("{class}/{name}"));
+        self.object = Some(Target::Named(format!("{class}/{name}")));
+        self
+    }
+
+    /// Access to the object with this id. An id tells nothing of the object's name, so a token for certain names does not reach
+    /// it; one for all objects of the class does.
+    #[must_use]
+    pub fn object_by_id(mut self, class: &str, id: &str) -> Self {
+        self.object = Some(Target::ById {
+            class: class.to_owned(),
+            id: id.to_owned(),
+        });
         self
     }
 
@@ -180,6 +230,8 @@ struct Shared {
     protects: AtomicBool,
     /// Of requests, for each token.
     rate: Option<Rate<u64>>,
+    /// For a body that is written into the audit log.
+    body_timeout: Duration,
 }
 
 impl fmt::Debug for Access {
@@ -197,6 +249,7 @@ impl Access {
         authorize: Option<Box<Authorize>>,
         open: bool,
         requests_per_token: Option<usize>,
+        body_timeout: Duration,
     ) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -205,6 +258,7 @@ impl Access {
                 authorize,
                 protects: AtomicBool::new(false),
                 rate: requests_per_token.map(Rate::per_second),
+                body_timeout,
             }),
             open,
         }
@@ -269,22 +323,33 @@ impl Access {
         let client = client(&parts);
         parts.extensions.insert(caller.clone());
         let action = need.action.filter(|_| !broken(Variant::AuditSkipped));
-        let Some(action) = action else {
-            return run(next, Request::from_parts(parts, body), token).await;
+        let response = match action {
+            None => run(next, Request::from_parts(parts, body), token).await,
+            Some(action) => {
+                let (detail, body) = match self.read_detail(&need, body).await {
+                    Ok(read) => read,
+                    Err(refused) => return refused.into_response(),
+                };
+                let operation = Operation {
+                    who: caller.to_string(),
+                    client,
+                    action: action.to_owned(),
+                    object: need.object.map(|object| object.to_string()),
+                    detail,
+                };
+                if is_too_long(&operation) {
+                    return path_too_long().into_response();
+                }
+                let request = Request::from_parts(parts, body);
+                self.audited(operation, run(next, request, token)).await
+            }
         };
-        let (detail, body) = match read_detail(&need, body).await {
-            Ok(read) => read,
-            Err(refused) => return refused.into_response(),
-        };
-        let operation = Operation {
-            who: caller.to_string(),
-            client,
-            action: action.to_owned(),
-            object: need.object,
-            detail,
-        };
-        let request = Request::from_parts(parts, body);
-        self.audited(operation, run(next, request, token)).await
+        match caller.token_id() {
+            Some(id) if !broken(Variant::StreamOutlivesToken) => {
+                lease::leased(response, || Lease::new(self.clone(), id))
+            }
+            _ => response,
+        }
     }
 
     /// Runs what an operator wants after it is written down, and writes down how it ended.
@@ -304,7 +369,12 @@ impl Access {
                 .into_response();
             }
         };
+        let mut open = OpenRow {
+            access: self.clone(),
+            id: Some(id),
+        };
         let response = run.await;
+        open.id = None;
         let (access, outcome) = (self.clone(), response.status().as_str().to_owned());
         if let Err(error) = blocking(move || access.store().end(id, &outcome)).await {
             tracing::error!(%error, id, "the outcome of an operation is missing in the audit log");
@@ -346,6 +416,22 @@ impl Access {
             self.shared.throttle.failed(address, now);
         }
         checked
+    }
+
+    /// What a row says more, and the body, which may have been read for it.
+    async fn read_detail(
+        &self,
+        need: &Need,
+        body: Body,
+    ) -> Result<(Option<String>, Body), ApiError> {
+        if !need.with_body {
+            return Ok((need.detail.clone(), body));
+        }
+        let patience = self.shared.body_timeout;
+        let bytes = read_whole(body, limits::MAX_AUDIT_DETAIL, patience).await?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let text = Some(text).filter(|text| !text.is_empty());
+        Ok((text, Body::from(bytes)))
     }
 
     /// Counts a request with a token; refuses one too many.
@@ -407,6 +493,26 @@ impl Access {
             return Err(unauthorized("token_expired", "This token has expired."));
         }
         Ok(Caller::token(token))
+    }
+}
+
+/// A row of the audit log whose operation runs. If its client does not wait for the answer, the row says so.
+struct OpenRow {
+    access: Access,
+    id: Option<i64>,
+}
+
+impl Drop for OpenRow {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id, tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let access = self.access.clone();
+        runtime.spawn_blocking(move || {
+            if let Err(error) = access.store().end(id, GONE) {
+                tracing::error!(%error, id, "the outcome of an operation is missing in the audit log");
+            }
+        });
     }
 }
 
@@ -484,14 +590,43 @@ fn check(caller: &Caller, need: &Need, method: &Method) -> Result<(), ApiError> 
             ),
         ));
     }
-    if !caller.may_reach(need.object.as_deref()) && !broken(Variant::PrefixIgnored) {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "object_not_allowed",
-            "The token is for other objects, named by their class and name.",
-        ));
+    let is_open = match &need.object {
+        Some(object) => object.is_open_to(caller),
+        None => caller.may_reach(None),
+    };
+    if !is_open && !broken(Variant::PrefixIgnored) {
+        return Err(object_not_allowed());
     }
     Ok(())
+}
+
+/// The caller may not reach this object.
+pub(crate) fn object_not_allowed() -> ApiError {
+    ApiError::new(
+        StatusCode::FORBIDDEN,
+        "object_not_allowed",
+        "The token is for other objects, named by their class and name.",
+    )
+}
+
+/// Whether a row would take more of the audit log than a row may.
+fn is_too_long(operation: &Operation) -> bool {
+    let texts = [&operation.object, &operation.detail];
+    texts
+        .into_iter()
+        .flatten()
+        .any(|text| text.len() > limits::MAX_AUDIT_DETAIL)
+}
+
+fn path_too_long() -> ApiError {
+    ApiError::new(
+        StatusCode::URI_TOO_LONG,
+        "path_too_long",
+        format!(
+            "The path of a change has an object and an operation of at most {} bytes each.",
+            limits::MAX_AUDIT_DETAIL
+        ),
+    )
 }
 
 /// The token of a request: sent as such, or as the password of a browser's login.
@@ -519,20 +654,6 @@ fn client(parts: &Parts) -> String {
     } else {
         ClientAddr::of(&parts.extensions).0.to_string()
     }
-}
-
-async fn read_detail(need: &Need, body: Body) -> Result<(Option<String>, Body), ApiError> {
-    if !need.with_body {
-        return Ok((need.detail.clone(), body));
-    }
-    let bytes = axum::body::to_bytes(body, limits::MAX_AUDIT_DETAIL)
-        .await
-        .map_err(|_| ApiError::body_too_large(Some(limits::MAX_AUDIT_DETAIL as u64)))?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok((
-        Some(text).filter(|text| !text.is_empty()),
-        Body::from(bytes),
-    ))
 }
 
 fn unauthorized(code: &'static str, message: &str) -> ApiError {

@@ -11,6 +11,7 @@
 mod audit;
 mod caller;
 mod guard;
+mod lease;
 mod role;
 mod store;
 mod throttle;
@@ -24,4 +25,5 @@ pub use store::{AccessError, AccessStore};
 pub use token::{CreatedToken, NewToken, Token};
 
 pub(crate) use caller::LocalUser;
-pub(crate) use guard::{Authorize, protect};
+pub(crate) use guard::{Authorize, object_not_allowed, protect};
+pub(crate) use lease::Lease;

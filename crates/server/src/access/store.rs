@@ -11,8 +11,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, params};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use super::{
     AuditRow, CreatedToken, NewToken, Operation, Token,
@@ -64,7 +65,11 @@ impl From<rusqlite::Error> for AccessError {
 #[derive(Debug)]
 pub struct AccessStore {
     db: Mutex<Connection>,
+    /// Reads tokens, so that nobody who shows one waits for a row of the audit log. `None` in memory: there `db` does.
+    reader: Option<Mutex<Connection>>,
     known: Mutex<Known>,
+    /// Counts the changes of tokens.
+    changes: watch::Sender<u64>,
 }
 
 /// The tokens as they were read last.
@@ -99,7 +104,11 @@ impl AccessStore {
         db.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
         db.pragma_update(None, "journal_mode", "wal")?;
         db.pragma_update(None, "synchronous", "full")?;
-        Self::prepare(db)
+        let mut store = Self::prepare(db)?;
+        let reader = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        reader.busy_timeout(limits::ACCESS_DB_PATIENCE)?;
+        store.reader = Some(Mutex::new(reader));
+        Ok(store)
     }
 
     /// Tokens and an audit log that end with the process, for objects in memory.
@@ -123,7 +132,9 @@ impl AccessStore {
         change.commit()?;
         Ok(Self {
             db: Mutex::new(db),
+            reader: None,
             known: Mutex::default(),
+            changes: watch::Sender::new(0),
         })
     }
 
@@ -185,23 +196,59 @@ impl AccessStore {
         Ok(revoked == 1)
     }
 
-    /// The token with this id. May be as old as [`limits::TOKENS_REFRESH`].
+    /// The token with this id. May be as old as [`limits::TOKENS_REFRESH`], or twice that if nobody [refreshes](Self::refresh)
+    /// meanwhile.
     pub(super) fn find(&self, id: &str) -> Result<Option<Stored>, AccessError> {
-        let mut known = self.known();
-        if known
-            .looked
-            .is_none_or(|at| at.elapsed() >= limits::TOKENS_REFRESH)
         {
-            let db = self.db();
-            let version = db.pragma_query_value(None, "data_version", |row| row.get(0))?;
-            // `data_version` does not change by what this connection writes.
-            if known.looked.is_none() || version != known.version {
-                known.tokens = Arc::new(read_tokens(&db)?);
-                known.version = version;
+            let known = self.known();
+            let is_fresh = |at: Instant| at.elapsed() < 2 * limits::TOKENS_REFRESH;
+            // One that is not known may be new.
+            if let Some(found) = known.tokens.get(id)
+                && known.looked.is_some_and(is_fresh)
+            {
+                return Ok(Some(found.clone()));
             }
-            known.looked = Some(Instant::now());
         }
-        Ok(known.tokens.get(id).cloned())
+        self.refresh()?;
+        Ok(self.known().tokens.get(id).cloned())
+    }
+
+    /// Looks whether there are other tokens than those that are known.
+    pub(crate) fn refresh(&self) -> Result<(), AccessError> {
+        let db = self.reader.as_ref().unwrap_or(&self.db);
+        // Held until the end: what was read first is known first.
+        let db = db.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = db.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        let (is_first, is_same) = {
+            let known = self.known();
+            (known.looked.is_none(), known.version == version)
+        };
+        // In memory, `data_version` does not change by what this connection writes.
+        if is_same && !is_first {
+            self.known().looked = Some(Instant::now());
+            return Ok(());
+        }
+        let tokens = read_tokens(&db)?;
+        let mut known = self.known();
+        let is_other = tokens.len() != known.tokens.len()
+            || tokens
+                .iter()
+                .any(|(id, of)| known.tokens.get(id).map(|old| &old.token) != Some(&of.token));
+        *known = Known {
+            tokens: Arc::new(tokens),
+            version,
+            looked: Some(Instant::now()),
+        };
+        drop(known);
+        if is_other {
+            self.changes.send_modify(|count| *count += 1);
+        }
+        Ok(())
+    }
+
+    /// Hears of every change of the tokens that a refresh finds.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Writes down an operation that begins. Its row has no outcome until [`AccessStore::end`].
@@ -357,7 +404,7 @@ mod tests {
         let made = command.create_token(NewToken::new(Role::Read)).unwrap();
         let found = || {
             let looked = node.known().looked;
-            node.known().looked = looked.and_then(|at| at.checked_sub(limits::TOKENS_REFRESH));
+            node.known().looked = looked.and_then(|at| at.checked_sub(2 * limits::TOKENS_REFRESH));
             node.find(&made.token.id).unwrap().unwrap().token
         };
         assert_eq!(found(), made.token);

@@ -62,6 +62,17 @@ pub struct Token {
     pub revoked: Option<SystemTime>,
 }
 
+impl Token {
+    /// For how long it is still valid; `None` if it is not.
+    pub(super) fn rest(&self, now: SystemTime) -> Option<Duration> {
+        match (self.revoked, self.expires) {
+            (Some(_), _) => None,
+            (None, None) => Some(Duration::MAX),
+            (None, Some(end)) => end.duration_since(now).ok().filter(|rest| !rest.is_zero()),
+        }
+    }
+}
+
 /// A new token with its text, which is shown once and stored nowhere.
 #[derive(Clone)]
 #[non_exhaustive]

@@ -20,7 +20,11 @@ use axum::{
 use http::{HeaderValue, Uri, header::CONTENT_TYPE};
 
 use super::target;
-use crate::{ApiError, UrlPath, readiness::Readiness};
+use crate::{
+    ApiError, UrlPath,
+    broken::{Variant, broken},
+    readiness::Readiness,
+};
 
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Readiness>> {
@@ -59,9 +63,19 @@ async fn operate(
     UrlPath(path): UrlPath<OperationPath>,
     mut request: Request,
 ) -> Result<Response, ApiError> {
-    let object = stub(&readiness, &path.class, &path.object).await?;
+    let name = if broken(Variant::OtherObjectOperated) {
+        "other"
+    } else {
+        &path.object
+    };
+    let object = stub(&readiness, &path.class, name).await?;
     *request.uri_mut() = below(request.uri(), 5)?;
-    match object.operate(&path.component, request).await {
+    let component = if broken(Variant::OtherComponentOperated) {
+        "other"
+    } else {
+        &path.component
+    };
+    match object.operate(component, request).await {
         Ok(answer) => Ok(answer.map(Body::new)),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(ApiError::not_found(
             "no_such_component",
@@ -79,8 +93,8 @@ async fn stub(readiness: &Readiness, class: &str, object: &str) -> Result<AnyStu
     let node = target::node(readiness)?;
     let stub = target::object(&node, class, object)?;
     match node.has_object(&stub).await {
-        Ok(true) => Ok(stub),
-        Ok(false) => Err(ApiError::not_found(
+        Ok(is_there) if is_there || broken(Variant::AbsentObjectOperated) => Ok(stub),
+        Ok(_) => Err(ApiError::not_found(
             "no_such_object",
             format!("There is no object {object:?} of class {class:?}."),
         )),

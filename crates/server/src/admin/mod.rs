@@ -19,6 +19,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use axum::{Router, middleware};
@@ -71,12 +72,13 @@ fn absolute(dir: &Path) -> PathBuf {
     std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
 }
 
-/// What the admin listener answers.
-pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach) -> Router {
+/// What the admin listener answers. `body_timeout`: how long a body may take.
+pub(crate) fn router(readiness: &Arc<Readiness>, reach: Reach, body_timeout: Duration) -> Router {
     let operators = |routes: Router<Arc<Readiness>>| {
         guard::operators(
             routes.with_state(Arc::clone(readiness)),
             Arc::clone(readiness),
+            body_timeout,
         )
     };
     let access = Arc::clone(readiness);

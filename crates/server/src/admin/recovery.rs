@@ -27,7 +27,12 @@ use axum::{
 use serde::{Deserialize, Serialize};
 
 use super::target;
-use crate::{ApiError, JsonBody, UrlPath, UrlQuery, readiness::Readiness};
+use crate::{
+    ApiError, JsonBody, UrlPath, UrlQuery,
+    access::{Caller, object_not_allowed},
+    broken::{Variant, broken},
+    readiness::Readiness,
+};
 
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Readiness>> {
@@ -172,9 +177,18 @@ async fn restore(
 async fn fork(
     State(readiness): State<Arc<Readiness>>,
     UrlPath((class, object)): ObjectPath,
+    caller: Caller,
     JsonBody(fork): JsonBody<Fork>,
 ) -> Result<Json<Forked>, ApiError> {
     let node = target::node(&readiness)?;
+    let copy = format!(
+        "{}/{}",
+        target::class(&node, &class)?.unique_key(),
+        fork.name
+    );
+    if !caller.may_reach(Some(&copy)) && !broken(Variant::ForkAnywhere) {
+        return Err(object_not_allowed());
+    }
     let object = target::object(&node, &class, &object)?;
     let id = node.fork(&object, fork.at, &fork.name).await?;
     Ok(Json(Forked { id: id.to_string() }))

@@ -2,8 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt, fs,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -11,11 +9,10 @@ use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
 use thiserror::Error;
 
 use super::{
-    Config,
+    Config, secret,
     section::{Section, Setting},
     settings::SETTINGS,
 };
-use crate::limits;
 
 /// The file that is read when no other is named and it exists.
 const DEFAULT_FILE: &str = "abide.toml";
@@ -42,7 +39,7 @@ pub struct Sources {
 /// Why the settings were refused. The message names the key, where it came from and what is allowed.
 #[derive(Error)]
 #[error("{0}")]
-pub struct ConfigError(String);
+pub struct ConfigError(pub(super) String);
 
 /// Where a value came from.
 enum Origin<'a> {
@@ -216,24 +213,8 @@ impl<S: Section> Gathered<S> {
         origin: &Origin<'_>,
     ) -> Result<(), ConfigError> {
         let named = format!("{key}{FILE_SUFFIX}");
-        let failed = |why: &dyn fmt::Display| {
-            ConfigError(format!(
-                "{} names the file {path}: {why}",
-                origin.describe(&named)
-            ))
-        };
-        let mut text = String::new();
-        let file = fs::File::open(path).map_err(|error| failed(&error))?;
-        file.take(limits::MAX_SECRET_FILE + 1)
-            .read_to_string(&mut text)
-            .map_err(|error| failed(&error))?;
-        if text.len() as u64 > limits::MAX_SECRET_FILE {
-            return Err(failed(&format!(
-                "it has more than {} bytes",
-                limits::MAX_SECRET_FILE
-            )));
-        }
-        self.set(key, text.trim_end_matches(['\r', '\n']), origin)
+        let text = secret::read(Path::new(path), &origin.describe(&named))?;
+        self.set(key, &text, origin)
     }
 
     fn set(&mut self, key: &str, text: &str, origin: &Origin<'_>) -> Result<(), ConfigError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_runtime::socket::{ClientSocket, Endpoint};
+use abide_runtime::socket::{ClientSocket, Close, Endpoint, EndpointHandle, code};
 use abide_storage::MemoryCharge;
 use axum::{
     extract::{Request, State},
@@ -16,7 +16,7 @@ use hyper_util::{rt::TokioIo, server::conn::auto::upgrade::downcast};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Hub, Role, handshake, hub::Member, pump::Pump};
-use crate::{ApiError, client::ClientSlot, metric, tls::Stream};
+use crate::{ApiError, access::Lease, client::ClientSlot, limits, metric, tls::Stream};
 
 /// What a connection of the gateway holds for as long as it is open. A request finds it in its extensions.
 #[derive(Clone)]
@@ -123,15 +123,33 @@ fn switch(
     response.headers_mut().remove(header::CONTENT_LENGTH);
     let keep_alive = hub.keep_alive();
     let hold = requested.hold;
+    let lease = response.extensions_mut().remove::<Lease>();
     hub.spawn(endpoint.handle(), move |member: Member| async move {
         let _kept = (hold, member);
+        let handle = endpoint.handle();
         match connection.await {
-            Ok(upgraded) => serve(upgraded, endpoint, keep_alive).await,
+            Ok(upgraded) => tokio::select! {
+                () = serve(upgraded, endpoint, keep_alive) => {}
+                () = end_with(lease, handle) => {}
+            },
             // The client was gone before it had the answer.
             Err(error) => tracing::debug!(%error, "a WebSocket was not upgraded"),
         }
     });
     Ok(())
+}
+
+/// Closes the socket when the token ends that has opened it. Returns when the peer has had time to hear of that.
+async fn end_with(lease: Option<Lease>, socket: EndpointHandle) {
+    match lease {
+        None => std::future::pending().await,
+        Some(lease) => lease.ended().await,
+    }
+    socket.close(Close::of(
+        code::POLICY_VIOLATION,
+        "the token is not valid any more",
+    ));
+    tokio::time::sleep(limits::ENDED_TOKEN_GRACE).await;
 }
 
 async fn serve(upgraded: Upgraded, endpoint: Endpoint, keep_alive: super::KeepAlive) {

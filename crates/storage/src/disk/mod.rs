@@ -53,6 +53,10 @@ pub trait Disk: Send + Sync + 'static {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
     /// Opens a file for reading and writing.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
+    /// The length of a file, without keeping it open.
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.open(path, OpenMode::Existing)?.len()
+    }
     /// Makes an empty file without a name, on the file system of `dir`, which is made if it does not exist. It is gone when
     /// its last handle is dropped or the process ends; nothing of it is ever durable.
     fn temporary(&self, dir: &Path) -> io::Result<Arc<dyn DiskFile>>;

@@ -39,6 +39,10 @@ impl Disk for ReclaimingDisk {
         self.attempt(|| self.disk.list(dir))
     }
 
+    fn file_len(&self, path: &Path) -> io::Result<u64> {
+        self.attempt(|| self.disk.file_len(path))
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.attempt(|| self.disk.open(path, mode))
     }

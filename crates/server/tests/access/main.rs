@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+#[path = "../support/mod.rs"]
 mod support;
 
-use std::{fmt::Write as _, net::SocketAddr, path::Path, time::Duration};
+mod audit;
+mod components;
+mod streams;
+
+use std::{cell::RefCell, fmt::Write as _, net::SocketAddr, path::Path, rc::Rc, time::Duration};
 
 use abide::{
     prelude::*,
@@ -18,14 +23,37 @@ use http::{StatusCode, header::AUTHORIZATION};
 use support::connect;
 use tokio::io::AsyncReadExt;
 
+/// Counts. It has two components, which note what they are asked, and takes WebSockets.
 #[durable_object]
 struct Counter {
     state: State,
+    asked: Rc<RefCell<Vec<String>>>,
 }
 
 impl DurableObject for Counter {
     fn new(state: State, _: Env) -> Result<Self> {
-        Ok(Self { state })
+        let asked = Rc::<RefCell<Vec<String>>>::default();
+        for component in ["hall", "other"] {
+            let asked = Rc::clone(&asked);
+            state.serve_operations(component, move |request: Request| {
+                let path = request.uri().path().to_owned();
+                let note = format!("{component} {} {path}", request.method());
+                asked.borrow_mut().push(note);
+                async move {
+                    if path == "/wait" {
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(Response::new(Body::empty()))
+                }
+            })?;
+        }
+        Ok(Self { state, asked })
+    }
+
+    async fn fetch(&self, _: Request) -> Result<Response> {
+        let pair = WebSocketPair::new();
+        self.state.accept_websocket(pair.server, &[])?;
+        Ok(websocket_response(pair.client))
     }
 }
 
@@ -36,6 +64,11 @@ impl Counter {
         let count: u64 = self.state.storage().get("count")?.unwrap_or(0) + 1;
         self.state.storage().put("count", &count)?;
         Ok(count)
+    }
+
+    /// What its components were asked, in order.
+    pub async fn asked(&self) -> Result<Vec<String>> {
+        Ok(self.asked.borrow().clone())
     }
 }
 
@@ -50,7 +83,23 @@ fn builder(data: &Path, configure: impl FnOnce(&mut Config)) -> HostBuilder {
             let rooms = Access::of(&env).protect(rooms, |route| {
                 Need::by_method(route.method).object("Room", route.param("name"))
             });
-            rooms.route("/hello", get(async || "hello"))
+            let endless = async || {
+                axum::body::Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>>>())
+            };
+            let counters = env.object::<Counter>();
+            let streams = Router::new()
+                .route("/streams/{name}/endless", get(endless))
+                .route(
+                    "/streams/{name}/socket",
+                    get(async move |request: Request| {
+                        let answer = counters.get_by_name("streams").fetch(request).await;
+                        answer.map_err(ApiError::from)
+                    }),
+                );
+            let streams = Access::of(&env).protect(streams, |route| {
+                Need::by_method(route.method).object("Stream", route.param("name"))
+            });
+            rooms.merge(streams).route("/hello", get(async || "hello"))
         })
         .configure(|config| {
             config.server.listen = ListenAddress::any_port();
@@ -78,8 +127,20 @@ impl World {
         self.store.create_token(new).unwrap().text
     }
 
+    /// One that waits for no body.
+    async fn impatient_host(&self) -> RunningHost {
+        let configure = |config: &mut Config| {
+            config.server.access = AccessPolicy::Token;
+            config.server.body_timeout = Duration::from_millis(100);
+        };
+        builder(self.dir.path(), configure).start().await.unwrap()
+    }
+
     async fn host(&self) -> RunningHost {
-        let token = |config: &mut Config| config.server.access = AccessPolicy::Token;
+        let token = |config: &mut Config| {
+            config.server.access = AccessPolicy::Token;
+            config.server.shutdown_grace = Duration::from_secs(1);
+        };
         builder(self.dir.path(), token).start().await.unwrap()
     }
 }
@@ -198,11 +259,8 @@ async fn a_token_for_certain_objects_reaches_no_other_and_no_list() {
         (public, "GET /rooms/a", false),
         (admin, "GET /objects/Counter/a/bookmark", true),
         (admin, "GET /objects/Counter/b/bookmark", false),
-        (
-            admin,
-            &format!("GET /objects/Counter/{id}/bookmark"),
-            id.to_string().starts_with('a'),
-        ),
+        (admin, &format!("GET /objects/Counter/{id}/bookmark"), false),
+        (admin, "GET /objects/COUNTER/a/bookmark", false),
         (admin, "GET /alarms", false),
         (admin, "GET /quarantined", false),
     ] {
@@ -211,6 +269,69 @@ async fn a_token_for_certain_objects_reaches_no_other_and_no_list() {
         assert_eq!(refused, !may, "{route}: {told}");
     }
     host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_digits_of_an_id_are_no_name() {
+    let world = World::new();
+    world.token(Role::Read, |_| {});
+    let host = world.host().await;
+    let admin = host.admin_addr().unwrap();
+    let id = host.env().object::<Counter>().get_by_name("b").id();
+    // Somebody may be called as the ids of others begin.
+    for digits in [1, 4, 63, 64] {
+        let name = format!("Counter/{}", &id.to_string()[..digits]);
+        let only = |token: &mut NewToken| token.object_prefix = Some(name.clone());
+        let token = world.token(Role::Admin, only);
+        for route in [
+            format!("GET /objects/Counter/{id}/bookmark"),
+            format!("POST /objects/Counter/{id}/restore"),
+            format!("GET /objects/Counter/{id}/components"),
+            format!("POST /alarms/Counter/{id}/rerun"),
+        ] {
+            let (status, told) = with_token(admin, &route, &token).await;
+            let refused = status == 403 && told.contains("object_not_allowed");
+            assert!(refused, "{name}: {route}: {told}");
+        }
+    }
+    for prefix in ["Counter/", "Count", ""] {
+        let all = |token: &mut NewToken| token.object_prefix = Some(prefix.to_owned());
+        let token = world.token(Role::Admin, all);
+        let route = format!("GET /objects/Counter/{id}/bookmark");
+        let (status, told) = with_token(admin, &route, &token).await;
+        assert!(![401, 403].contains(&status), "{prefix}: {told}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_fork_stays_among_the_objects_of_its_token() {
+    let world = World::new();
+    let only = |token: &mut NewToken| token.object_prefix = Some("Counter/a".to_owned());
+    let token = world.token(Role::Admin, only);
+    let host = world.host().await;
+    let counters = host.env().object::<Counter>();
+    counters.get_by_name("a").add().await.unwrap().unwrap();
+    for (name, may) in [("b", false), ("a copy", true)] {
+        let body = format!(r#"{{"time":9999999999999,"name":"{name}"}}"#);
+        let path = "/objects/Counter/a/fork";
+        let told = post(host.admin_addr().unwrap(), path, &token, &body).await;
+        let refused = told.starts_with("HTTP/1.1 403") && told.contains("object_not_allowed");
+        assert_eq!(refused, !may, "{name}: {told}");
+        let count = counters.get_by_name(name).add().await.unwrap().unwrap();
+        assert_eq!(count, if may { 2 } else { 1 }, "{name}");
+    }
+    host.shutdown().await.unwrap();
+}
+
+/// Posts JSON with a token.
+async fn post(addr: SocketAddr, path: &str, token: &str, body: &str) -> String {
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         authorization: Bearer {token}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    support::read_to_end(connect(addr, &request).await).await
 }
 
 #[tokio::test]
@@ -317,72 +438,6 @@ async fn metrics_that_others_can_reach_need_a_token() {
 }
 
 #[tokio::test]
-async fn an_operator_s_change_is_in_the_audit_log_or_does_not_happen() {
-    let world = World::new();
-    let token = world.token(Role::Admin, |_| {});
-    let id = token.split('_').nth(1).unwrap();
-    let host = world.host().await;
-    let admin = host.admin_addr().unwrap();
-    let counter = host.env().object::<Counter>().get_by_name("a");
-    counter.add().await.unwrap().unwrap();
-    let bearer = format!("Bearer {token}");
-    let post = async |what: &str, body: &str| {
-        let request = format!(
-            "POST /objects/Counter/a/{what} HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\ncontent-type: application/json\r\n\
-             authorization: {bearer}\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let mut stream = connect(admin, &request).await;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    };
-    let fork = r#"{"time":9999999999999,"name":"copy"}"#;
-    let told = post("fork", fork).await;
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
-    let told = post("restore", r#"{"time":1}"#).await;
-    assert!(told.starts_with("HTTP/1.1 400"), "{told}");
-    let long = format!(r#"{{"time":1,"x":"{}"}}"#, "x".repeat(5_000));
-    let told = post("restore", &long).await;
-    assert!(told.starts_with("HTTP/1.1 413"), "{told}");
-    let rows = world.store.audit(None, 10).unwrap();
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let operation = &row.operation;
-            assert_eq!(operation.who, format!("token {id}"));
-            assert_eq!(operation.client, "127.0.0.1");
-            assert_eq!(operation.object.as_deref(), Some("Counter/a"));
-            (
-                &*operation.action,
-                operation.detail.as_deref(),
-                row.outcome.as_deref(),
-            )
-        })
-        .collect();
-    assert_eq!(
-        rows,
-        [
-            ("restore", Some(r#"{"time":1}"#), Some("400")),
-            ("fork", Some(fork), Some("200"))
-        ]
-    );
-
-    let broken = rusqlite::Connection::open(world.dir.path().join("access.db")).unwrap();
-    broken.execute_batch("DROP TABLE audit").unwrap();
-    let told = post("fork", r#"{"time":9999999999999,"name":"second"}"#).await;
-    assert!(
-        told.starts_with("HTTP/1.1 503") && told.contains("audit_failed"),
-        "{told}"
-    );
-    let second = host.env().object::<Counter>().get_by_name("second");
-    assert_eq!(second.add().await.unwrap().unwrap(), 1, "it was made");
-    let copy = host.env().object::<Counter>().get_by_name("copy");
-    assert_eq!(copy.add().await.unwrap().unwrap(), 2);
-    host.shutdown().await.unwrap();
-}
-
-#[tokio::test]
 async fn a_program_s_own_check_decides_in_place_of_tokens() {
     let world = World::new();
     let host = builder(world.dir.path(), |config| {
@@ -415,9 +470,9 @@ async fn a_program_s_own_check_decides_in_place_of_tokens() {
 fn forged(token: &str) -> String {
     use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
     use sha2::{Digest, Sha256};
-    // The secret may have one, too.
-    let (at, _) = token.match_indices('_').nth(1).unwrap();
-    let (id, secret) = (&token[..at], &token[at + 1..]);
+    let [prefix, id, secret] = token.splitn(3, '_').collect::<Vec<_>>()[..] else {
+        panic!("no token");
+    };
     let first = |secret: &[u8]| Sha256::digest(secret)[0];
     let wanted = first(&BASE64_URL_SAFE_NO_PAD.decode(secret).unwrap());
     let mut secrets = (0_u64..).map(|number| {
@@ -426,7 +481,7 @@ fn forged(token: &str) -> String {
         secret
     });
     let secret = secrets.find(|secret| first(secret) == wanted).unwrap();
-    format!("{id}_{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
+    format!("{prefix}_{id}_{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
 }
 
 #[tokio::test]
@@ -452,13 +507,27 @@ fn every_broken_variant_of_access_is_caught() {
         }
         Variant::PrefixIgnored => "a_token_for_certain_objects_reaches_no_other_and_no_list",
         Variant::FailuresUncounted => "whoever_guesses_waits",
+        Variant::IdTakenForName => "the_digits_of_an_id_are_no_name",
+        Variant::ForkAnywhere => "a_fork_stays_among_the_objects_of_its_token",
+        Variant::StreamOutlivesToken => "streams::what_a_token_has_opened_ends_with_it",
         Variant::AuditSkipped | Variant::AuditFailureIgnored => {
-            "an_operator_s_change_is_in_the_audit_log_or_does_not_happen"
+            "audit::an_operator_s_change_is_in_the_audit_log_or_does_not_happen"
         }
+        Variant::ComponentRoleUnchecked => {
+            "components::a_change_by_a_component_needs_the_role_that_operates"
+        }
+        Variant::ComponentChangeUnaudited => {
+            "components::a_change_by_a_component_is_in_the_audit_log"
+        }
+        Variant::OtherObjectOperated | Variant::OtherComponentOperated => {
+            "components::an_operation_is_that_of_the_object_and_component_that_are_named"
+        }
+        Variant::AbsentObjectOperated => "components::an_object_that_is_not_there_is_not_made",
         _ => panic!("{variant:?} is of another part"),
     };
     // The budget of tokens is tested with the other budgets.
-    let mut variants = Variant::of("access").to_vec();
+    let mut variants = [Variant::of("access"), Variant::of("components")].concat();
     variants.retain(|variant| *variant != Variant::TokensShareBudget);
-    abide_harness::hunt(VARIABLE, &[], &variants, caught_by);
+    let settings = [(abide_harness::PATIENCE_VARIABLE, "20")];
+    abide_harness::hunt(VARIABLE, &settings, &variants, caught_by);
 }
