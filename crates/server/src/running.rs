@@ -341,7 +341,7 @@ struct Core {
 impl Core {
     /// Opens the data directory, replays its log and starts the node, away from the async threads.
     async fn start(
-        mut builder: HostBuilder,
+        builder: HostBuilder,
         sockets: Hub,
         listeners: Listeners,
         readiness: &Arc<Readiness>,
@@ -371,8 +371,9 @@ impl Core {
                 );
             }
             let store = Store::open(Arc::clone(&builder.disk), &config.data.dir, options)?;
-            let reach = Reach::socket(&config);
-            let router = admin::router(&readiness, reach, config.server.body_timeout);
+            let (mut builder, access) = builder.share_access(listeners.open)?;
+            let audited = std::mem::take(&mut builder.audited_calls);
+            let front = builder.front.take();
             let (node, make_router) =
                 builder.configure_node(Node::builder(store.clone()), &sockets);
             let node = node.start()?;

@@ -112,9 +112,10 @@ async fn list(
     for alarm in alarms {
         // What the index does not know of them.
         let is_asked = alarm.named || state != AlarmState::Pending;
-        let of_object = match is_asked {
-            true => timeout_at(until, told(&node, &alarm, state)).await.ok(),
-            false => None,
+        let of_object = if is_asked {
+            timeout_at(until, told(&node, &alarm, state)).await.ok()
+        } else {
+            None
         };
         match of_object.flatten() {
             Some(told) => listed.extend(told.into_iter().map(|status| {

@@ -32,6 +32,10 @@ use serde::{Deserialize, Serialize};
 
 /// What the node knows of an object's alarms without opening the object: of the first of them, and what is true of any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "they are marks, and saved as bits"
+)]
 pub struct AlarmEntry {
     /// When the first pending one is due, milliseconds since 1970. If all were given up: when one of them had been due.
     pub due: i64,

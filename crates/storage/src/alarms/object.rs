@@ -33,9 +33,13 @@ impl Alarms {
         let pending = self.rows.iter().filter(|(_, row)| !row.failed);
         pending
             .map(|(name, row)| (&**name, row))
-            .min_by_key(|(_, row)| match broken(Variant::LastAlarmFirst) {
-                true => row.entry().due.saturating_neg(),
-                false => row.entry().due,
+            .min_by_key(|(_, row)| {
+                let due = row.entry().due;
+                if broken(Variant::LastAlarmFirst) {
+                    due.saturating_neg()
+                } else {
+                    due
+                }
             })
     }
 

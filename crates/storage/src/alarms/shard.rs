@@ -43,7 +43,8 @@ impl Shard {
         self.in_flight.clear();
         self.suspects = FxHashMap::default();
         let mut queues = [const { Vec::new() }; 3];
-        for (key, entry) in self.entries.iter_mut() {
+        #[allow(clippy::iter_over_hash_type, reason = "the queues are sorted")]
+        for (key, entry) in &mut self.entries {
             entry.cut_off = entry.begun.is_some();
             if entry.failed {
                 continue;
