@@ -261,8 +261,8 @@ fn times_that_components_shared_become_their_own_alarms() {
             });
             let desk = old.env().object::<OldDesk>().get_by_name(name);
             desk.begin().await.unwrap().unwrap();
-            let disk = world.disk.after_kill();
-            let node = world.node(&disk, |node, options| node.class::<Desk>("DESK", options));
+            let left = world.disk.after_kill();
+            let node = world.node(&left, |node, options| node.class::<Desk>("DESK", options));
             // What was shared goes off, and opens it.
             world.pass(2).await;
             let desk = node.env().object::<Desk>().get_by_name(name);

@@ -121,9 +121,11 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 impl World {
     async fn new(idle: Duration) -> Self {
         let attempts = Arc::<AtomicUsize>::default();
-        let mut class = ClassOptions::default();
-        class.idle_timeout = idle;
-        class.alarm_idle_timeout = idle;
+        let class = ClassOptions {
+            idle_timeout: idle,
+            alarm_idle_timeout: idle,
+            ..ClassOptions::default()
+        };
         let host = Host::open_in_memory()
             .object_with::<Shop>("SHOP", class)
             .with(Registry::new().with(Notes(Arc::clone(&attempts))))

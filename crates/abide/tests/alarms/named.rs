@@ -400,7 +400,7 @@ fn a_wait_behind_an_alarm_for_a_time_of_the_clock_is_no_longer_when_the_clock_is
             shelf.pass(1).await;
             let at = |hours: i64| hours * i64::try_from(HOUR).unwrap();
             let wait = format!("wait at {} retry 0", at(-7));
-            assert_eq!(shelf.notes(), [wait.clone()], "{kill} {checkpoint}");
+            assert_eq!(shelf.notes(), [wait.as_str()], "{kill} {checkpoint}");
             shelf.pass(2 * HOUR - 1).await;
             assert_eq!(shelf.notes().len(), 1);
             shelf.pass(1).await;
