@@ -76,6 +76,7 @@ impl Diary {
         let wait = Duration::from_millis(millis);
         match &*name {
             "own" => self.state.storage().set_alarm(wait),
+            "handled" => self.state.alarm(&name).never_given_up().set(wait),
             name => self.state.alarm(name).set(wait),
         }
     }
@@ -348,7 +349,7 @@ fn all_alarms_outlive_the_process_and_go_with_what_the_object_has_stored() {
 }
 
 #[test]
-fn an_alarm_with_a_handler_of_its_own_is_never_given_up() {
+fn the_alarm_of_a_component_is_never_given_up() {
     run(async {
         let shelf = Shelf::on(TestClock::new(), SimDisk::new(), giving_up_after(0));
         shelf.set_in("handled", 1_000).await;
