@@ -23,10 +23,10 @@ use abide::{
     Env, Stub,
     server::{
         ApiError, JsonBody, UrlPath, UrlQuery,
-        access::{Access, Need},
+        access::{Access, Need, Operation},
     },
 };
-use abide_patterns::outbox::{OutboxError, Record, Status};
+use abide_patterns::outbox::{OutboxError, Status};
 use axum::{
     Json, Router,
     extract::{FromRequestParts, State, rejection::StringRejection},
@@ -259,29 +259,62 @@ async fn leave(State(env): State<Env>) -> Result<Response, Trouble> {
 async fn owner_redrive(
     _: Session,
     State(env): State<Env>,
+    client: Client,
     InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
-) -> Result<Response, Trouble> {
-    blog(&env)?.redrive(path.id).await??;
-    Ok(to_owner_page(None))
+) -> Response {
+    let redriven = async || -> Result<_, Trouble> {
+        blog(&env)?.redrive(path.id).await??;
+        Ok(to_owner_page(None))
+    };
+    by_owner(&env, client, "redrive", Some(path.id), redriven()).await
 }
 
 async fn owner_discard(
     _: Session,
     State(env): State<Env>,
+    client: Client,
     InPage(UrlPath(path)): InPage<UrlPath<MailPath>>,
-) -> Result<Response, Trouble> {
-    blog(&env)?.discard(path.id).await??;
-    Ok(to_owner_page(None))
+) -> Response {
+    let discarded = async || -> Result<_, Trouble> {
+        blog(&env)?.discard(path.id).await??;
+        Ok(to_owner_page(None))
+    };
+    by_owner(&env, client, "discard", Some(path.id), discarded()).await
 }
 
-async fn owner_redrive_all(_: Session, State(env): State<Env>) -> Result<Response, Trouble> {
-    blog(&env)?.redrive_all().await??;
-    Ok(to_owner_page(None))
+async fn owner_redrive_all(_: Session, State(env): State<Env>, client: Client) -> Response {
+    let redriven = async || -> Result<_, Trouble> {
+        blog(&env)?.redrive_all().await??;
+        Ok(to_owner_page(None))
+    };
+    by_owner(&env, client, "redrive", None, redriven()).await
 }
 
-async fn owner_discard_all(_: Session, State(env): State<Env>) -> Result<Response, Trouble> {
-    blog(&env)?.discard_all().await??;
-    Ok(to_owner_page(None))
+async fn owner_discard_all(_: Session, State(env): State<Env>, client: Client) -> Response {
+    let discarded = async || -> Result<_, Trouble> {
+        blog(&env)?.discard_all().await??;
+        Ok(to_owner_page(None))
+    };
+    by_owner(&env, client, "discard", None, discarded()).await
+}
+
+/// Runs what the owner does to mails that were given up, or to one, as a row of the audit log.
+async fn by_owner<R: IntoResponse, E: IntoResponse>(
+    env: &Env,
+    Client(client): Client,
+    action: &str,
+    mail: Option<i64>,
+    run: impl Future<Output = Result<R, E>>,
+) -> Response {
+    let operation = Operation {
+        who: "owner of the blog".to_owned(),
+        client,
+        action: action.to_owned(),
+        object: Some(format!("Blog/{NAME}")),
+        detail: mail.map(|id| format!("message {id}")),
+    };
+    let run = async { run.await.into_response() };
+    Access::of(env).audited(operation, run).await
 }
 
 fn to_owner_page(cookie: Option<String>) -> Response {
@@ -375,17 +408,23 @@ async fn mail(
 async fn redrive(
     _: Owner,
     State(env): State<Env>,
+    client: Client,
     UrlPath(path): UrlPath<MailPath>,
-) -> Result<Json<Record>, Refusal> {
-    Ok(Json(blog(&env)?.redrive(path.id).await??))
+) -> Response {
+    let redriven =
+        async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.redrive(path.id).await??)) };
+    by_owner(&env, client, "redrive", Some(path.id), redriven()).await
 }
 
 async fn discard(
     _: Owner,
     State(env): State<Env>,
+    client: Client,
     UrlPath(path): UrlPath<MailPath>,
-) -> Result<Json<Record>, Refusal> {
-    Ok(Json(blog(&env)?.discard(path.id).await??))
+) -> Response {
+    let discarded =
+        async || -> Result<_, Refusal> { Ok(Json(blog(&env)?.discard(path.id).await??)) };
+    by_owner(&env, client, "discard", Some(path.id), discarded()).await
 }
 
 pub(crate) fn blog(env: &Env) -> abide::Result<Stub<Blog>> {

@@ -17,7 +17,7 @@ pub(crate) struct World {
     pub(crate) smtp: SmtpServer,
     pub(crate) client: Client,
     _server: Server,
-    _dir: TempDir,
+    pub(crate) dir: TempDir,
 }
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
             smtp,
             client: server.client(),
             _server: server,
-            _dir: dir,
+            dir,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the owner alone may do.
 
+use abide::server::access::{AccessStore, Operation};
 use abide_harness::{Client, Program, SmtpAct, SmtpServer, SmtpStage};
 use http::{Method, Request};
 use serde_json::json;
@@ -129,6 +130,17 @@ async fn the_owner_sends_again_and_discards_what_failed() {
     })
     .await;
     assert_eq!(world.smtp.received().len(), 3);
+    let audit = AccessStore::open(&world.dir.path().join("data")).unwrap();
+    let rows = audit.audit(None, 10).unwrap();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let Operation { who, action, .. } = &row.operation;
+            (who.as_str(), action.as_str(), row.outcome.as_deref())
+        })
+        .collect();
+    let of_owner = |action| ("owner of the blog", action, Some("303"));
+    assert_eq!(told, ["redrive", "discard", "redrive"].map(of_owner));
     let page = with(Method::GET, "/owner", session).await;
     assert!(page.body.as_str().unwrap().contains("Nothing has failed"));
     let left = with(Method::POST, "/owner/leave", session).await;

@@ -353,7 +353,13 @@ impl Access {
     }
 
     /// Runs what an operator wants after it is written down, and writes down how it ended.
-    async fn audited(&self, operation: Operation, run: impl Future<Output = Response>) -> Response {
+    /// Runs an operation as a row of the audit log: for programs that know themselves who asks. The row is on disk before the
+    /// operation begins; if it cannot be written the answer is 503 `audit_failed`, and nothing is run.
+    pub async fn audited(
+        &self,
+        operation: Operation,
+        run: impl Future<Output = Response>,
+    ) -> Response {
         let access = self.clone();
         let begun = blocking(move || access.store().begin(&operation)).await;
         let id = match begun {

@@ -5,8 +5,7 @@
 //! | `GET /alarms?state=pending`, `failing` or `failed`, `&limit=`, `&after=` | 200 and `{"alarms":[{"class","id","alarm","due","attempts"}…],"next":…}` |
 //! | `POST /alarms/{class}/{object}/rerun`, `?alarm=` | 204, or 404 `no_failed_alarm` |
 //!
-//! Objects come by the time of their first alarm, and the alarms of an object one after another, at most 100 of each; `limit`
-//! counts objects. `alarm` is the name of an alarm that has one; `due` is milliseconds since 1970; `next`, if not null, is the
+//! Objects are listed in the order of their first alarm, with at most 100 alarms of each; `limit` counts objects. `alarm` is the name of an alarm that has one; `due` is milliseconds since 1970; `next`, if not null, is the
 //! `after` of the next page. Alarms that are failing or were given up have `error` and `crashes`, too, as far as their objects
 //! tell in time. An object is named by its id or its name. A rerun is of all alarms that are failing or were given up, or of the
 //! one that is named; its answer leaves when it is on disk.
