@@ -5,7 +5,10 @@ use std::io::Write;
 use anyhow::Result;
 use clap::Args;
 
-use crate::data::{DataArgs, time};
+use crate::{
+    data::{DataArgs, time},
+    text::plain,
+};
 
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
@@ -47,15 +50,4 @@ pub(crate) fn run(args: &AuditArgs, out: &mut impl Write) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Texts come from clients; a control character must not reach a terminal.
-fn plain(text: &str) -> String {
-    text.chars().fold(String::new(), |mut shown, letter| {
-        match letter {
-            '"' | '\'' => shown.push(letter),
-            _ => shown.extend(letter.escape_debug()),
-        }
-        shown
-    })
 }

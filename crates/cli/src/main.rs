@@ -15,7 +15,9 @@ mod objects;
 mod outbox;
 mod recovery;
 mod repair;
+mod schedule;
 mod sql;
+mod text;
 mod token;
 mod verify;
 
@@ -37,6 +39,7 @@ use crate::{
     node::NodeArgs,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
+    schedule::Schedule,
     sql::SqlArgs,
     token::Tokens,
 };
@@ -78,6 +81,9 @@ enum Command {
     /// Look after the outboxes of a running node
     #[command(subcommand)]
     Outbox(outbox::Command),
+    /// Look after the schedules of objects on a running node
+    #[command(subcommand)]
+    Schedule(Schedule),
     /// List the objects of a data directory
     #[command(subcommand)]
     Objects(Objects),
@@ -153,6 +159,7 @@ fn run() -> Result<ExitCode> {
         }
         Command::New(args) => new::run(&args, &mut out)?,
         Command::Alarms(command) => alarms::run(&command, &mut out)?,
+        Command::Schedule(command) => schedule::run(&command, &mut out)?,
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,

@@ -85,7 +85,7 @@ impl NodeArgs {
     }
 
     /// The node that was named, or that serves the directory.
-    fn node(&self) -> Result<Node> {
+    pub(crate) fn node(&self) -> Result<Node> {
         match &self.admin {
             Some(url) => Node::at(url, "its admin listener with --admin", &self.token),
             None => Node::of_directory(&self.data.config()?.data.dir),

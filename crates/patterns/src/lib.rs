@@ -24,6 +24,7 @@ pub mod alarm;
 pub mod broken;
 pub mod deliver;
 mod numbers;
+mod operating;
 pub mod outbox;
 pub mod outcomes;
 pub mod projection;

@@ -4,17 +4,11 @@
 //! `/objects/{class}/{object}/components/outbox` instead of `/outbox/{name}`; nothing is enqueued. An edit needs a kind that is
 //! [open to clients](super::Registry::open_to_clients), as it does there.
 
-use abide::{
-    Request, Response, Result,
-    server::{ApiError, JsonBody},
-};
+use abide::{Request, Response, Result, server::ApiError};
 use axum::{
-    Json,
-    extract::{FromRequest, Query},
     http::{Method, StatusCode},
     response::IntoResponse,
 };
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::{
@@ -27,8 +21,7 @@ use super::{
     refusal::refused,
 };
 use crate::broken::{Variant, broken};
-
-type Answer = Result<axum::response::Response, ApiError>;
+use crate::operating::{Answer, body, json, no_operation, query};
 
 impl Outbox {
     /// Answers an operator.
@@ -93,10 +86,7 @@ impl Outbox {
                 }
                 Err(no_such_destination())
             }
-            _ => Err(ApiError::not_found(
-                "not_found",
-                "An outbox has no operation of this method and path.",
-            )),
+            _ => Err(no_operation("An outbox")),
         }
     }
 
@@ -139,10 +129,6 @@ pub(crate) fn no_such_destination() -> ApiError {
     )
 }
 
-fn json(value: &impl Serialize) -> axum::response::Response {
-    Json(value).into_response()
-}
-
 fn record(record: Result<Record, OutboxError>) -> Answer {
     Ok(json(&record.map_err(refused)?))
 }
@@ -154,19 +140,4 @@ fn number(text: &str) -> Result<i64, ApiError> {
             "The address cannot be read: a message has a number.",
         )
     })
-}
-
-fn query<T: DeserializeOwned>(request: &Request) -> Result<T, ApiError> {
-    let Query(query) = Query::try_from_uri(request.uri()).map_err(|rejection| {
-        ApiError::bad_request(
-            "invalid_query",
-            format!("The query cannot be read: {}.", rejection.body_text()),
-        )
-    })?;
-    Ok(query)
-}
-
-async fn body<T: DeserializeOwned>(request: Request) -> Result<T, ApiError> {
-    let JsonBody(body) = JsonBody::from_request(request, &()).await?;
-    Ok(body)
 }

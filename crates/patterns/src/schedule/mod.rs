@@ -96,7 +96,7 @@ impl Schedule {
     /// [`on_firing_in_background`](Self::on_firing_in_background) is given next.
     ///
     /// # Errors
-    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense,
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has a schedule already,
     /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
     pub fn open(state: &State, options: Options) -> Result<Self> {
         options.check()?;
@@ -108,7 +108,12 @@ impl Schedule {
             inner.mind_clock(inner.now())?;
         }
         inner.arm()?;
-        Ok(Self(inner))
+        let schedule = Self(inner);
+        let answering = schedule.clone();
+        state.serve_operations(inner::NAME, move |request| {
+            answering.clone().operate(request)
+        })?;
+        Ok(schedule)
     }
 
     /// Sets a timer, in the transaction of the current poll. If there is one of this name that was set to the same,
