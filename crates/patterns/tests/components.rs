@@ -231,7 +231,10 @@ fn components_work_in_any_combination_and_order() {
             .await;
             let left: Vec<&str> = name.matches('f').map(|_| "projection").collect();
             until(name, async || {
-                (desk.alarms().await.unwrap().unwrap() == left).then_some(())
+                let mut alarms = desk.alarms().await.unwrap().unwrap();
+                // The outbox forgets what it has sent some days later.
+                alarms.retain(|alarm| alarm != "outbox");
+                (alarms == left).then_some(())
             })
             .await;
         }

@@ -144,7 +144,7 @@ async fn mails_wait_for_a_mail_server_that_is_away() {
         smtp,
         client,
         _server,
-        _dir,
+        dir: _dir,
     } = World::new().await;
     let address = smtp.address();
     drop(smtp);

@@ -58,6 +58,7 @@ mod figures;
 mod history;
 mod inner;
 pub mod limits;
+mod operations;
 mod options;
 mod pass;
 mod plan;

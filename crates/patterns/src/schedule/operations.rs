@@ -115,7 +115,9 @@ fn refused(error: ScheduleError) -> ApiError {
         ),
         ScheduleError::NotFailed { name } => ApiError::conflict(
             "timer_not_failed",
-            format!("Timer `{name}` has not failed: only what has failed can be tried again or given up."),
+            format!(
+                "Timer `{name}` has not failed: only what has failed can be tried again or given up."
+            ),
         ),
         error => abide::Error::from(error).into(),
     }
