@@ -32,9 +32,11 @@ impl DurableObject for Tower {
     fn new(state: State, env: Env) -> Result<Self> {
         let schedule = Schedule::open(&state, Options::default())?;
         let mended = env.require::<Mended>()?;
-        schedule.on_firing(move |_| match mended.0.load(Ordering::Relaxed) {
-            true => Ok(()),
-            false => Err(Failure::permanent("the bell\u{7} is broken")),
+        schedule.on_firing(move |_| {
+            if mended.0.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            Err(Failure::permanent("the bell\u{7} is broken"))
         })?;
         Ok(Self { state, schedule })
     }
