@@ -41,42 +41,6 @@ Examples:
   abide alarms rerun Shop/main --alarm reminder",
     ),
     (
-        "schedule list",
-        "\
-Example:
-  abide schedule list Subscription/acme",
-    ),
-    (
-        "schedule failed",
-        "\
-Example:
-  abide schedule failed Subscription/acme",
-    ),
-    (
-        "schedule history",
-        "\
-Example:
-  abide schedule history Subscription/acme --timer report --limit 20",
-    ),
-    (
-        "schedule run",
-        "\
-Example:
-  abide schedule run Subscription/acme report",
-    ),
-    (
-        "schedule retry",
-        "\
-Example:
-  abide schedule retry Subscription/acme report",
-    ),
-    (
-        "schedule discard",
-        "\
-Example:
-  abide schedule discard Subscription/acme report",
-    ),
-    (
         "outbox status",
         "\
 Examples:
@@ -135,6 +99,42 @@ Examples:
 Examples:
   abide outbox discard orders 7
   abide outbox discard orders --all --kind webhook",
+    ),
+    (
+        "schedule list",
+        "\
+Example:
+  abide schedule list Subscription/acme",
+    ),
+    (
+        "schedule failed",
+        "\
+Example:
+  abide schedule failed Subscription/acme",
+    ),
+    (
+        "schedule history",
+        "\
+Example:
+  abide schedule history Subscription/acme --timer report --limit 20",
+    ),
+    (
+        "schedule run",
+        "\
+Example:
+  abide schedule run Subscription/acme report",
+    ),
+    (
+        "schedule retry",
+        "\
+Example:
+  abide schedule retry Subscription/acme report",
+    ),
+    (
+        "schedule discard",
+        "\
+Example:
+  abide schedule discard Subscription/acme report",
     ),
     (
         "objects list",
