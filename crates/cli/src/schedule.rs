@@ -108,10 +108,12 @@ pub(crate) fn run(command: &Schedule, out: &mut impl Write) -> Result<()> {
 
 fn list(args: &ScheduleArgs, out: &mut impl Write) -> Result<()> {
     let Opened { node, path } = args.open()?;
-    writeln!(out, "TIMER\tPHASE\tDUE\tATTEMPTS\tERROR")?;
     let mut after = String::new();
     loop {
         let Timers { timers } = node.get(&format!("{path}/timers?limit={PAGE}{after}"))?;
+        if after.is_empty() {
+            writeln!(out, "TIMER\tPHASE\tDUE\tATTEMPTS\tERROR")?;
+        }
         for timer in &timers {
             let run = timer.run.as_ref();
             writeln!(
@@ -135,10 +137,12 @@ fn list(args: &ScheduleArgs, out: &mut impl Write) -> Result<()> {
 
 fn failed(args: &ScheduleArgs, out: &mut impl Write) -> Result<()> {
     let Opened { node, path } = args.open()?;
-    writeln!(out, "TIMER\tDUE\tATTEMPTS\tERROR")?;
     let mut after = 0;
     loop {
         let Runs { runs } = node.get(&format!("{path}/failed?limit={PAGE}&after={after}"))?;
+        if after == 0 {
+            writeln!(out, "TIMER\tDUE\tATTEMPTS\tERROR")?;
+        }
         for run in &runs {
             writeln!(
                 out,
