@@ -215,7 +215,7 @@ async fn the_admin_listener_tells_health_and_figures() {
             );
         }
     }
-    let elsewhere = admin.get("/").await;
+    let elsewhere = admin.get("/nothing").await;
     assert_eq!(
         (elsewhere.status, elsewhere.code()),
         (StatusCode::NOT_FOUND, "not_found")

@@ -377,6 +377,16 @@ mod tests {
         })
     }
 
+    /// The same of an earlier process, for another time.
+    fn moved(due: i64, isolation: Isolation) -> AlarmChange {
+        AlarmChange::Set(AlarmEntry {
+            attempts: 1,
+            begun: Some(isolation),
+            cut_off: true,
+            ..AlarmEntry::at(due)
+        })
+    }
+
     fn index() -> AlarmIndex {
         let index = AlarmIndex::default();
         index.divide(2, |key| {
@@ -535,31 +545,17 @@ mod tests {
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // Its object has moved it meanwhile.
-        let AlarmChange::Set(entry) = begun(6, Isolation::Few) else {
-            unreachable!("it was set")
-        };
-        let moved = AlarmEntry {
-            cut_off: true,
-            ..entry
-        };
-        index.apply(key(1), AlarmChange::Set(moved), Lsn(1));
+        index.apply(key(1), moved(6, Isolation::Few), Lsn(1));
         index.finished(key(1));
         assert_eq!(suspect(Isolation::Alone, 10), Some((1, key(1))));
         // It has begun and ended.
-        let AlarmChange::Set(entry) = begun(60, Isolation::Alone) else {
-            unreachable!("it was set")
-        };
-        let again = AlarmEntry {
-            attempts: 2,
-            ..entry
-        };
-        index.apply(key(1), AlarmChange::Set(again), Lsn(1));
+        index.apply(key(1), begun(60, Isolation::Alone), Lsn(1));
         assert_eq!(index.counts().suspects, 2);
         index.apply(key(1), at(60), Lsn(2));
         index.finished(key(1));
         assert_eq!(index.next_due(1), Some(60));
         // One that is moved while it waits is a suspect still; one that is set anew is none.
-        index.apply(key(4), begun(20, Isolation::Alone), Lsn(3));
+        index.apply(key(4), moved(20, Isolation::Alone), Lsn(3));
         assert_eq!(index.next_suspect(Isolation::Alone), Some(20));
         index.apply(key(4), at(30), Lsn(4));
         assert_eq!(
