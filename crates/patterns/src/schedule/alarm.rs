@@ -34,6 +34,9 @@ impl Inner {
         };
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TURN;
+        // If a handler panics this comes in place of a retry: the others wait no longer each time.
+        let again = self.now().saturating_add(millis(limits::AFTER_PANIC));
+        self.alarm.set(Some(again))?;
         self.recover(self.now())?;
         while clock.now() < end && !self.state.env().is_stopping() {
             let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, self.now())?;

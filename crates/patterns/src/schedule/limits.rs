@@ -92,5 +92,8 @@ const _: () = {
     assert!(MAX_CLAIMS <= MAX_CONCURRENCY);
 };
 
+/// How soon the object is woken again if a handler has panicked in its alarm.
+pub const AFTER_PANIC: Duration = Duration::from_secs(2);
+
 /// How soon the object is woken again if whoever sees to what is due was cut off.
 pub const AGAIN: Duration = Duration::from_secs(30);
