@@ -232,3 +232,35 @@ fn a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can() 
         assert_eq!(world.timer("t").await.phase, Phase::Ended);
     });
 }
+
+#[test]
+fn handlers_that_panic_again_and_again_hold_up_the_others_for_seconds_only() {
+    run(async {
+        let world = World::new(plain());
+        let start = world.now();
+        let panics = Deed {
+            panics: 99,
+            ..Deed::default()
+        };
+        // One of them panics in nearly every alarm of the first two minutes.
+        for number in 0..12 {
+            let at = start + 1_000 + number * 9_000;
+            let name = format!("bad {number}");
+            world.set(&name, doing(Spec::once("a", at), &panics)).await;
+        }
+        let dues = at(start, &[5, 25, 45, 65, 85, 105]);
+        for due in &dues {
+            world
+                .set(&format!("good {due}"), Spec::once("a", *due))
+                .await;
+        }
+        world.pass(secs(150), secs(1)).await;
+        for due in &dues {
+            let effects = world.object().effects().await.unwrap().unwrap();
+            let good = format!("good {due}");
+            let (_, _, went_off) = effects.iter().find(|(name, ..)| *name == good).unwrap();
+            let late = went_off - due;
+            assert!(late <= 5_000, "{late} ms");
+        }
+    });
+}
