@@ -170,7 +170,7 @@ broken_variants! {
         ClockSetBackIgnored,
         /// Recovery does not look for a clock that was set back. A wait is no longer for that.
         ClockSetBackForgotten,
-        /// What waits behind another alarm of its object does not follow a clock that was set back. A wait is no longer for that.
+        /// Waits of an object with several alarms do not follow a clock that is set back. A wait is no longer for that.
         ClockSetBackForOneAlarm,
         /// The alarm of an object that is due last goes off first. Each alarm goes off at its time.
         LastAlarmFirst,

@@ -415,6 +415,25 @@ fn a_wait_behind_an_alarm_for_a_time_of_the_clock_is_no_longer_when_the_clock_is
 }
 
 #[test]
+fn setting_an_alarm_after_the_clock_was_set_back_lengthens_no_other_wait() {
+    run(async {
+        for (wait, other) in [("own", "other"), ("wait", "own"), ("wait", "other")] {
+            let shelf = Shelf::new();
+            shelf.set_in(wait, 5 * HOUR).await;
+            shelf.pass(HOUR).await;
+            // By so little that nothing is due for it.
+            shelf.world.clock.set_wall(-i64::try_from(HOUR).unwrap());
+            shelf.world.fence().await;
+            shelf.set_in(other, 24 * HOUR).await;
+            shelf.pass(4 * HOUR - 1).await;
+            assert_eq!(shelf.notes(), [""; 0], "{wait} {other}");
+            shelf.pass(1).await;
+            assert_eq!(shelf.notes().len(), 1, "{wait} {other}");
+        }
+    });
+}
+
+#[test]
 fn what_ends_its_process_runs_apart_and_the_other_alarms_of_its_object_go_on() {
     run(async {
         let mut shelf = Shelf::new();

@@ -34,7 +34,7 @@ impl Inner {
         };
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TURN;
-        // If a handler panics this comes in place of a retry: the others wait no longer each time.
+        // If a handler panics, this takes the place of a retry: the other timers wait this long, however often it happens.
         let again = self.now().saturating_add(millis(limits::AFTER_PANIC));
         self.alarm.set(Some(again))?;
         self.recover(self.now())?;

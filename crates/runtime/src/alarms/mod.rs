@@ -81,7 +81,7 @@ impl AlarmInfo {
     }
 }
 
-/// The alarms of an object, as [`Node::alarms`](crate::Node::alarms) lists it: the first of them, and what is true of any.
+/// An object with alarms, as [`Node::alarms`](crate::Node::alarms) lists it: its first alarm, and what is true of any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlarmListing {
     /// The unique key of the object's namespace: its class's name, unless it was given another.

@@ -11,7 +11,7 @@
 //!   the others, in the order of their times.
 //! - A suspect that runs for longer than [`ALARM_SUSPECT_PATIENCE`] holds up no others.
 //!
-//! An object of which an alarm is a suspect is one as a whole: its other alarms go off at their times, apart in the same way.
+//! An object with a suspect alarm is a suspect as a whole: its other alarms go off at their times, isolated in the same way.
 //! All other alarms go off as always. The record of all this is in the rows and the log: it needs no state that could be
 //! lost with the process.
 

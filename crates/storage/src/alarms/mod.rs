@@ -1,6 +1,6 @@
 //! Alarms: each object may have one of its own and others with a name, and the node has one index of all objects.
 //!
-//! The truth are rows in the object's own database ([`AlarmRow`]), written in the transaction of whoever sets them. What
+//! The rows in the object's own database ([`AlarmRow`]) are the truth, written in the transaction of whoever sets them. What
 //! the node needs to know of them, an [`AlarmEntry`], travels in the header of the record that commits a row, and the
 //! commit puts it into the [`AlarmIndex`] before the next commit of that object can. A checkpoint saves what has changed
 //! in the index as a *run*; a restart reads the runs and replays the log behind them, and opens no object for it. If a run
@@ -53,7 +53,7 @@ pub struct AlarmEntry {
     pub wait: bool,
     /// One has a name.
     pub named: bool,
-    /// One that has a name was given up, or the object's own was and it has others.
+    /// One was given up, and the object has alarms with names.
     pub some_failed: bool,
 }
 

@@ -133,6 +133,10 @@ impl ObjectDb {
             let is_new = !alarms.rows.contains_key(name);
             (is_new, alarms.rows.len(), alarms.has_table)
         })?;
+        // The index is told of the other alarms, too.
+        if count > usize::from(!is_new) {
+            self.follow_index()?;
+        }
         if is_new && alarm.is_none() {
             // What the index knows may still have to be said again.
             return self.begin().map(|()| self.touch_alarm());
@@ -195,8 +199,8 @@ impl ObjectDb {
         Ok(())
     }
 
-    /// Has the rows follow what the index knows: if the wall clock was set back since they were written, what waits is due
-    /// earlier by that. To be called before an alarm is attempted or changed, because the index is told of the rows then.
+    /// Brings the rows up to date with the index: if the wall clock was set back since they were written, waits are due earlier
+    /// by as much. To be called before an alarm is attempted or changed, because that tells the index what the rows say.
     pub fn follow_index(&self) -> Result<()> {
         let Some(known) = self.known_alarm_entry().filter(|known| known.wait) else {
             return Ok(());
@@ -208,6 +212,8 @@ impl ObjectDb {
         if by <= 0 || broken(Variant::ClockSetBackForOneAlarm) {
             return Ok(());
         }
+        self.begin()?;
+        self.touch_alarm();
         for (name, mut row) in self.alarms()? {
             let before = row.set_back;
             row.clock_set_back(by);
