@@ -1,7 +1,7 @@
 //! Deliberately broken variants of the engine, which test its tests: each promise has variants that break it in the one place
 //! where it is kept, and a test must catch each.
 //!
-//! Contract: as of [those of the parts](abide_patterns::broken). Without the feature `broken` not one instruction is different.
+//! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction is different.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "BILLING_BROKEN";

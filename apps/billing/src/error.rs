@@ -1,7 +1,7 @@
 //! What a resource answers when it does not do what it is asked.
 
+use abide::outcomes::OutcomesError;
 use abide::{Error, ErrorKind};
-use abide_patterns::outcomes::OutcomesError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

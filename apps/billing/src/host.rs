@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide::server::HostBuilder;
-use abide_patterns::{
+use abide::{
     projection::{Projection, ReadModel},
     queue::{self, Queues},
     workflow,

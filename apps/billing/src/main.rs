@@ -11,8 +11,8 @@ use abide::{
     clock::{Clock, SystemClock},
     server::{AllowPrivate, Config, Hosts, SecretOption, ServeArgs},
 };
-use abide_patterns::{
-    deliver::Secret,
+use abide::{
+    outbox::handlers::Secret,
     outcomes::Until,
     projection::{PostgresModel, ReadModel, SqliteModel},
 };

@@ -4,9 +4,10 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use abide::{
-    Env, Host, Node, SimDisk, Store, StoreOptions,
+    Env, Host, Node,
     clock::{SystemClock, TestClock},
     server::AllowPrivate,
+    storage::{SimDisk, Store, StoreOptions},
 };
 use billing::{
     Money,

@@ -4,10 +4,10 @@
 //! the outbox: they are one transaction. A comment that comes again with the same mark is the same comment, and causes no other
 //! mail. Who has not confirmed a subscription gets one mail a day at most, whatever strangers type. Whoever writes a post follows it.
 
-use abide::prelude::*;
-use abide_patterns::outbox::{
+use abide::outbox::{
     Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record, Status, Swept,
 };
+use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

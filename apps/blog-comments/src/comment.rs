@@ -1,6 +1,6 @@
 //! Posts and comments, and what is wrong with those that are not taken.
 
-use abide_patterns::deliver::Email;
+use abide::outbox::handlers::Email;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

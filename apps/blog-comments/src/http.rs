@@ -19,6 +19,7 @@
 //! The owner is who sends `Authorization: Bearer TOKEN`. Whoever comments too often, or shows too many wrong tokens, gets 429 with
 //! `Retry-After`: see [`limits`](crate::limits).
 
+use abide::outbox::{OutboxError, Status};
 use abide::{
     Env, Stub,
     server::{
@@ -26,7 +27,6 @@ use abide::{
         access::{Access, Need, Operation},
     },
 };
-use abide_patterns::outbox::{OutboxError, Status};
 use axum::{
     Json, Router,
     extract::{FromRequestParts, State, rejection::StringRejection},

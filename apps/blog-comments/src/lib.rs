@@ -34,8 +34,8 @@ pub use mails::{
 
 use std::{fmt, time::Duration};
 
-use abide_patterns::{
-    deliver::Email,
+use abide::{
+    outbox::handlers::Email,
     outbox::{Options, RetryPolicy},
 };
 

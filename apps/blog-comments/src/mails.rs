@@ -6,8 +6,8 @@
 use std::{marker::PhantomData, time::Duration};
 
 use abide::{Result, Storage};
-use abide_patterns::{
-    deliver::{Attachment, Email, SmtpDelivery},
+use abide::{
+    outbox::handlers::{Attachment, Email, SmtpDelivery},
     outbox::{Batch, Deliver, Delivery, Failure, FanOut, Message, Registry, Submitted},
 };
 use maud::{DOCTYPE, Markup, html};

@@ -3,9 +3,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use abide::outbox::handlers::SmtpDelivery;
 use abide::server::{SecretOption, ServeArgs};
 use abide_harness::SmtpServer;
-use abide_patterns::deliver::SmtpDelivery;
 use anyhow::Context;
 use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};

@@ -7,7 +7,7 @@ use axum::{
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use abide_patterns::outbox::Counts;
+use abide::outbox::Counts;
 
 use crate::{Comment, GivenUp, MAX_EMAIL, MAX_NAME, MAX_TEXT, NewComment, Post, Site, Thread};
 

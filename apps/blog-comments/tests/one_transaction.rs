@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use abide::{Host, server::RunningHost};
+use abide::{outbox::Options, outbox::handlers::SmtpDelivery};
 use abide_harness::{Client, Nobody, Version};
-use abide_patterns::{deliver::SmtpDelivery, outbox::Options};
 use blog_comments::{BINDING, Blog, Site, options, registry, router};
 use http::Method;
 use serde_json::json;

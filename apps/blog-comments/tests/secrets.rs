@@ -1,7 +1,7 @@
 //! No secret of the program is shown, wherever it comes from.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[path = "../../../crates/harness/shared/secrets.rs"]
+#[path = "../../../verify/harness/shared/secrets.rs"]
 mod shared;
 
 use abide_harness::{Program, Server};

@@ -9,11 +9,11 @@
 //! | `DELETE /api/mails/{id}` | 200 and the mail's record: it is canceled, or discarded if it was given up |
 //! | `GET /api/overview` | 200: counts, destinations in trouble, the newest lists |
 
+use abide::outbox::{Page, Record};
 use abide::{
     Env,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
 };
-use abide_patterns::outbox::{Page, Record};
 use axum::{
     Json, Router,
     extract::State,

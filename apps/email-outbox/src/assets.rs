@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
+use abide::outbox::live::{Asset, LIVE, TURBO};
 use abide::{
     Response,
     server::{ApiError, UrlPath},
 };
-use abide_patterns::outbox::live::{Asset, LIVE, TURBO};
 use serde::Deserialize;
 
 /// How the pages look.

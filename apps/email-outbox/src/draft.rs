@@ -1,6 +1,6 @@
 //! What somebody wants to send, before it is a mail.
 
-use abide_patterns::deliver::Email;
+use abide::outbox::handlers::Email;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

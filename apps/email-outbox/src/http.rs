@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `GET /`, `GET /failed`, `GET /compose`, `GET /mails/{id}`, `GET /mails/{id}/edit` | pages |
 //! | `POST` of their forms | 303 to a page; 422 and the form if what it says cannot be sent |
-//! | `GET /live`, a WebSocket or server-sent events | what changes: see [`abide_patterns::outbox::live`] |
+//! | `GET /live`, a WebSocket or server-sent events | what changes: see [`abide::outbox::live`] |
 //! | `GET /assets/{name}` | scripts and styles |
 //! | anything else | a page that says what is wrong |
 //! | `/api/…` | the same in JSON: see [`api`](crate::api) |
 //!
 //! Who may call is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token.
 
+use abide::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
 use abide::{
     Call, Env, Request, Response, Stub,
     server::{
@@ -18,7 +19,6 @@ use abide::{
         access::{Access, Need, Route},
     },
 };
-use abide_patterns::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
 use axum::{
     Router,
     extract::{Form, FromRequestParts, State, rejection::FormRejection},

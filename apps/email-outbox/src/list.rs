@@ -5,8 +5,8 @@
 //! recipients that are left.
 
 use abide::{Error, Result, Sql, Storage};
-use abide_patterns::{
-    deliver::{Email, SmtpDelivery},
+use abide::{
+    outbox::handlers::{Email, SmtpDelivery},
     outbox::{Batch, Deliver, FanOut, FanOutStatus, Outbox},
 };
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Lists {
         outbox: &Outbox,
         from: &str,
         draft: Draft,
-    ) -> Result<i64, abide_patterns::outbox::OutboxError> {
+    ) -> Result<i64, abide::outbox::OutboxError> {
         let sql = self.storage.sql();
         let letter = Letter {
             from: from.to_owned(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use abide::prelude::*;
-use abide_patterns::{
-    deliver::{Email, SmtpDelivery},
+use abide::{
+    outbox::handlers::{Email, SmtpDelivery},
     outbox::{
         Change, Counts, DeadLetterFilter, Deliver, Destination, Filter, Options, Outbox,
         OutboxError, Page, Record, Registry, Swept, live::Live,

@@ -3,13 +3,13 @@
 
 use std::path::PathBuf;
 
+use abide::outbox::{Options, Pace};
 use abide::{
     Host,
     http::Uri,
     server::{AllowPrivate, SecretOption, ServeArgs},
 };
 use abide_harness::{AcsMischief, AcsOptions, AcsServer};
-use abide_patterns::outbox::{Options, Pace};
 use anyhow::Context;
 use clap::{Args, Parser};
 use email_outbox::{Author, BINDING, Mails, Sender, registry, router};

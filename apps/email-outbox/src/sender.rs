@@ -3,9 +3,9 @@
 use std::fmt;
 
 use abide::{Error, ErrorKind, Result};
-use abide_patterns::{
-    deliver::{AcsDelivery, Email, SmtpDelivery},
+use abide::{
     outbox::Registry,
+    outbox::handlers::{AcsDelivery, Email, SmtpDelivery},
 };
 
 use crate::Mailing;

@@ -4,11 +4,11 @@
 mod support;
 
 use abide::{Error, Host, Result, Storage, server::LocalHost};
-use abide_harness::until;
-use abide_patterns::{
-    deliver::SmtpDelivery,
+use abide::{
+    outbox::handlers::SmtpDelivery,
     outbox::{Batch, FanOut, Options, Registry},
 };
+use abide_harness::until;
 use email_outbox::{Author, BINDING, Mailing, Mails, router};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;

@@ -9,11 +9,11 @@ use std::sync::{
 };
 
 use abide::Host;
-use abide_harness::until;
-use abide_patterns::{
-    deliver::Email,
+use abide::{
+    outbox::handlers::Email,
     outbox::{Deliver, Delivery, Failure, Options, Pace, Registry, Submitted},
 };
+use abide_harness::until;
 use axum::body::Body;
 use email_outbox::{Author, BINDING, Mailing, Mails, router};
 use http::{Request, StatusCode};

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use abide::outbox::{Priority, Registry};
 use abide::server::Host;
-use abide_patterns::outbox::{Priority, Registry};
 use anyhow::Result;
 use clap::Args;
 

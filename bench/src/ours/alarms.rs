@@ -10,9 +10,10 @@ use std::{
 };
 
 use abide::{
-    Node, RealDisk, Store, StoreOptions,
+    Node,
     clock::{Clock, Sleep, SystemClock},
     prelude::*,
+    storage::{RealDisk, Store, StoreOptions},
 };
 use tokio::runtime::Runtime;
 

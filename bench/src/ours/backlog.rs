@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use abide::outbox::{
+    DeadLetterFilter, Deliver, Delivery, Failure, Filter, Message, Options, Outbox, OutboxError,
+    Pace, Registry, Submitted,
+};
 use abide::{
     prelude::*,
     server::{Host, LocalHost},
-};
-use abide_patterns::outbox::{
-    DeadLetterFilter, Deliver, Delivery, Failure, Filter, Message, Options, Outbox, OutboxError,
-    Pace, Registry, Submitted,
 };
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use abide::prelude::*;
-use abide_patterns::outbox::{
+use abide::outbox::{
     Deliver, Delivery, Failure, Message, Options, Outbox, OutboxError, Priority, Registry,
     RetryPolicy, Submitted,
 };
+use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::Latencies;

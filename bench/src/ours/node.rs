@@ -12,10 +12,10 @@ use abide::{
     ClassOptions,
     server::{Host, HostBuilder, ListenAddress, LocalHost, object_router},
 };
-use abide_patterns::{
-    deliver::HttpDelivery,
+use abide::{
+    outbox::handlers::HttpDelivery,
+    outbox::service,
     outbox::{Deliver, Options, Registry},
-    service,
 };
 use anyhow::{Context, Result};
 use tokio::runtime::Runtime;

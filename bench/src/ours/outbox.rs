@@ -2,13 +2,13 @@
 
 use std::{path::Path, time::Duration};
 
+use abide::outbox::{
+    self, Counts, Deliver, Delivery, Failure, Message, Options, Outbox, Pace, Registry, Submitted,
+};
 use abide::{
     ErrorKind,
     prelude::*,
     server::{AllowPrivate, Host, LocalHost},
-};
-use abide_patterns::outbox::{
-    self, Counts, Deliver, Delivery, Failure, Message, Options, Outbox, Pace, Registry, Submitted,
 };
 use anyhow::{Context as _, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _};

@@ -3,10 +3,8 @@
 
 use std::time::Instant;
 
+use abide::outcomes::{Declaration, Entry, Machine, Options, Outcomes, OutcomesError, Until};
 use abide::prelude::*;
-use abide_patterns::outcomes::{
-    Declaration, Entry, Machine, Options, Outcomes, OutcomesError, Until,
-};
 use serde::{Deserialize, Serialize};
 
 use crate::report::micros;

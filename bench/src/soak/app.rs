@@ -2,11 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
+use abide::outbox::{Deliver, Options, Outbox, Pace, Registry, RetryPolicy};
 use abide::{
     prelude::*,
     server::{AllowPrivate, Host, object_router},
 };
-use abide_patterns::outbox::{Deliver, Options, Outbox, Pace, Registry, RetryPolicy};
 use serde::{Deserialize, Serialize};
 
 use crate::ours::{

@@ -15,7 +15,7 @@ const OTHERS: [&str; 6] = [
     "README.md",
     "SECURITY.md",
     "bench/README.md",
-    "fuzz/README.md",
+    "verify/fuzz/README.md",
 ];
 
 fn root() -> PathBuf {

@@ -5,8 +5,9 @@
 use std::io::Write;
 
 use abide::{
-    AlarmCursor, AlarmState, AlarmStatus, AlarmTime,
+    AlarmStatus, AlarmTime,
     clock::{Clock as _, SystemClock},
+    storage::{AlarmCursor, AlarmState},
 };
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};

@@ -7,11 +7,12 @@ use std::{
 };
 
 use abide::{
-    AlarmTime, ArchiveOptions, FoundObject, RealDisk, Store, StoreOptions,
+    AlarmTime, FoundObject,
     server::{
         Config, Sources,
         access::{AccessStore, Operation},
     },
+    storage::{ArchiveOptions, RealDisk, Store, StoreOptions},
 };
 use abide_storage::{Disk as _, ErrorKind, ObjectKey};
 use anyhow::{Context, Result, ensure};

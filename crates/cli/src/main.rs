@@ -23,11 +23,11 @@ mod verify;
 
 use std::{backtrace::BacktraceStatus, io::Write, process::ExitCode};
 
+use abide::outbox::service;
 use abide::{
     Host,
     server::{Config, ServeArgs},
 };
-use abide_patterns::service;
 use anyhow::Result;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 

@@ -4,7 +4,7 @@
 
 use std::{io::Write, path::PathBuf};
 
-use abide::{Bookmark, Repair};
+use abide::{Bookmark, storage::Repair};
 use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};

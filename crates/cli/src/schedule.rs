@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use abide_patterns::schedule::{Entry, Run, Timer};
+use abide::schedule::{Entry, Run, Timer};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde::Deserialize;

@@ -11,10 +11,8 @@ use std::{
     },
 };
 
+use abide::outbox::{self, Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted};
 use abide::{Host, prelude::*, server::RunningHost};
-use abide_patterns::outbox::{
-    self, Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted,
-};
 
 /// Delivers letters while somebody is at home.
 struct Post(Arc<AtomicBool>);

@@ -11,12 +11,12 @@ use std::{
     },
 };
 
+use abide::schedule::{Failure, Options, Phase, Schedule, Spec};
 use abide::{
     Host,
     prelude::*,
     server::{ListenAddress, RunningHost, access::AccessStore},
 };
-use abide_patterns::schedule::{Failure, Options, Phase, Schedule, Spec};
 
 /// Whether bells ring.
 #[derive(Clone, Default)]

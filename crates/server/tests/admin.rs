@@ -6,7 +6,12 @@ mod support;
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use abide::{AlarmRetry, Disk as _, OpenMode, SimDisk, prelude::*, server::RunningHost};
+use abide::{
+    AlarmRetry,
+    prelude::*,
+    server::RunningHost,
+    storage::{Disk as _, OpenMode, SimDisk},
+};
 use abide_server::{Host, access::AccessPolicy};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -9,9 +9,9 @@ use std::{
 };
 
 use abide::{
-    SimDisk,
     prelude::*,
     server::{Host, HostBuilder, RunningHost},
+    storage::SimDisk,
 };
 use axum::{Router, body::Bytes, routing::get};
 use http_body_util::{BodyExt, Full};

@@ -6,9 +6,10 @@ mod support;
 use std::{io::ErrorKind, net::SocketAddr};
 
 use abide::{
-    Host, MemoryUse,
+    Host,
     prelude::*,
     server::{JsonBody, RunningHost},
+    storage::MemoryUse,
 };
 use abide_harness::until;
 use axum::routing::post;

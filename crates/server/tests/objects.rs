@@ -5,9 +5,9 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use abide::{
-    SimDisk,
     prelude::*,
     server::{Host, HostBuilder, HostError, object_router},
+    storage::SimDisk,
 };
 use abide_harness::until;
 use abide_storage::{

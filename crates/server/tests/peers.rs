@@ -6,11 +6,12 @@ mod support;
 use std::{future::pending, net::SocketAddr, time::Duration};
 
 use abide::{
-    Host, MemoryUse,
+    Host,
     prelude::*,
     server::{
         ClientAddr, ConnectionsPerClient, HostBuilder, RunningHost, ServerConfig, object_router,
     },
+    storage::MemoryUse,
 };
 use abide_harness::{in_time, until};
 use axum::{body::Bytes, routing::get};

@@ -17,7 +17,7 @@ mod timers;
 use std::{future::Future, time::Duration};
 
 use abide::{Result, State};
-use abide_patterns::{
+use abide::{
     outcomes::Entry,
     schedule::{self, Failure, Firing, Options, Phase, RetryPolicy, Schedule, ScheduleError, Spec},
 };

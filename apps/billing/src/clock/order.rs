@@ -1,7 +1,7 @@
 //! What an outcome of a subscription wants of its invoices.
 
 use abide::Result;
-use abide_patterns::outcomes::Entry;
+use abide::outcomes::Entry;
 use serde::{Deserialize, Serialize};
 
 use crate::states::{

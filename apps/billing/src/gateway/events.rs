@@ -1,7 +1,7 @@
 //! What a gateway's webhooks are trusted by.
 
 use abide::http::HeaderMap;
-use abide_patterns::deliver::{NotVerified, Secret, verify};
+use abide::outbox::handlers::{NotVerified, Secret, verify};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

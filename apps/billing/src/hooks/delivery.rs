@@ -3,8 +3,8 @@
 //! Contract: a notice is signed for the endpoint as it is registered when it is sent, and goes to the URL of its registration. One
 //! that names another URL is not sent.
 
-use abide_patterns::{
-    deliver::{Secret, Webhook, WebhookDelivery},
+use abide::{
+    outbox::handlers::{Secret, Webhook, WebhookDelivery},
     outbox::{Deliver, Delivery, Failure, Message, RetryPolicy, Submitted},
 };
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Who is told.
 
-use abide_patterns::deliver::{Secret, Webhook, WebhookDelivery};
-use abide_patterns::outbox::Deliver;
+use abide::outbox::Deliver;
+use abide::outbox::handlers::{Secret, Webhook, WebhookDelivery};
 use serde::{Deserialize, Serialize};
 
 use super::{TYPES, limits};

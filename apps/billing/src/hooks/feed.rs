@@ -6,10 +6,10 @@
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
 use abide::{Error, Result, Sql, State};
-use abide_patterns::{
-    alarm::WakeUp,
+use abide::{
+    component::WakeUp,
+    outbox::service::{Delayed, Outbox},
     outcomes::Entry,
-    service::{Delayed, Outbox},
 };
 use serde::Deserialize;
 

@@ -6,7 +6,7 @@
 //! ones of its resource, and of no other. An endpoint is told of what happens after it was registered, and perhaps of what
 //! happened a moment before. Nothing that a receiver does holds up a resource.
 //!
-//! The outbox of an endpoint is the [ready-made one](abide_patterns::service), under the endpoint's id: there one sees what
+//! The outbox of an endpoint is the [ready-made one](abide::outbox::service), under the endpoint's id: there one sees what
 //! waits and what was given up, and sends it again.
 
 mod delivery;
@@ -18,9 +18,9 @@ mod notice;
 mod types;
 
 use abide::{ClassOptions, NodeBuilder, server::HostBuilder};
-use abide_patterns::{
+use abide::{
+    outbox::service,
     outbox::{Options, Registry},
-    service,
 };
 
 pub use delivery::{NoticeDelivery, Told};

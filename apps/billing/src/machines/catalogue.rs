@@ -1,6 +1,6 @@
 //! Products, and prices of them.
 
-use abide_patterns::outcomes::{Declaration, Transition};
+use abide::outcomes::{Declaration, Transition};
 
 use super::ABSENT;
 

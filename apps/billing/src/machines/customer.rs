@@ -1,6 +1,6 @@
 //! Customers.
 
-use abide_patterns::outcomes::Declaration;
+use abide::outcomes::Declaration;
 
 use super::ABSENT;
 

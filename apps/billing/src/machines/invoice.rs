@@ -1,6 +1,6 @@
 //! Invoices.
 
-use abide_patterns::outcomes::Declaration;
+use abide::outcomes::Declaration;
 
 use super::ABSENT;
 

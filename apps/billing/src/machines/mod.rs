@@ -14,7 +14,7 @@ mod payment_intent;
 mod refund;
 mod subscription;
 
-use abide_patterns::outcomes::Declaration;
+use abide::outcomes::Declaration;
 
 pub use catalogue::{PRICE, PRODUCT};
 pub use customer::CUSTOMER;
@@ -45,7 +45,7 @@ pub fn states(machine: &Declaration) -> impl Iterator<Item = &'static str> + use
 
 #[cfg(test)]
 mod tests {
-    use abide_patterns::outcomes::Schema;
+    use abide::outcomes::Schema;
 
     use super::*;
 

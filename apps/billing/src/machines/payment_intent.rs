@@ -1,6 +1,6 @@
 //! Payments of an invoice.
 
-use abide_patterns::outcomes::Declaration;
+use abide::outcomes::Declaration;
 
 use super::ABSENT;
 

@@ -1,6 +1,6 @@
 //! Refunds of payments.
 
-use abide_patterns::outcomes::Declaration;
+use abide::outcomes::Declaration;
 
 use super::ABSENT;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_patterns::workflow::{Attempt, Context, Failure, Workflow};
+use abide::workflow::{Attempt, Context, Failure, Workflow};
 
 use super::{
     Order, intent,

@@ -1,7 +1,7 @@
 //! What a gateway's webhooks say.
 
+use abide::workflow::Workflows;
 use abide::{Env, Result};
-use abide_patterns::workflow::Workflows;
 
 use super::{Payment, Refunding, is_late, steps::Wake};
 use crate::{

@@ -1,7 +1,7 @@
 //! The calls of objects that a payment makes.
 
 use abide::Env;
-use abide_patterns::workflow::{Attempt, Failure};
+use abide::workflow::{Attempt, Failure};
 use serde::Serialize;
 
 use super::{

@@ -11,8 +11,8 @@ mod intent;
 mod refund;
 mod steps;
 
+use abide::workflow::{Registry, WorkflowError, Workflows};
 use abide::{Env, Error, LocalFuture, Result};
-use abide_patterns::workflow::{Registry, WorkflowError, Workflows};
 use serde::{Deserialize, Serialize};
 
 use crate::{clock::Payments, states::NewIntent};

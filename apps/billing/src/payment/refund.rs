@@ -4,7 +4,7 @@
 //! is repeated alone under a key of its own. So a crash or a lost answer gives nothing back twice. What the gateway refuses, or
 //! fails to do, is free to be refunded again.
 
-use abide_patterns::workflow::{Attempt, Context, Failure, Workflow};
+use abide::workflow::{Attempt, Context, Failure, Workflow};
 use serde::{Deserialize, Serialize};
 
 use super::steps::{self, MAX_PAUSE, PAGE, PAUSE, listen, step};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_patterns::workflow::{Attempt, Context, Failure, RetryPolicy};
+use abide::workflow::{Attempt, Context, Failure, RetryPolicy};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::hook::EVENT;

@@ -1,6 +1,6 @@
 //! How far the read model is behind.
 
-use abide_patterns::queue::Counts;
+use abide::queue::Counts;
 use serde::Serialize;
 
 use crate::Time;

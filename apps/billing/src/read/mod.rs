@@ -9,8 +9,8 @@ mod rebuild;
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use abide::projection::{ProjectionError, ReadModel, Tables};
 use abide::{Error, ErrorKind, Result, Value};
-use abide_patterns::projection::{ProjectionError, ReadModel, Tables};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{

@@ -1,7 +1,7 @@
 //! The read model made anew from the resources.
 
 use abide::Env;
-use abide_patterns::{
+use abide::{
     projection::{Progress, Projection, ProjectionError, ReadModel},
     queue::Queue,
 };

@@ -1,7 +1,7 @@
 //! The live states, as machines whose outcomes are kept in chains.
 
 use abide::Result;
-use abide_patterns::outcomes::{Declaration, Entry, Machine};
+use abide::outcomes::{Declaration, Entry, Machine};
 
 use crate::{
     Money, Time,

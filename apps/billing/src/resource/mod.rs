@@ -7,7 +7,7 @@ mod live;
 mod row;
 
 use abide::{Env, Error, ErrorKind, Result, State};
-use abide_patterns::{
+use abide::{
     outcomes::{Checked, Entry, Options, Outcomes, OutcomesError, Reached, Transitioned, Until},
     projection::{Feed, Projection},
 };

@@ -1,7 +1,7 @@
 //! A resource's row in the read model.
 
 use abide::{Error, Result, State};
-use abide_patterns::{
+use abide::{
     outcomes::Reached,
     projection::{Feed, Table, Type},
 };

@@ -45,7 +45,7 @@ macro_rules! calls {
             /// The state at an outcome or at a time.
             pub async fn get_state_at(
                 &self,
-                until: abide_patterns::outcomes::Until,
+                until: abide::outcomes::Until,
             ) -> Result<crate::resource::View, crate::BillingError> {
                 self.resource.view_at(until)
             }
@@ -72,7 +72,7 @@ macro_rules! calls {
             /// A replay as a text for people.
             pub async fn replay(
                 &self,
-                until: abide_patterns::outcomes::Until,
+                until: abide::outcomes::Until,
             ) -> Result<String, crate::BillingError> {
                 self.resource.print(until)
             }

@@ -1,7 +1,7 @@
 //! Payments of invoices.
 
 use abide::durable_object;
-use abide_patterns::workflow::Workflows;
+use abide::workflow::Workflows;
 use serde::{Deserialize, Serialize};
 
 use super::calls::{alarmed, calls};

@@ -1,7 +1,7 @@
 //! Subscriptions.
 
+use abide::schedule::{Failure, Timer};
 use abide::{ErrorKind, prelude::*};
-use abide_patterns::schedule::{Failure, Timer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

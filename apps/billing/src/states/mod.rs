@@ -55,7 +55,7 @@ pub const INCOMPLETE_HOURS: u32 = 23;
 pub const MAX_NAME: usize = 200;
 
 /// Lines of changes of plan that wait for the next invoice, at most: what orders that invoice fits
-/// [`MAX_METADATA_BYTES`](abide_patterns::schedule::limits::MAX_METADATA_BYTES) with the longest ids.
+/// [`MAX_METADATA_BYTES`](abide::schedule::limits::MAX_METADATA_BYTES) with the longest ids.
 pub const MAX_PENDING: usize = 100;
 
 /// Units of a subscription, at most.

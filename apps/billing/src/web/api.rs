@@ -37,11 +37,11 @@
 //! `{kind}` is `products`, `prices`, `customers`, `subscriptions`, `invoices`, `payment-intents` or `refunds`. Money is
 //! `{"amount":1250,"currency":"EUR"}` in the minor unit; every time is in milliseconds since 1970.
 
+use abide::outcomes::{OutcomesError, Until};
 use abide::{
     Env,
     server::{ApiError, IdempotencyKey, JsonBody, UrlPath, UrlQuery},
 };
-use abide_patterns::outcomes::{OutcomesError, Until};
 use axum::{
     Json, Router,
     extract::State,

@@ -1,10 +1,10 @@
 //! Lists of resources in JSON, from the read model.
 
+use abide::outcomes::Declaration;
 use abide::{
     Env,
     server::{ApiError, UrlQuery},
 };
-use abide_patterns::outcomes::Declaration;
 use axum::{Json, Router, extract::State, routing::get};
 use serde_json::{Value, json};
 

@@ -24,6 +24,7 @@ mod test_clock;
 mod troubles;
 mod upkeep;
 
+use abide::outbox::service;
 use abide::{
     Env,
     server::{
@@ -31,7 +32,6 @@ use abide::{
         access::{Access, Need},
     },
 };
-use abide_patterns::service;
 use axum::{
     Router,
     http::{HeaderValue, header},

@@ -4,7 +4,7 @@ use abide::{
     Env,
     server::{ApiError, UrlPath},
 };
-use abide_patterns::{
+use abide::{
     schedule::{self, Phase},
     workflow::{
         Filter, InstanceRecord, Listed, Status, StepKind, StepName, StepState, Workflow,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use abide::{Env, server::ApiError};
-use abide_patterns::{projection::Progress, queue::Queue};
+use abide::{projection::Progress, queue::Queue};
 use axum::{
     Json,
     body::Body,

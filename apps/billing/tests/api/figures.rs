@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_patterns::{
+use abide::{
     projection::Row,
     queue::{Message, Queue},
 };

@@ -10,7 +10,7 @@ mod strangers;
 mod troubles;
 mod world;
 
-use abide_patterns::deliver::Secret;
+use abide::outbox::handlers::Secret;
 use billing::{OPENAPI, payment};
 use serde_json::{Value, json};
 

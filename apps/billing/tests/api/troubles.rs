@@ -1,6 +1,6 @@
 //! What does not go on by itself is seen, and is made to go on.
 
-use abide_patterns::{
+use abide::{
     queue::{Message, Queue},
     workflow::Workflows,
 };

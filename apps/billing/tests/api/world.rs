@@ -8,7 +8,7 @@ use abide::{
     http::Request,
     server::{Hosts, LocalHost},
 };
-use abide_patterns::{deliver::Secret, projection::SqliteModel};
+use abide::{outbox::handlers::Secret, projection::SqliteModel};
 use axum::Router;
 use billing::{
     Time,

@@ -1,7 +1,7 @@
 //! Nobody is served for nothing, and nobody pays for nothing.
 
+use abide::schedule::Phase;
 use abide_harness::run;
-use abide_patterns::schedule::Phase;
 use billing::{
     Money,
     resources::NewSubscription,
@@ -332,7 +332,7 @@ fn a_trial_that_ended_while_the_node_was_away_is_paid_for_when_it_is_back() {
         let world = world.killed().await;
         world.until(date("2026-01-12T00:00:00Z").plus(HOUR)).await;
         assert_eq!(world.state().await, "active");
-        let failed = |timer: &abide_patterns::schedule::Timer| timer.phase == Phase::Failed;
+        let failed = |timer: &abide::schedule::Timer| timer.phase == Phase::Failed;
         assert!(!world.timers().await.iter().any(failed));
         world.check().await;
     });

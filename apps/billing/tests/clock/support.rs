@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
+use abide::schedule::{Phase, Timer};
 use abide::{
-    AlarmState, Env, Error, ErrorKind, LocalFuture, Node, Result, SimDisk, Store, StoreOptions,
-    Stub,
+    Env, Error, ErrorKind, LocalFuture, Node, Result, Stub,
     clock::{Clock, TestClock},
+    storage::{AlarmState, SimDisk, Store, StoreOptions},
 };
-use abide_patterns::schedule::{Phase, Timer};
 use billing::{
     Every, Time,
     clock::{AnyPayments, Payments},

@@ -5,8 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use abide::{AlarmState, Result, Value};
-use abide_patterns::projection::ReadModel;
+use abide::projection::ReadModel;
+use abide::{Result, Value, storage::AlarmState};
 use billing::{
     BillingError, Money, Period, Time,
     gateway::PaymentStatus,
@@ -175,7 +175,7 @@ impl Checks<'_> {
         let timers = object.timers().await.unwrap().unwrap();
         let broken: Vec<_> = timers
             .iter()
-            .filter(|timer| timer.phase == abide_patterns::schedule::Phase::Failed)
+            .filter(|timer| timer.phase == abide::schedule::Phase::Failed)
             .collect();
         assert!(broken.is_empty(), "{id}: {broken:?}");
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
-use abide::{Barrier, Disk, DiskFile, OpenMode, RealDisk};
+use abide::storage::{Barrier, Disk, DiskFile, OpenMode, RealDisk};
 
 /// The real file system, as long as the process lives. Clones are of the same process.
 #[derive(Clone, Default)]

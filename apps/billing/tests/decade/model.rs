@@ -8,12 +8,10 @@ use std::{
     time::Duration,
 };
 
+use abide::projection::{Found, ProjectionError, ReadModel, Row, SqliteModel, Tables, Written};
 use abide::{
     Value,
     clock::{Clock, TestClock},
-};
-use abide_patterns::projection::{
-    Found, ProjectionError, ReadModel, Row, SqliteModel, Tables, Written,
 };
 use billing::read;
 use futures_util::future::BoxFuture;

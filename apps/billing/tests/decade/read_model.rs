@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use abide::projection::{PostgresModel, ReadModel};
 use abide_harness::{Postgres, Random};
-use abide_patterns::projection::{PostgresModel, ReadModel};
 use billing::{read, resources::Subscription, states};
 
 use crate::{

@@ -11,16 +11,16 @@ use std::{
 };
 
 use abide::{
-    AlarmState, ArchiveOptions, ClassOptions, Disk, Env, Error, ErrorKind, Fetching, Node,
-    Outbound, Request, SimDisk, Store, StoreOptions,
+    ClassOptions, Env, Error, ErrorKind, Fetching, Node, Outbound, Request,
     clock::{Clock, Sleep, SystemClock, TestClock},
+    storage::{AlarmState, ArchiveOptions, Disk, SimDisk, Store, StoreOptions},
 };
-use abide_harness::Random;
-use abide_patterns::{
+use abide::{
     projection::{Progress, Projection},
     queue::{self, Queue, QueueShard, Queues},
     workflow,
 };
+use abide_harness::Random;
 use billing::{
     clock::AnyPayments,
     gateway::{AnyGateway, HttpGateway, LocalGateway, Mischief},

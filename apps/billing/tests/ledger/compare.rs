@@ -59,7 +59,7 @@ pub(crate) async fn all(world: &World) -> Result<(), String> {
     let timers = world.timers().await?;
     if let Some(failed) = timers
         .iter()
-        .find(|timer| timer.phase == abide_patterns::schedule::Phase::Failed)
+        .find(|timer| timer.phase == abide::schedule::Phase::Failed)
     {
         return Err(format!("a timer has failed: {failed:?}"));
     }

@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
+use abide::schedule::{Phase, Timer};
 use abide::{
-    AlarmState, Node, Result as Reply, SimDisk, Store, StoreOptions, Stub,
+    Node, Result as Reply, Stub,
     clock::{Clock, TestClock},
+    storage::{AlarmState, SimDisk, Store, StoreOptions},
 };
-use abide_patterns::schedule::{Phase, Timer};
 use billing::{
     BillingError, Money, Time,
     clock::AnyPayments,

@@ -2,11 +2,12 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use abide::workflow;
 use abide::{
-    ArchiveOptions, ClassOptions, Node, NodeBuilder, Outbound, SimDisk, Store, StoreOptions,
+    ClassOptions, Node, NodeBuilder, Outbound,
     clock::{Clock, TestClock},
+    storage::{ArchiveOptions, SimDisk, Store, StoreOptions},
 };
-use abide_patterns::workflow;
 use billing::{
     clock::AnyPayments,
     gateway::AnyGateway,

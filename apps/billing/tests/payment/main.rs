@@ -13,8 +13,8 @@ mod world;
 
 use std::time::Duration;
 
+use abide::workflow::StepKind;
 use abide_harness::run;
-use abide_patterns::workflow::StepKind;
 use billing::gateway::{GatewayEvent, Payment, PaymentStatus};
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use abide::workflow::{StepKind, StepState, Workflows};
 use abide_harness::run;
-use abide_patterns::workflow::{StepKind, StepState, Workflows};
 use billing::{
     BillingError, Money,
     gateway::{RefundEvent, RefundStatus},

@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use abide::workflow::{StepRecord, Workflows};
 use abide::{
-    Env, Node, SimDisk,
+    Env, Node,
     clock::{Clock, TestClock},
+    storage::SimDisk,
 };
-use abide_patterns::workflow::{StepRecord, Workflows};
 use billing::{
     gateway::{AnyGateway, GatewayEvent, LocalGateway, Mischief, Payment},
     payment,

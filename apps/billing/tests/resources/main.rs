@@ -7,7 +7,7 @@ mod world;
 
 use std::time::Duration;
 
-use abide_patterns::outcomes::Until;
+use abide::outcomes::Until;
 use billing::{
     BillingError,
     resources::{Customer, Invoice, PaymentIntent, Price, Product, Subscription},

@@ -3,8 +3,9 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use abide::{
-    Node, SimDisk, Store, StoreOptions, Stub,
+    Node, Stub,
     clock::{Clock, TestClock},
+    storage::{SimDisk, Store, StoreOptions},
 };
 use billing::{
     BillingError, Every, Line, LineKind, Lines, Money, Period, Time,

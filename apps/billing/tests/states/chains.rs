@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
-use abide_patterns::outcomes::{Entry, Machine, Schema, replay};
+use abide::outcomes::{Entry, Machine, Schema, replay};
 use billing::{
     resource::Live,
     states::{Customer, Invoice, PaymentIntent, Price, Product, Refund, Subscription},

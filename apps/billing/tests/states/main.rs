@@ -5,7 +5,7 @@
 mod broken;
 mod chains;
 
-use abide_patterns::{outcomes::Schema, schedule::limits::MAX_METADATA_BYTES};
+use abide::{outcomes::Schema, schedule::limits::MAX_METADATA_BYTES};
 use proptest::prelude::*;
 use serde::Serialize;
 

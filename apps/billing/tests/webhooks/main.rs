@@ -11,11 +11,11 @@ mod receiver;
 mod refusing;
 mod world;
 
-use abide_harness::run;
-use abide_patterns::{
+use abide::{
+    outbox::service::Delayed,
     outbox::{DeadLetterFilter, Filter, Message},
-    service::Delayed,
 };
+use abide_harness::run;
 use billing::resources::{Customer, Product};
 use serde_json::json;
 

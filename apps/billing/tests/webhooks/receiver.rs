@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use abide::outbox::handlers::{Secret, verify};
 use abide::{
     Body, Error, ErrorKind, Fetching, Request, Response,
     clock::{Clock, TestClock},
 };
 use abide_harness::Random;
-use abide_patterns::deliver::{Secret, verify};
 use billing::hooks::Notice;
 use http_body_util::BodyExt;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use abide::outbox::Options;
 use abide_harness::{Random, run};
-use abide_patterns::outbox::Options;
 use billing::resources::Product;
 use serde_json::json;
 

@@ -9,14 +9,15 @@ use std::{
 };
 
 use abide::{
-    Env, Error, ErrorKind, Fetching, Node, Outbound, Request, SimDisk, Stub,
+    Env, Error, ErrorKind, Fetching, Node, Outbound, Request, Stub,
     clock::{Clock, TestClock},
+    storage::SimDisk,
+};
+use abide::{
+    outbox::service,
+    outbox::{DeadLetterFilter, Options},
 };
 use abide_harness::Random;
-use abide_patterns::{
-    outbox::{DeadLetterFilter, Options},
-    service,
-};
 use billing::{
     gateway::{AnyGateway, HttpGateway, LocalGateway, Mischief},
     hooks::{self, Endpoints, NewEndpoint, Registered},

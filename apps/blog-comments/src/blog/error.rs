@@ -1,7 +1,7 @@
 //! Why the blog refuses.
 
+use abide::outbox::OutboxError;
 use abide::prelude::*;
-use abide_patterns::outbox::OutboxError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -1,7 +1,7 @@
 //! Who follows what: the question whether to, what they are told, and the links in their mails.
 
+use abide::outbox::Deliver;
 use abide::prelude::*;
-use abide_patterns::outbox::Deliver;
 
 use super::{Blog, BlogError, POST};
 use crate::{

@@ -1,6 +1,6 @@
 //! What the owner sees of the outbox.
 
-use abide_patterns::outbox::{Change, Counts, Destination, Record};
+use abide::outbox::{Change, Counts, Destination, Record};
 use serde::{Deserialize, Serialize};
 
 /// The outbox, a page of it.

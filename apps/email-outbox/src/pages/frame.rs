@@ -1,6 +1,6 @@
 //! What all pages have around them.
 
-use abide_patterns::outbox::{
+use abide::outbox::{
     Status,
     live::{LIVE, TURBO},
 };

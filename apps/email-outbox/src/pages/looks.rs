@@ -1,10 +1,10 @@
 //! What is pushed to pages.
 
-use abide::{Env, Result};
-use abide_patterns::outbox::{
+use abide::outbox::{
     Destination, FanOutStatus, Outbox, Record, Status,
     live::{HEAD, Render},
 };
+use abide::{Env, Result};
 use maud::{Markup, html};
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{Lists, Overview, Progress, http::PAGE};
 
-/// How mails look, for [`Live`](abide_patterns::outbox::live::Live).
+/// How mails look, for [`Live`](abide::outbox::live::Live).
 pub(crate) struct Looks {
     lists: Lists,
     env: Env,

@@ -7,7 +7,7 @@ mod row;
 pub(crate) use looks::Looks;
 
 use abide::http::StatusCode;
-use abide_patterns::outbox::{
+use abide::outbox::{
     Change, Page, Record, Status,
     live::{DEAD_LETTERS, NEWEST, newest_of},
 };

@@ -1,7 +1,7 @@
 //! A mail in a table.
 
 use abide::http::Uri;
-use abide_patterns::outbox::{Record, Status, live::row_id};
+use abide::outbox::{Record, Status, live::row_id};
 use maud::{Markup, html};
 
 /// A mail's row.
@@ -101,7 +101,7 @@ fn short(operation: &str) -> String {
 
 /// A time, in UTC until the page's script shows it in the reader's zone.
 pub(super) fn time(unix_millis: i64, form: &str) -> Markup {
-    let at = abide_patterns::outbox::live::utc(unix_millis);
+    let at = abide::outbox::live::utc(unix_millis);
     html! { time datetime=(at) data-form=(form) { (at) } }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::{SimDisk, clock::TestClock};
+use abide::{clock::TestClock, storage::SimDisk};
 
 use crate::{
     sleeper::{Dormitory, exact, time},

@@ -1,6 +1,10 @@
 //! Alarms across crashes: of the process, as `kill -9` leaves it, and of the machine.
 
-use abide::{AlarmState, Node, SimDisk, clock::TestClock};
+use abide::{
+    Node,
+    clock::TestClock,
+    storage::{AlarmState, SimDisk},
+};
 
 use crate::{
     sleeper::{Dormitory, exact},
@@ -175,10 +179,10 @@ fn alarms_are_neither_lost_nor_early_wherever_the_power_is_cut() {
 /// Sets alarms, moves some, takes checkpoints, until the disk stops. Returns whose alarms must go off.
 async fn life(disk: SimDisk) -> (SimDisk, Vec<String>) {
     let mut acknowledged = Vec::new();
-    let store = abide::Store::open(
+    let store = abide::storage::Store::open(
         std::sync::Arc::new(disk.clone()),
         std::path::Path::new("/data"),
-        abide::StoreOptions::small(),
+        abide::storage::StoreOptions::small(),
     );
     let Ok(store) = store else {
         return (disk, acknowledged);

@@ -1,6 +1,10 @@
 //! Alarms that were given up: they are listed, counted, and run again on demand.
 
-use abide::{AlarmState, ErrorKind, SimDisk, clock::TestClock};
+use abide::{
+    ErrorKind,
+    clock::TestClock,
+    storage::{AlarmState, SimDisk},
+};
 
 use crate::{
     sleeper::{Dormitory, giving_up_after, time},

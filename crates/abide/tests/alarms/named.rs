@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use abide::{
-    AlarmInfo, AlarmState, ErrorKind, NodeBuilder, SimDisk,
+    AlarmInfo, ErrorKind, NodeBuilder,
     clock::{Clock as _, TestClock},
     prelude::*,
+    storage::{AlarmState, SimDisk},
 };
 
 use crate::{

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use abide::{AlarmRetry, AlarmState, SimDisk, clock::TestClock, prelude::*};
+use abide::{
+    AlarmRetry,
+    clock::TestClock,
+    prelude::*,
+    storage::{AlarmState, SimDisk},
+};
 
 use crate::{
     sleeper::{Dormitory, giving_up_after},

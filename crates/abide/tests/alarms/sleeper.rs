@@ -8,10 +8,10 @@ use std::{
 };
 
 use abide::{
-    AlarmInfo, AlarmListing, AlarmRetry, AlarmState, AlarmTime, LocalFuture, Node, NodeBuilder,
-    SimDisk,
+    AlarmInfo, AlarmListing, AlarmRetry, AlarmTime, LocalFuture, Node, NodeBuilder,
     clock::{Clock as _, TestClock},
     prelude::*,
+    storage::{AlarmState, SimDisk},
 };
 
 use crate::support::{Signals, World, signals};

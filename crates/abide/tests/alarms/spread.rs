@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use abide::{AlarmState, SimDisk, clock::TestClock, limits::MAX_ALARMS_PER_WORKER, prelude::*};
+use abide::{
+    clock::TestClock,
+    limits::MAX_ALARMS_PER_WORKER,
+    prelude::*,
+    storage::{AlarmState, SimDisk},
+};
 
 use crate::{
     sleeper::{Dormitory, Script, Sleeper, exact},

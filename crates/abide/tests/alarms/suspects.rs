@@ -8,10 +8,10 @@ use std::{
 };
 
 use abide::{
-    SimDisk,
     clock::TestClock,
     limits::{ALARM_SUSPECT_PATIENCE, ALARM_SUSPECTS_TOGETHER},
     prelude::*,
+    storage::SimDisk,
 };
 
 use crate::{

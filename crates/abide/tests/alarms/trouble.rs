@@ -8,9 +8,10 @@ use std::{
 };
 
 use abide::{
-    AlarmRetry, AlarmState, SimDisk,
+    AlarmRetry,
     clock::{Clock, Sleep, TestClock},
     prelude::*,
+    storage::{AlarmState, SimDisk},
 };
 
 use crate::{
@@ -275,7 +276,7 @@ fn a_constructor_that_an_alarm_wakes_sees_the_alarm() {
 /// The object's file was removed while the node was down: the index has an alarm, the row is gone.
 #[test]
 fn an_index_entry_without_a_row_does_not_spin() {
-    use abide::Disk as _;
+    use abide::storage::Disk as _;
     run(async {
         let beds = Dormitory::new();
         beds.object("ada").set(1_000).await.unwrap().unwrap();

@@ -453,10 +453,10 @@ fn a_class_need_not_be_a_rust_type() {
 
 #[test]
 fn two_bindings_cannot_share_their_objects() {
-    let store = abide::Store::open(
-        Arc::new(abide::SimDisk::new()),
+    let store = abide::storage::Store::open(
+        Arc::new(abide::storage::SimDisk::new()),
         std::path::Path::new("/data"),
-        abide::StoreOptions::small(),
+        abide::storage::StoreOptions::small(),
     );
     let store = store.unwrap();
     let start = |first: &str, second: &str| {

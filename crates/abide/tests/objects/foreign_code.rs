@@ -13,7 +13,11 @@ use std::{
     thread,
 };
 
-use abide::{Call, ErrorKind, Fetching, Node, Outbound, SimDisk, Store, StoreOptions, prelude::*};
+use abide::{
+    Call, ErrorKind, Fetching, Node, Outbound,
+    prelude::*,
+    storage::{SimDisk, Store, StoreOptions},
+};
 
 use crate::support::{Signals, World, is_answered, run, signals};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::{Body, ErrorKind, MemoryUse, Node, limits::EVENT_BYTES, prelude::*};
+use abide::{Body, ErrorKind, Node, limits::EVENT_BYTES, prelude::*, storage::MemoryUse};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, StreamBody};
 
@@ -245,7 +245,13 @@ fn a_response_counts_until_nobody_has_its_bytes() {
     run(async {
         let world = world(1024);
         let object = object(&world, "server");
-        let get = || object.fetch(http::Request::get("/500000").body(Body::empty()).unwrap());
+        let get = || {
+            object.fetch(
+                abide::http::Request::get("/500000")
+                    .body(Body::empty())
+                    .unwrap(),
+            )
+        };
         let (one, other) = (get().await.unwrap(), get().await.unwrap());
         assert_eq!(world.memory_for(MemoryUse::Replies), 1_000_000);
         let bytes = one.into_body().collect().await.unwrap().to_bytes();
@@ -264,7 +270,7 @@ fn a_streamed_body_has_one_frame_at_a_time_on_its_way_while_there_is_no_memory()
         let world = world(1024);
         let object = object(&world, "server");
         let uri = format!("/{FRAME}?12");
-        let request = http::Request::get(uri).body(Body::empty()).unwrap();
+        let request = abide::http::Request::get(uri).body(Body::empty()).unwrap();
         let mut body = object.fetch(request).await.unwrap().into_body();
         world.until(|node| node.store().memory().is_over()).await;
         let most = world.memory_for(MemoryUse::Bodies);

@@ -2,7 +2,11 @@
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
-use abide::{ErrorKind, Node, SimDisk, Store, StoreOptions, prelude::*};
+use abide::{
+    ErrorKind, Node,
+    prelude::*,
+    storage::{SimDisk, Store, StoreOptions},
+};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use abide::{ErrorKind, SimDisk, clock::TestClock, limits::MAX_QUEUE_TIME, prelude::*};
+use abide::{ErrorKind, clock::TestClock, limits::MAX_QUEUE_TIME, prelude::*, storage::SimDisk};
 
 use crate::support::{Signals, World, is_answered, run, signals};
 
@@ -270,10 +270,10 @@ fn an_object_has_so_many_background_tasks_and_no_more_and_its_handlers_go_on() {
 #[test]
 fn bounds_of_nothing_are_refused() {
     let start = |options| {
-        let store = abide::Store::open(
-            std::sync::Arc::new(abide::SimDisk::new()),
+        let store = abide::storage::Store::open(
+            std::sync::Arc::new(abide::storage::SimDisk::new()),
             std::path::Path::new("/data"),
-            abide::StoreOptions::small(),
+            abide::storage::StoreOptions::small(),
         );
         abide::Node::builder(store.unwrap())
             .class::<Slow>("SLOW", options)

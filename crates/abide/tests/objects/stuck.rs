@@ -9,9 +9,10 @@ use std::{
 };
 
 use abide::{
-    ErrorKind, SimDisk,
+    ErrorKind,
     clock::{Clock, Sleep, TestClock},
     prelude::*,
+    storage::SimDisk,
 };
 
 use crate::support::{Signals, World, run, signals};

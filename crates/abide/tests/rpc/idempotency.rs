@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::{Call, ErrorKind, SimDisk, prelude::*};
+use abide::{Call, ErrorKind, prelude::*, storage::SimDisk};
 use serde::{Deserialize, Serialize};
 
 use crate::support::{Signals, World, run, signals};

@@ -1,6 +1,6 @@
 //! Calls on one stub start in the order in which they were made, whatever they are and wherever they come from.
 
-use abide::{Call, SimDisk, prelude::*};
+use abide::{Call, prelude::*, storage::SimDisk};
 
 use crate::support::{Signals, World, is_answered, run, signals};
 

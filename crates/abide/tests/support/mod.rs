@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use abide::{MemoryBudget, MemoryUsage, MemoryUse, Node, SimDisk, Store, StoreOptions};
+use abide::{
+    Node,
+    storage::{MemoryBudget, MemoryUsage, MemoryUse, SimDisk, Store, StoreOptions},
+};
 use abide::{
     NodeBuilder,
     clock::{Clock as _, TestClock},

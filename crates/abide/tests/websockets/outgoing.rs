@@ -1,13 +1,14 @@
 //! What an object sends: when it leaves, in what order, and what a slow reader brings about.
 
 use abide::{
-    NodeBuilder, SimDisk,
+    NodeBuilder,
     limits::{
         MAX_GATED_PER_OBJECT, WEBSOCKET_BURST_PATIENCE, WEBSOCKET_FRAME_OVERHEAD,
         WEBSOCKET_SEND_BUFFER,
     },
     prelude::*,
     socket::{Frame, SlowReader, WebSocketOptions, code},
+    storage::SimDisk,
 };
 
 use crate::{

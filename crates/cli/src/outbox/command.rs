@@ -6,7 +6,7 @@ use std::{
 };
 
 use abide::AlarmTime;
-use abide_patterns::outbox::{Change, Counts, Destination, Record, Status, Swept};
+use abide::outbox::{Change, Counts, Destination, Record, Status, Swept};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Deserialize;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use abide::server::setting::{Section, Setting, count, duration, duration_or_off, switch};
-use abide_patterns::{
-    deliver::{
+use abide::{
+    outbox::handlers::{
         AcsDelivery, CallDelivery, HttpDelivery, Secret, SmtpDelivery, StaticSecrets,
         WebhookDelivery,
     },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::MemoryUse;
+use abide::storage::MemoryUse;
 use abide_harness::until;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;

@@ -1,7 +1,7 @@
 //! How the gateway sends its webhooks.
 
 use abide::http::{Request, header};
-use abide_patterns::deliver::Secret;
+use abide::outbox::handlers::Secret;
 use axum::{Router, body::Body};
 use tower::ServiceExt;
 

@@ -1,0 +1,181 @@
+//! What came back of a request, as far as it is read.
+//!
+//! Contract: an answer's head decides. Of its body so much is read as [`limits`] says, so a receiver that streams for
+//! ever holds neither memory nor its reader; a short body is read whole, so that its connection can be used again.
+
+use std::time::Duration;
+
+use abide::{
+    Body, Env, NoRedirects, Request, Result,
+    http::{HeaderMap, StatusCode, header},
+};
+use http_body_util::BodyExt;
+use jiff::{
+    Timestamp,
+    civil::DateTime,
+    fmt::{rfc2822::DateTimeParser, strtime},
+    tz::TimeZone,
+};
+
+use crate::{address::without_query, limits};
+
+/// A receiver's answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// See [`limits::MAX_ANSWER_BYTES`].
+    pub body: Vec<u8>,
+    /// Whether there is more of it.
+    pub end: End,
+    /// How long it asks to be left alone.
+    pub after: Option<Duration>,
+}
+
+/// How the reading of a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is all there.
+    Whole,
+    /// It is longer, or takes longer, than an attempt waits.
+    Longer,
+    /// Its connection broke.
+    Broken,
+}
+
+/// Sends a request and reads what comes back. Redirects are answers: a client that follows one may turn a `POST` into a
+/// `GET`, and shows headers to whoever it leads to.
+pub async fn fetch(env: &Env, mut request: Request) -> Result<Answer> {
+    request.extensions_mut().insert(NoRedirects);
+    let response = env.fetch(request).await;
+    let (head, body) = response?.into_parts();
+    let (body, end) = beginning(env, body).await;
+    Ok(Answer {
+        status: head.status,
+        after: retry_after(&head.headers, env.clock().unix_millis()),
+        headers: head.headers,
+        body,
+        end,
+    })
+}
+
+impl Answer {
+    /// The status, where a redirect leads, and the beginning of the body.
+    pub fn text(&self) -> String {
+        let to = self.headers.get(header::LOCATION);
+        let to = to.filter(|_| self.status.is_redirection()).map(|to| {
+            let to = String::from_utf8_lossy(to.as_bytes());
+            let to = without_query(&to);
+            format!("it leads to {to}, and redirects are not followed")
+        });
+        let quote = Some(self.quote()).filter(|quote| !quote.is_empty());
+        let parts = [Some(self.status.to_string()), to, quote];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
+    }
+
+    /// The beginning of the body, on one line.
+    pub fn quote(&self) -> String {
+        let some = &self.body[..self.body.len().min(limits::MAX_QUOTED_BYTES)];
+        let some = String::from_utf8_lossy(some);
+        let words: Vec<&str> = some
+            .split(|c: char| c.is_whitespace() || c.is_control())
+            .filter(|word| !word.is_empty())
+            .collect();
+        words.join(" ")
+    }
+}
+
+/// The beginning of a body, and whether there is more.
+async fn beginning(env: &Env, mut body: Body) -> (Vec<u8>, End) {
+    let clock = env.clock();
+    let mut read = Vec::new();
+    let mut patience = clock.sleep_until(clock.now() + limits::ANSWER_PATIENCE);
+    while read.len() < limits::MAX_ANSWER_BYTES {
+        let frame = tokio::select! {
+            biased;
+            frame = body.frame() => frame,
+            () = &mut patience => return (read, End::Longer),
+        };
+        match frame {
+            None => return (read, End::Whole),
+            Some(Err(_)) => return (read, End::Broken),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    let room = limits::MAX_ANSWER_BYTES - read.len();
+                    read.extend_from_slice(&data[..data.len().min(room)]);
+                }
+            }
+        }
+    }
+    (read, End::Longer)
+}
+
+/// `Retry-After`: seconds, or a date (RFC 9110, sections 10.2.3 and 5.6.7).
+fn retry_after(headers: &HeaderMap, now_millis: u64) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let then = date(value)?;
+    let now = Timestamp::from_millisecond(i64::try_from(now_millis).ok()?).ok()?;
+    // A time that is over is now.
+    Some(
+        then.duration_since(now)
+            .try_into()
+            .unwrap_or(Duration::ZERO),
+    )
+}
+
+/// A date in one of the three forms of HTTP.
+fn date(text: &str) -> Option<Timestamp> {
+    if let Ok(then) = DateTimeParser::new().parse_timestamp(text) {
+        return Some(then);
+    }
+    let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let mut read = forms.iter().filter_map(|form| {
+        let then: DateTime = strtime::parse(form, text).ok()?.to_datetime().ok()?;
+        Some(then.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    });
+    read.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(value: &str, now: u64) -> Option<Duration> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::RETRY_AFTER, value.parse().unwrap());
+        retry_after(&headers, now)
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = 784_111_777_000; // Sun, 06 Nov 1994 08:49:37 GMT
+        assert_eq!(after("120", now), Some(Duration::from_mins(2)));
+        assert_eq!(
+            after("Sun, 06 Nov 1994 08:50:07 GMT", now),
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(
+            after("Sun, 06 Nov 1994 08:00:00 GMT", now),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(after("soon", now), None);
+        assert_eq!(after("-5", now), None);
+    }
+
+    #[test]
+    fn a_date_may_have_each_of_the_three_forms_of_http() {
+        let now = 784_111_777_000;
+        for date in [
+            "Sun, 06 Nov 1994 08:50:07 GMT",
+            "Sunday, 06-Nov-94 08:50:07 GMT",
+            "Sun Nov  6 08:50:07 1994",
+        ] {
+            assert_eq!(after(date, now), Some(Duration::from_secs(30)), "{date}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! What the operations of components have in common: how an operator's request is read and answered.
+
+use abide::{
+    Request,
+    server::{ApiError, JsonBody},
+};
+use axum::{
+    Json,
+    extract::{FromRequest, Query},
+    response::{IntoResponse, Response},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The answer to an operator, or why there is none.
+pub type Answer = Result<Response, ApiError>;
+
+/// A value as an answer.
+pub fn json(value: &impl Serialize) -> Response {
+    Json(value).into_response()
+}
+
+/// The query of a request.
+pub fn query<T: DeserializeOwned>(request: &Request) -> Result<T, ApiError> {
+    let Query(query) = Query::try_from_uri(request.uri()).map_err(|rejection| {
+        ApiError::bad_request(
+            "invalid_query",
+            format!("The query cannot be read: {}.", rejection.body_text()),
+        )
+    })?;
+    Ok(query)
+}
+
+/// The JSON body of a request.
+pub async fn body<T: DeserializeOwned>(request: Request) -> Result<T, ApiError> {
+    let JsonBody(body) = JsonBody::from_request(request, &()).await?;
+    Ok(body)
+}
+
+/// The component, such as "An outbox", has no such operation.
+pub fn no_operation(component: &str) -> ApiError {
+    ApiError::not_found(
+        "not_found",
+        format!("{component} has no operation of this method and path."),
+    )
+}

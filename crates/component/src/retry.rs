@@ -1,0 +1,99 @@
+//! When what has failed is tried again.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::limits::{JITTER, SCHEDULE_JITTER};
+
+/// When failed attempts are repeated, and when no more are made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RetryPolicy {
+    /// Waits that double.
+    Exponential {
+        /// The wait before the second attempt.
+        base: Duration,
+        /// The longest wait.
+        max: Duration,
+        /// Attempts in all.
+        max_attempts: u32,
+    },
+    /// A wait before each attempt but the first; after the last of them nothing is tried any more.
+    Schedule(Vec<Duration>),
+}
+
+impl Default for RetryPolicy {
+    /// 12 attempts, the second 2 s after the first, doubling up to an hour: about two hours in all.
+    fn default() -> Self {
+        Self::Exponential {
+            base: Duration::from_secs(2),
+            max: Duration::from_hours(1),
+            max_attempts: 12,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// [Svix's schedule](https://docs.svix.com/retries): 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h. Standard Webhooks
+    /// recommends waits that grow so, over days and with jitter.
+    pub fn webhooks() -> Self {
+        const MINUTE: u64 = 60;
+        const HOUR: u64 = 60 * MINUTE;
+        let waits = [
+            5,
+            5 * MINUTE,
+            30 * MINUTE,
+            2 * HOUR,
+            5 * HOUR,
+            10 * HOUR,
+            10 * HOUR,
+        ];
+        Self::Schedule(waits.map(Duration::from_secs).to_vec())
+    }
+
+    /// Attempts in all.
+    pub fn max_attempts(&self) -> u32 {
+        match self {
+            Self::Exponential { max_attempts, .. } => *max_attempts,
+            Self::Schedule(waits) => u32::try_from(waits.len())
+                .unwrap_or(u32::MAX)
+                .saturating_add(1),
+        }
+    }
+
+    /// The last of the waits, and by which share of it chance may make it longer. None if there is one attempt.
+    pub fn last_wait(&self) -> Option<(Duration, f64)> {
+        self.wait(self.max_attempts().saturating_sub(1).max(1))
+    }
+
+    /// The wait after so many attempts, and by which share of it chance may make it longer. None if that was the last.
+    pub fn wait(&self, attempts: u32) -> Option<(Duration, f64)> {
+        let done = attempts.max(1);
+        match self {
+            Self::Schedule(waits) => waits
+                .get(done as usize - 1)
+                .map(|wait| (*wait, SCHEDULE_JITTER)),
+            Self::Exponential {
+                base,
+                max,
+                max_attempts,
+            } => (done < *max_attempts).then(|| {
+                let doublings = (done - 1).min(30);
+                (base.saturating_mul(1 << doublings).min(*max), JITTER)
+            }),
+        }
+    }
+}
+
+/// A wait in milliseconds, up to a share of it longer. The same for the same parts, so that a run can be repeated.
+pub fn jittered(wait: i64, most: f64, parts: &[&[u8]]) -> i64 {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part);
+    }
+    let share = f64::from(hash.finalize()[0]) / f64::from(u8::MAX);
+    let longer = wait as f64 * most * share;
+    wait.saturating_add(longer as i64)
+}

@@ -1,0 +1,78 @@
+//! The tables that a component makes in the database of its object, and the version that they have.
+
+use abide::{Error, ErrorKind, Result, Sql, Storage};
+
+/// True if the object has a table of this name.
+pub fn exists(sql: &Sql, table: &str) -> Result<bool> {
+    let known = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    Ok(sql.exec(known, (table,))?.one::<i64>()? > 0)
+}
+
+/// Makes the tables if the object has none. One of them, `meta`, has one row, with their version.
+///
+/// # Errors
+/// If what is there has another version.
+pub fn prepare(
+    storage: &Storage,
+    whose: &str,
+    meta: &str,
+    version: i64,
+    make: impl FnOnce(&Sql) -> Result<()>,
+) -> Result<()> {
+    let sql = storage.sql();
+    if exists(&sql, meta)? {
+        let found = sql
+            .exec(&format!("SELECT version FROM {meta}"), ())?
+            .one()?;
+        return check(whose, found, version);
+    }
+    storage.transaction_sync(|| {
+        make(&sql)?;
+        let insert = format!("INSERT INTO {meta} (version) VALUES (?1)");
+        sql.exec(&insert, (version,)).map(drop)
+    })
+}
+
+/// Brings tables of an older version forward, one version after the other, all in one transaction. Tables that are not there,
+/// and those of a newer version, stay as they are.
+pub fn upgrade(
+    storage: &Storage,
+    meta: &str,
+    version: i64,
+    mut step: impl FnMut(&Sql, i64) -> Result<()>,
+) -> Result<()> {
+    let sql = storage.sql();
+    if !exists(&sql, meta)? {
+        return Ok(());
+    }
+    let found: i64 = sql
+        .exec(&format!("SELECT version FROM {meta}"), ())?
+        .one()?;
+    if !(1..version).contains(&found) {
+        return Ok(());
+    }
+    storage.transaction_sync(|| {
+        for from in found..version {
+            step(&sql, from)?;
+        }
+        sql.exec(&format!("UPDATE {meta} SET version = ?1"), (version,))
+            .map(drop)
+    })
+}
+
+/// Looks at the version of tables that are there.
+///
+/// # Errors
+/// If it is another than the program knows.
+pub fn check(whose: &str, found: i64, known: i64) -> Result<()> {
+    if found == known {
+        return Ok(());
+    }
+    Err(Error::with_kind(
+        ErrorKind::Damaged,
+        format!(
+            "the {whose}'s tables have version {found} and this program knows {known}: run the program that wrote them, or a \
+             newer one"
+        ),
+    ))
+}

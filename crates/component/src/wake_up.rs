@@ -1,0 +1,68 @@
+//! The alarm of a component.
+
+use abide::{Alarm, AlarmTime, Result, ScheduledTime, State};
+
+/// The last millisecond of the year 9999. An alarm that is set later is kept as this.
+const MAX_TIME: i64 = crate::limits::MAX_TIME;
+
+/// When a component wants its object to be woken: an [`Alarm`] that is never given up. Its handler is set with
+/// [`State::on_alarm`]. Clones are the same alarm.
+#[derive(Clone, Debug)]
+pub struct WakeUp(Alarm);
+
+impl WakeUp {
+    /// The alarm of the component of this name.
+    pub fn new(state: &State, component: &str) -> Self {
+        Self(state.alarm(component).never_given_up())
+    }
+
+    /// Sets the time, in milliseconds since 1970, or removes it. A time that has passed wakes the object at once. Writes nothing if the
+    /// time is set already.
+    pub fn set(&self, at: Option<i64>) -> Result<()> {
+        // No alarm is set for 1970 itself.
+        let at = at.map(|at| at.clamp(1, MAX_TIME));
+        match at {
+            _ if self.get()? == at => Ok(()),
+            Some(at) => self.0.set(ScheduledTime::wait_until(at)),
+            None => self.0.delete(),
+        }
+    }
+
+    /// Sets the time, unless an earlier one is set.
+    pub fn not_later_than(&self, at: i64) -> Result<()> {
+        match self.get()? {
+            Some(set) if set <= at => Ok(()),
+            _ => self.set(Some(at)),
+        }
+    }
+
+    /// The time that is set. While the alarm is handled: the next one.
+    pub fn get(&self) -> Result<Option<i64>> {
+        Ok(self.0.get()?.map(AlarmTime::unix_millis))
+    }
+
+    /// To be called when a component is opened that had the object's own alarm in earlier versions of the program: that is the
+    /// component's now, also if it is what the object was woken for.
+    pub fn take_over_own(&self) -> Result<()> {
+        self.0.take_over_own()
+    }
+
+    /// To be called when a component is opened that had a slot of the object's shared alarm, whose table was `shared_alarm`, in earlier
+    /// versions of the program: the time is the component's now.
+    pub fn leave_shared(&self, state: &State) -> Result<()> {
+        let sql = state.storage().sql();
+        if !crate::tables::exists(&sql, "shared_alarm")? {
+            return Ok(());
+        }
+        self.take_over_own()?;
+        let delete = "DELETE FROM shared_alarm WHERE slot = ?1 RETURNING at";
+        if let Some(at) = sql.exec(delete, (self.0.name(),))?.optional()? {
+            self.set(Some(at))?;
+        }
+        let left: i64 = sql.exec("SELECT count(*) FROM shared_alarm", ())?.one()?;
+        if left == 0 {
+            sql.exec("DROP TABLE shared_alarm", ())?;
+        }
+        Ok(())
+    }
+}

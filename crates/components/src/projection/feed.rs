@@ -1,0 +1,307 @@
+//! The feed: an object's rows on their way to the queue.
+//!
+//! Contract: a row is put in the transaction of the change that it shows, and stays in the object until the queue has taken
+//! it. Of one row only the newest change waits. Whatever happens to the queue or the read model, putting a row succeeds.
+
+use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
+
+use abide::{Error, Result, State};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::{Projection, ProjectionError, Row, limits};
+use crate::broken::{Variant, broken};
+use crate::queue::{Message, Queue, QueueError};
+use abide_component::numbers::{millis, rows};
+use abide_component::{WakeUp, tables};
+
+/// The name of its alarm.
+const NAME: &str = "projection";
+
+/// The version of the tables, kept in `projection_meta`.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE projection_feed (
+        tbl  TEXT NOT NULL,
+        id   TEXT NOT NULL,
+        seq  INTEGER NOT NULL,
+        at   INTEGER NOT NULL,
+        data TEXT NOT NULL,
+        PRIMARY KEY (tbl, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE projection_meta (
+        version  INTEGER NOT NULL,
+        failures INTEGER NOT NULL DEFAULT 0
+    );
+";
+
+/// The feed of an object. Clones are the same feed. An object has one.
+#[derive(Clone)]
+pub struct Feed(Rc<Inner>);
+
+struct Inner {
+    state: State,
+    alarm: WakeUp,
+    projection: Arc<Projection>,
+    running: Cell<bool>,
+}
+
+/// A row that waits.
+#[derive(Deserialize)]
+struct Waiting {
+    tbl: String,
+    id: String,
+    seq: i64,
+    at: i64,
+    data: String,
+}
+
+impl Feed {
+    /// Opens the feed of an object, in its constructor; makes its tables, whose names begin with `projection_`, when there
+    /// are none. It has the object's alarm `projection`.
+    pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
+        tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
+            sql.exec(TABLES, ()).map(drop)
+        })?;
+        let feed = Self(Rc::new(Inner {
+            state: state.clone(),
+            alarm: WakeUp::new(state, NAME),
+            projection,
+            running: Cell::new(false),
+        }));
+        let woken = feed.clone();
+        state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
+        feed.0.alarm.leave_shared(state)?;
+        if feed.waiting()? > 0 && feed.0.alarm.get()?.is_none() {
+            feed.go_on()?;
+        }
+        Ok(feed)
+    }
+
+    /// Puts a row, in the transaction of the current poll: `values` are its columns, a struct or a map. `seq` is higher for
+    /// later changes of the row. A row that waits and shows a later change is left as it is.
+    ///
+    /// # Errors
+    /// [`ProjectionError::Invalid`] if the row does not fit its table, which a program's tests should show; else only what
+    /// any write of the object meets.
+    pub fn put(
+        &self,
+        table: &str,
+        id: impl Into<String>,
+        seq: i64,
+        values: &(impl Serialize + ?Sized),
+    ) -> Result<(), ProjectionError> {
+        let inner = &self.0;
+        if broken(Variant::PutRefused) && inner.failures()? > 0 {
+            return Err(ProjectionError::Unavailable(String::new()));
+        }
+        let values = match serde_json::to_value(values) {
+            Ok(Json::Object(values)) => values,
+            Ok(_) => {
+                return Err(ProjectionError::Invalid(format!(
+                    "a row of table `{table}` is a struct or a map of its columns"
+                )));
+            }
+            Err(error) => return Err(ProjectionError::Invalid(error.to_string())),
+        };
+        let row = Row {
+            table: table.to_owned(),
+            id: id.into(),
+            seq,
+            at: inner.now(),
+            values,
+        };
+        row.check(inner.projection.tables.get(table)?)?;
+        let data = serde_json::to_string(&row.values).map_err(Error::from_std)?;
+        if data.len() > limits::MAX_ROW_BYTES {
+            return Err(ProjectionError::Invalid(format!(
+                "row `{}` of table `{table}` has {} bytes; at most {} are taken",
+                row.id,
+                data.len(),
+                limits::MAX_ROW_BYTES
+            )));
+        }
+        inner.state.storage().sql().exec(
+            "INSERT INTO projection_feed (tbl, id, seq, at, data) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT DO UPDATE SET seq = excluded.seq, at = excluded.at, data = excluded.data WHERE excluded.seq >= seq",
+            (table, &row.id, seq, row.at, data),
+        )?;
+        Ok(self.go_on()?)
+    }
+
+    /// How many rows wait for the queue.
+    pub fn waiting(&self) -> Result<u64> {
+        let count: i64 = self
+            .0
+            .state
+            .storage()
+            .sql()
+            .exec("SELECT count(*) FROM projection_feed", ())?
+            .one()?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// Has a task hand rows over, unless the queue has refused a moment ago and is left alone.
+    fn go_on(&self) -> Result<()> {
+        let now = self.0.now();
+        // A time that is later than any pause was set by a clock that has gone back.
+        let latest = now.saturating_add(millis(limits::MAX_PAUSE));
+        let set = self.0.alarm.get()?;
+        let waits = set.is_some_and(|at| at > now && at <= latest);
+        if waits && (self.0.running.get() || self.0.failures()? > 0) {
+            return Ok(());
+        }
+        self.go_on_now()
+    }
+
+    /// Has a task hand rows over: now, and by the alarm if nobody is there any more who would.
+    fn go_on_now(&self) -> Result<()> {
+        let inner = &self.0;
+        let guard = inner.now().saturating_add(millis(limits::RECOVERY));
+        if !broken(Variant::FeedUnguarded) {
+            inner.alarm.set(Some(guard))?;
+        }
+        if inner.running.replace(true) {
+            return Ok(());
+        }
+        let running = Running(Rc::clone(inner));
+        let task = inner.state.wait_until(async move {
+            if let Err(error) = running.0.hand_over().await {
+                tracing::error!(%error, "a feed stops until its alarm");
+            }
+        });
+        if let Err(error) = task {
+            // No reason for a change not to happen.
+            tracing::warn!(%error, "a feed waits for its alarm");
+        }
+        Ok(())
+    }
+}
+
+/// Notes when a task ends, however it does.
+struct Running(Rc<Inner>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.set(false);
+    }
+}
+
+impl Inner {
+    /// Hands rows to the queue until none waits, or the queue refuses.
+    async fn hand_over(&self) -> Result<()> {
+        let clock = Arc::clone(self.state.env().clock());
+        let end = clock.now() + limits::TASK_LIFE;
+        let queue = Queue::new(self.state.env(), &self.projection.queue);
+        loop {
+            let waiting = self.first()?;
+            if waiting.is_empty() {
+                self.note_failures(0)?;
+                return self.alarm.set(None);
+            }
+            if clock.now() >= end || self.state.env().is_stopping() {
+                return self.alarm.set(Some(self.now()));
+            }
+            if broken(Variant::RowsGoneFirst) {
+                self.taken(&waiting)?;
+            }
+            let sent = match &queue {
+                Ok(queue) => self.send(queue, &waiting).await,
+                Err(error) => Err(error.clone()),
+            };
+            match sent {
+                Ok(()) => self.taken(&waiting)?,
+                Err(_) if broken(Variant::RefusedMeansTaken) => self.taken(&waiting)?,
+                Err(error) => return self.refused(&error),
+            }
+        }
+    }
+
+    fn first(&self) -> Result<Vec<Waiting>> {
+        self.state
+            .storage()
+            .sql()
+            .exec(
+                "SELECT tbl, id, seq, at, data FROM projection_feed LIMIT ?1",
+                (rows(limits::FEED_BATCH),),
+            )?
+            .to_array()
+    }
+
+    async fn send(&self, queue: &Queue, waiting: &[Waiting]) -> Result<(), QueueError> {
+        let messages = waiting.iter().map(Waiting::message);
+        let messages = messages.collect::<Result<Vec<_>, _>>()?;
+        queue.send_batch(messages).await.map(drop)
+    }
+
+    /// Removes what the queue has taken, unless it has changed meanwhile.
+    fn taken(&self, waiting: &[Waiting]) -> Result<()> {
+        let sql = self.state.storage().sql();
+        for row in waiting {
+            if broken(Variant::ChangeForgotten) {
+                let delete = "DELETE FROM projection_feed WHERE tbl = ?1 AND id = ?2";
+                sql.exec(delete, (&row.tbl, &row.id))?;
+            }
+            sql.exec(
+                "DELETE FROM projection_feed WHERE tbl = ?1 AND id = ?2 AND seq = ?3 AND at = ?4",
+                (&row.tbl, &row.id, row.seq, row.at),
+            )?;
+        }
+        self.note_failures(0)
+    }
+
+    fn refused(&self, error: &QueueError) -> Result<()> {
+        let failures = self.failures()?.saturating_add(1);
+        let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX).min(16);
+        let pause = limits::PAUSE.saturating_mul(1 << doublings);
+        let pause = pause.min(limits::MAX_PAUSE);
+        if failures == 1 {
+            tracing::warn!(%error, queue = self.projection.queue, "rows wait: the queue has not taken them");
+        }
+        self.note_failures(failures)?;
+        let at = self.now().saturating_add(millis(pause));
+        self.alarm.set(Some(at))
+    }
+
+    /// How often in a row the queue has refused.
+    fn failures(&self) -> Result<i64> {
+        let sql = self.state.storage().sql();
+        sql.exec("SELECT failures FROM projection_meta", ())?.one()
+    }
+
+    fn note_failures(&self, failures: i64) -> Result<()> {
+        let sql = self.state.storage().sql();
+        sql.exec(
+            "UPDATE projection_meta SET failures = ?1 WHERE failures <> ?1",
+            (failures,),
+        )?;
+        Ok(())
+    }
+
+    fn now(&self) -> i64 {
+        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Waiting {
+    fn message(&self) -> Result<Message, QueueError> {
+        let row = Row {
+            table: self.tbl.clone(),
+            id: self.id.clone(),
+            seq: self.seq,
+            at: self.at,
+            values: serde_json::from_str(&self.data).map_err(Error::from_std)?,
+        };
+        Ok(Message::new(&row)?.key(format!("{}/{}", self.tbl, self.id)))
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("state", &self.0.state)
+            .field("queue", &self.0.projection.queue)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! Projections: rows of many objects in one read model that can be queried across them.
+//!
+//! An object is asked by its name, and knows only itself. What is wanted of all objects (a list, a sum, a page) is kept in a
+//! [`ReadModel`]: tables in an SQLite file ([`SqliteModel`]) or in `PostgreSQL` ([`PostgresModel`]). An object puts rows into
+//! its [`Feed`], in the transaction of the change that they show; the feed hands them to a queue, and the queue's consumer
+//! writes them, many at a time.
+//!
+//! - A row is put or the change did not happen, and it reaches the read model, however often anything fails on the way.
+//! - A row is written only if it shows a later change than the stored one: what comes twice, or late, does no harm.
+//! - A read model that is down, slow or gone stops no object: the queue holds, retries, and then keeps dead letters; when the
+//!   queue is full, feeds keep their rows.
+//! - The read model is behind by a moment. What must be right is asked of the object.
+//! - It holds nothing that objects do not: it can be removed and [rebuilt](Projection::rebuild) at any time.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use abide::prelude::*;
+//! use abide::{
+//!     projection::{Feed, Projection, ProjectionError, ReadModel, SqliteModel, Table, Tables, Type},
+//!     queue::{self, Queues},
+//! };
+//! use serde_json::json;
+//!
+//! #[durable_object]
+//! struct Account {
+//!     state: State,
+//!     feed: Feed,
+//! }
+//!
+//! impl DurableObject for Account {
+//!     fn new(state: State, env: Env) -> Result<Self> {
+//!         let feed = Feed::open(&state, env.require::<Projection>()?)?;
+//!         Ok(Self { state, feed })
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Account {
+//!     pub async fn deposit(&self, amount: i64) -> Result<()> {
+//!         let storage = self.state.storage();
+//!         storage.transaction_sync(|| {
+//!             let (seq, balance): (i64, i64) = storage.get("account")?.unwrap_or_default();
+//!             storage.put("account", &(seq + 1, balance + amount))?;
+//!             let name = self.state.name().unwrap_or_default();
+//!             self.feed.put("accounts", name, seq + 1, &json!({ "balance": balance + amount }))?;
+//!             Ok(())
+//!         })
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), ProjectionError> {
+//! # let dir = std::env::temp_dir().join(format!("abide-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&dir).unwrap();
+//! # let file = dir.join("read-model.db");
+//! let accounts = Table::new("accounts").column("balance", Type::Integer).index(["balance"]);
+//! let model: Arc<dyn ReadModel> = Arc::new(SqliteModel::open(&file, Tables::new([accounts])?)?);
+//! let projection = Projection::new("read-model", &*model);
+//! let queues = projection.install(Queues::new(), Arc::clone(&model));
+//! let host = queue::install(abide::Host::builder("data"), queues)
+//!     .with(projection)
+//!     .object::<Account>("ACCOUNT");
+//! # drop((host, model));
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod feed;
+mod figures;
+pub mod limits;
+mod model;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod projector;
+mod rebuild;
+mod row;
+mod sql;
+mod sqlite;
+mod table;
+mod worker;
+
+use std::{sync::Arc, time::Duration};
+
+use projector::Projector;
+
+pub use error::ProjectionError;
+pub use feed::Feed;
+pub use model::{Found, ReadModel, Written};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresModel;
+pub use rebuild::{Progress, sources};
+pub use row::Row;
+pub use sqlite::SqliteModel;
+pub use table::{Table, Tables, Type};
+
+use crate::queue::{self, Queues, RetryPolicy};
+
+/// A queue that leads to a read model, and the model's tables. Share it, so that objects can open a [`Feed`].
+#[derive(Clone, Debug)]
+pub struct Projection {
+    queue: String,
+    tables: Tables,
+}
+
+impl Projection {
+    /// Of the queue of this name to this read model.
+    pub fn new(queue: impl Into<String>, model: &dyn ReadModel) -> Self {
+        Self {
+            queue: queue.into(),
+            tables: model.tables().clone(),
+        }
+    }
+
+    /// The queue's name.
+    pub fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    /// Adds the queue, with the [options](queue_options) that suit most.
+    ///
+    /// # Panics
+    /// As [`Queues::with`].
+    #[must_use]
+    pub fn install(&self, queues: Queues, model: Arc<dyn ReadModel>) -> Queues {
+        self.install_with(queues, queue_options(), model)
+    }
+
+    /// Adds the queue, with other options.
+    ///
+    /// # Panics
+    /// As [`Queues::with`].
+    #[must_use]
+    pub fn install_with(
+        &self,
+        queues: Queues,
+        options: queue::Options,
+        model: Arc<dyn ReadModel>,
+    ) -> Queues {
+        queues.with(self.queue.clone(), options, Projector(model))
+    }
+}
+
+/// How a projection's queue works, unless the program says: two shards, batches of up to 500 rows, attempts for a day.
+pub fn queue_options() -> queue::Options {
+    queue::Options {
+        shards: 2,
+        max_batch: 500,
+        max_batch_bytes: 8 << 20,
+        concurrency: 1,
+        timeout: 2 * limits::STATEMENT_TIMEOUT,
+        retry: RetryPolicy::Exponential {
+            base: Duration::from_secs(1),
+            max: Duration::from_mins(5),
+            max_attempts: 300,
+        },
+        ..queue::Options::default()
+    }
+}

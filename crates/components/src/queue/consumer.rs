@@ -1,0 +1,277 @@
+//! Consumers: what takes messages in batches.
+//!
+//! Contract: a consumer is given a batch when the attempt is on disk, and has the queue's `timeout` for it. It marks messages
+//! one by one, or says `Ok` for all that it has not marked, or `Err`. It may be given a message again, with the same id, and
+//! may panic or hang: what it has marked stays marked, and the rest has failed.
+
+use std::{
+    cell::RefCell, future::Future, marker::PhantomData, panic::AssertUnwindSafe, rc::Rc,
+    time::Duration,
+};
+
+use abide::{Env, LocalFuture, Result};
+use futures_util::FutureExt;
+use serde::de::DeserializeOwned;
+
+use super::{Delivery, MessageId};
+use abide_component::texts::text_of;
+
+/// Takes the messages of a queue, a batch at a time. Several batches may be on their way at once.
+pub trait Consumer: Send + Sync + 'static {
+    /// What a message says. One that says something else becomes a dead letter.
+    type Body: DeserializeOwned + 'static;
+
+    /// Takes a batch. `Ok` acknowledges every message that is not marked, `Err` has them tried again.
+    fn consume(&self, batch: &Batch<Self::Body>) -> impl Future<Output = Result<()>>;
+}
+
+/// Messages that are consumed together.
+#[derive(Debug)]
+pub struct Batch<T> {
+    env: Env,
+    queue: Rc<str>,
+    messages: Vec<Received<T>>,
+}
+
+impl<T> Batch<T> {
+    /// The environment, for calls of objects and requests to others.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The queue's name.
+    pub fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    /// The messages, in the order in which they became due.
+    pub fn messages(&self) -> &[Received<T>] {
+        &self.messages
+    }
+}
+
+impl<T> Batch<T> {
+    /// Why the messages are to be tried again, if all are.
+    pub(super) fn failure_of_all(&self) -> Option<String> {
+        let marks = self.messages.first()?.marks.0.borrow();
+        let mut failure = None;
+        for message in &self.messages {
+            match &marks[message.index] {
+                Some(Verdict::Retry { error, .. }) => failure = Some(error.clone()),
+                _ => return None,
+            }
+        }
+        failure
+    }
+}
+
+/// A message of a batch. The last mark counts.
+#[derive(Debug)]
+pub struct Received<T> {
+    /// What it says.
+    pub body: T,
+    id: MessageId,
+    key: Option<String>,
+    attempt: u32,
+    sent_at: i64,
+    index: usize,
+    marks: Rc<Marks>,
+}
+
+impl<T> Received<T> {
+    /// The message: the same at every attempt, so a consumer can tell repetitions by it.
+    pub fn id(&self) -> MessageId {
+        self.id
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// When it was sent, in milliseconds since 1970.
+    pub fn sent_at(&self) -> i64 {
+        self.sent_at
+    }
+
+    /// It is done, whatever becomes of the others.
+    pub fn ack(&self) {
+        self.marks.set(self.index, Verdict::Ack);
+    }
+
+    /// It is to be tried again: after this time, or when the queue's policy says.
+    pub fn retry(&self, after: Option<Duration>, error: impl Into<String>) {
+        let error = error.into();
+        self.marks.set(self.index, Verdict::Retry { after, error });
+    }
+
+    /// It cannot be taken now, and is not to blame: this was no attempt at it. It is tried again after the first wait of the
+    /// queue's policy, and after the consumer's rest if the batch fails.
+    pub fn wait(&self, error: impl Into<String>) {
+        let error = error.into();
+        self.marks.set(self.index, Verdict::Wait { error });
+    }
+
+    /// It will never be taken: it becomes a dead letter at once.
+    pub fn refuse(&self, error: impl Into<String>) {
+        let error = error.into();
+        self.marks.set(self.index, Verdict::Dead { error });
+    }
+}
+
+/// What is to become of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Ack,
+    Retry {
+        after: Option<Duration>,
+        error: String,
+    },
+    Wait {
+        error: String,
+    },
+    Dead {
+        error: String,
+    },
+}
+
+/// The marks of a batch. They outlive a consumer that panics or hangs.
+#[derive(Debug)]
+pub(super) struct Marks(RefCell<Vec<Option<Verdict>>>);
+
+impl Marks {
+    pub(super) fn new(messages: usize) -> Rc<Self> {
+        Rc::new(Self(RefCell::new(vec![None; messages])))
+    }
+
+    fn set(&self, index: usize, verdict: Verdict) {
+        self.0.borrow_mut()[index] = Some(verdict);
+    }
+
+    pub(super) fn take(&self) -> Vec<Option<Verdict>> {
+        self.0.take()
+    }
+}
+
+/// A batch without its type.
+pub(super) struct Untyped {
+    pub(super) env: Env,
+    pub(super) queue: Rc<str>,
+    pub(super) deliveries: Vec<Delivery>,
+    pub(super) marks: Rc<Marks>,
+}
+
+/// A [`Consumer`] without its type. Its futures do not panic.
+pub(super) trait AnyConsumer: Send + Sync {
+    fn consume(&self, batch: Untyped) -> LocalFuture<Result<(), String>>;
+}
+
+/// Gives a consumer's type up.
+pub(super) struct Typed<C>(pub(super) std::sync::Arc<C>);
+
+impl<C: Consumer> AnyConsumer for Typed<C> {
+    fn consume(&self, untyped: Untyped) -> LocalFuture<Result<(), String>> {
+        let consumer = std::sync::Arc::clone(&self.0);
+        let taken = AssertUnwindSafe(async move {
+            let batch = typed(untyped);
+            if batch.messages.is_empty() {
+                return Ok(());
+            }
+            consumer.consume(&batch).await
+        });
+        Box::pin(async move {
+            match taken.catch_unwind().await {
+                Ok(result) => result.map_err(|error| error.to_string()),
+                Err(panic) => {
+                    let text = text_of(&*panic);
+                    tracing::error!(%text, "a consumer panicked; its batch is tried again");
+                    Err(format!("the consumer panicked: {text}"))
+                }
+            }
+        })
+    }
+}
+
+/// The batch of those messages that fit; the others are marked.
+fn typed<T: DeserializeOwned>(untyped: Untyped) -> Batch<T> {
+    let Untyped {
+        env,
+        queue,
+        deliveries,
+        marks,
+    } = untyped;
+    let mut messages = Vec::with_capacity(deliveries.len());
+    for (index, delivery) in deliveries.into_iter().enumerate() {
+        match serde_json::from_str(&delivery.body) {
+            Ok(body) => messages.push(Received {
+                body,
+                id: delivery.id,
+                key: delivery.key,
+                attempt: delivery.attempt,
+                sent_at: delivery.sent_at,
+                index,
+                marks: Rc::clone(&marks),
+            }),
+            Err(error) => {
+                let error = format!("the body does not fit the consumer: {error}");
+                marks.set(index, Verdict::Dead { error });
+            }
+        }
+    }
+    Batch {
+        env,
+        queue,
+        messages,
+    }
+}
+
+/// A function as a consumer: see [`function`].
+pub struct Function<T, F> {
+    run: F,
+    body: PhantomData<fn() -> T>,
+}
+
+/// Makes a function a consumer.
+///
+/// ```
+/// use abide::queue::{self, Batch, Options, Queues};
+///
+/// let queues = Queues::new().with("words", Options::default(), queue::function(async |batch: &Batch<String>| {
+///     for word in batch.messages() {
+///         println!("{}", word.body);
+///     }
+///     Ok(())
+/// }));
+/// ```
+pub fn function<T, F>(run: F) -> Function<T, F>
+where
+    F: AsyncFn(&Batch<T>) -> Result<()> + Send + Sync + 'static,
+{
+    Function {
+        run,
+        body: PhantomData,
+    }
+}
+
+impl<T, F> Consumer for Function<T, F>
+where
+    T: DeserializeOwned + 'static,
+    F: AsyncFn(&Batch<T>) -> Result<()> + Send + Sync + 'static,
+{
+    type Body = T;
+
+    async fn consume(&self, batch: &Batch<T>) -> Result<()> {
+        (self.run)(batch).await
+    }
+}
+
+impl<T, F> std::fmt::Debug for Function<T, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function").finish_non_exhaustive()
+    }
+}

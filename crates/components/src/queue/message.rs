@@ -1,0 +1,211 @@
+//! Messages: what is sent, and what is known of it later.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::{QueueError, limits};
+use abide_component::numbers::millis;
+
+/// A message to be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// What it says: a JSON text.
+    pub body: String,
+    /// Messages with the same key go to the same shard.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// A message with the same dedup key is taken once, for as long as its shard remembers the key.
+    #[serde(default)]
+    pub dedup_key: Option<String>,
+    /// No consumer gets it before this time has passed, in milliseconds.
+    #[serde(default)]
+    pub delay: i64,
+}
+
+impl Message {
+    /// A message with this body.
+    pub fn new(body: &(impl Serialize + ?Sized)) -> Result<Self, QueueError> {
+        serde_json::to_string(body)
+            .map(Self::from_json)
+            .map_err(|error| {
+                QueueError::Invalid(format!("the body cannot be written as JSON: {error}"))
+            })
+    }
+
+    /// A message whose body is a JSON text already. Sending checks it.
+    pub fn from_json(body: impl Into<String>) -> Self {
+        Self {
+            body: body.into(),
+            key: None,
+            dedup_key: None,
+            delay: 0,
+        }
+    }
+
+    /// Sets [`key`](Self::key).
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Sets [`dedup_key`](Self::dedup_key).
+    #[must_use]
+    pub fn dedup_key(mut self, key: impl Into<String>) -> Self {
+        self.dedup_key = Some(key.into());
+        self
+    }
+
+    /// Sets [`delay`](Self::delay).
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = millis(delay);
+        self
+    }
+
+    /// Refuses what no shard would take.
+    pub(super) fn check(&self) -> Result<(), QueueError> {
+        let invalid = |text: String| Err(QueueError::Invalid(text));
+        if self.body.len() > limits::MAX_BODY_BYTES {
+            return invalid(format!(
+                "the body has {} bytes and at most {} are taken: keep what is large elsewhere and send its address",
+                self.body.len(),
+                limits::MAX_BODY_BYTES
+            ));
+        }
+        if let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&self.body) {
+            return invalid(format!("the body is no JSON: {error}"));
+        }
+        for (what, key) in [("key", &self.key), ("dedup key", &self.dedup_key)] {
+            if let Some(key) = key
+                && !(1..=limits::MAX_KEY_BYTES).contains(&key.len())
+            {
+                return invalid(format!(
+                    "the {what} has {} bytes: give it 1 to {}",
+                    key.len(),
+                    limits::MAX_KEY_BYTES
+                ));
+            }
+        }
+        if !(0..=millis(limits::MAX_DELAY)).contains(&self.delay) {
+            return invalid(format!(
+                "the delay is {} ms: it may be 0 to {}",
+                self.delay,
+                millis(limits::MAX_DELAY)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A message's name in its queue: its shard, and its number there, such as `3-127`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct MessageId {
+    pub(super) shard: u32,
+    pub(super) number: i64,
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.shard, self.number)
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = QueueError;
+
+    fn from_str(text: &str) -> Result<Self, QueueError> {
+        let parsed = text.split_once('-').and_then(|(shard, number)| {
+            Some(Self {
+                shard: shard.parse().ok()?,
+                number: number.parse().ok()?,
+            })
+        });
+        parsed.ok_or_else(|| {
+            QueueError::Invalid(format!(
+                "`{text}` is no message: one looks like `3-127`, its shard and its number"
+            ))
+        })
+    }
+}
+
+impl From<MessageId> for String {
+    fn from(id: MessageId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for MessageId {
+    type Error = QueueError;
+
+    fn try_from(text: String) -> Result<Self, QueueError> {
+        text.parse()
+    }
+}
+
+/// What sending came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The message.
+    pub id: MessageId,
+    /// True if a message with the same dedup key and content was taken before: nothing was added.
+    pub duplicate: bool,
+}
+
+/// How much is where, of a shard or of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Messages that wait, or that a consumer has.
+    pub messages: i64,
+    /// Bytes of the bodies of messages and dead letters.
+    pub bytes: i64,
+    /// Dead letters.
+    pub dead: i64,
+    /// Messages that were consumed, ever.
+    pub consumed: i64,
+    /// When the oldest of the messages was sent, in milliseconds since 1970.
+    pub oldest: Option<i64>,
+    /// Shards whose consumer failed the newest batch as a whole, and rests.
+    pub failing: u32,
+    /// Why, of one of them.
+    pub last_error: Option<String>,
+}
+
+impl Counts {
+    pub(super) fn and(self, other: Self) -> Self {
+        let oldest = match (self.oldest, other.oldest) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            messages: self.messages + other.messages,
+            bytes: self.bytes + other.bytes,
+            dead: self.dead + other.dead,
+            consumed: self.consumed + other.consumed,
+            oldest,
+            failing: self.failing + other.failing,
+            last_error: self.last_error.or(other.last_error),
+        }
+    }
+}
+
+/// A message that was given up. It waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The message.
+    pub id: MessageId,
+    /// What it says: a JSON text.
+    pub body: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why it was given up.
+    pub error: String,
+    /// When it was sent, in milliseconds since 1970.
+    pub sent_at: i64,
+    /// When it was given up, in milliseconds since 1970.
+    pub died_at: i64,
+}

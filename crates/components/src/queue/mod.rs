@@ -1,0 +1,104 @@
+//! Durable queues: what many send and few consume, in batches, at the consumer's pace.
+//!
+//! A queue is made of shards, objects of the ready-made class [`QueueShard`]. A [`Queue`] is the handle: it sends a
+//! [`Message`] to a shard, and the shard gives batches of messages to the queue's [`Consumer`] until each is acknowledged or
+//! was given up and has become a dead letter, which waits for a person.
+//!
+//! - A message is on disk when `send` returns, and is consumed at least once. Its id is the same at every attempt.
+//! - With a dedup key it is taken once, however often it is sent.
+//! - No message is lost: what cannot be consumed is kept as a dead letter, with the reason.
+//! - A shard holds so much and then refuses, as overload, so that whoever sends too fast learns of it.
+//! - Messages of one shard become due in the order in which they were sent. Attempts that fail, and batches that are on their
+//!   way at the same time, change the order in which they are consumed.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::queue::{self, Batch, Consumer, Message, Options, Queue, QueueError, Queues};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct Thumbnail {
+//!     picture: String,
+//! }
+//!
+//! struct Painter;
+//!
+//! impl Consumer for Painter {
+//!     type Body = Thumbnail;
+//!
+//!     async fn consume(&self, batch: &Batch<Thumbnail>) -> Result<()> {
+//!         for message in batch.messages() {
+//!             if message.body.picture.ends_with(".exe") {
+//!                 message.refuse("it is no picture"); // a dead letter
+//!             }
+//!         }
+//!         Ok(()) // acknowledges the others; an error has them tried again
+//!     }
+//! }
+//!
+//! async fn upload(env: &Env, picture: String) -> Result<(), QueueError> {
+//!     let queue = Queue::new(env, "thumbnails")?;
+//!     queue.send(Message::new(&Thumbnail { picture })?).await?;
+//!     Ok(())
+//! }
+//!
+//! # fn main() {
+//! let queues = Queues::new().with("thumbnails", Options { shards: 4, ..Options::default() }, Painter);
+//! let host = queue::install(abide::Host::builder("data"), queues);
+//! # }
+//! ```
+
+mod consumer;
+mod dead;
+mod delivery;
+mod error;
+mod figures;
+mod handle;
+mod inner;
+pub mod limits;
+mod message;
+mod meta;
+mod options;
+mod passes;
+mod pump;
+mod queues;
+mod rows;
+mod schema;
+mod settle;
+mod shard;
+mod to_http;
+mod to_object;
+
+use std::time::Duration;
+
+use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+
+pub use consumer::{Batch, Consumer, Function, Received, function};
+pub use delivery::{Dead, Delivery, Exceptions, Retry};
+pub use error::QueueError;
+pub use handle::Queue;
+pub use message::{Counts, DeadLetter, Message, MessageId, Sent};
+pub use options::{DeadLetters, Options};
+pub use queues::Queues;
+pub use shard::{QueueShard, QueueShardStub};
+pub use to_http::ToHttp;
+pub use to_object::ToObject;
+
+pub use abide_component::RetryPolicy;
+
+/// The name under which the class is registered.
+pub const BINDING: &str = "QUEUE";
+
+/// Registers the class, with the queues of the program.
+pub fn install(host: HostBuilder, queues: Queues) -> HostBuilder {
+    host.object_with::<QueueShard>(BINDING, class_options())
+        .with(queues)
+}
+
+/// How to run the class: its alarm is tried until it succeeds, at most a minute apart.
+pub fn class_options() -> ClassOptions {
+    ClassOptions {
+        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
+        ..ClassOptions::default()
+    }
+}

@@ -1,0 +1,105 @@
+//! How a queue works: shards, batches, retries, bounds.
+
+use std::time::Duration;
+
+use super::{QueueError, limits};
+use abide_component::RetryPolicy;
+
+/// How a queue works. Bounds are of each shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Objects that the queue is made of. Default 1. If there are fewer than before, what the others hold is consumed when
+    /// they wake, and no handle sees it; so let them run empty first.
+    pub shards: u32,
+    /// Messages of a batch. Default 100.
+    pub max_batch: usize,
+    /// Bytes of the bodies of a batch; one message always fits. Default 1 MiB.
+    pub max_batch_bytes: usize,
+    /// How long messages wait for others to fill a batch. Default: not at all; what arrives while as many batches as may be
+    /// are on their way goes together in the next.
+    pub max_wait: Duration,
+    /// Batches on their way at a time. Default 4.
+    pub concurrency: u32,
+    /// How long a consumer may have a batch. Then those of its messages that it has not acknowledged have failed. Default
+    /// 30 s.
+    pub timeout: Duration,
+    /// When messages that failed are tried again, and how often. A message's last attempt is made alone, so that none is
+    /// given up for another's sake. Default: 12 attempts, the second 2 s after the first, doubling up to an hour.
+    pub retry: RetryPolicy,
+    /// Whether waits are longer by chance, up to 25 % if they double, 10 % if they are of a schedule. Default true.
+    pub jitter: bool,
+    /// What becomes of messages that are given up.
+    pub dead_letters: DeadLetters,
+    /// Messages and dead letters together; then sending is refused as overload. Default 100,000.
+    pub max_messages: i64,
+    /// Bytes of their bodies; then sending is refused as overload. Default 1 GiB.
+    pub max_bytes: i64,
+    /// How long dedup keys are remembered. Default 24 h; of more than 100,000, the oldest are forgotten before.
+    pub keep_keys: Duration,
+    /// If the process or the object ends while there is something to do, how long until the shard goes on. Default 5 s.
+    pub recovery: Duration,
+}
+
+/// What becomes of messages that are given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DeadLetters {
+    /// They wait in their shard until somebody redrives or discards them.
+    #[default]
+    Keep,
+    /// They are sent to another queue of the program, with their body and key, once each.
+    Queue(String),
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shards: 1,
+            max_batch: 100,
+            max_batch_bytes: 1 << 20,
+            max_wait: Duration::ZERO,
+            concurrency: 4,
+            timeout: Duration::from_secs(30),
+            retry: RetryPolicy::default(),
+            jitter: true,
+            dead_letters: DeadLetters::Keep,
+            max_messages: 100_000,
+            max_bytes: 1 << 30,
+            keep_keys: Duration::from_hours(24),
+            recovery: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what makes no sense.
+    pub(super) fn check(&self) -> Result<(), QueueError> {
+        let wrong = if !(1..=limits::MAX_SHARDS).contains(&self.shards) {
+            format!("a queue has 1 to {} shards", limits::MAX_SHARDS)
+        } else if !(1..=limits::MAX_BATCH).contains(&self.max_batch) {
+            format!("a batch has 1 to {} messages", limits::MAX_BATCH)
+        } else if self.max_batch_bytes > limits::MAX_BATCH_BYTES {
+            format!("a batch has at most {} bytes", limits::MAX_BATCH_BYTES)
+        } else if self.max_wait > limits::MAX_WAIT {
+            format!("a batch waits at most {} s", limits::MAX_WAIT.as_secs())
+        } else if !(1..=limits::MAX_CONCURRENCY).contains(&self.concurrency) {
+            format!(
+                "a shard has 1 to {} batches on their way",
+                limits::MAX_CONCURRENCY
+            )
+        } else if self.timeout.is_zero() || self.timeout > limits::MAX_TIMEOUT {
+            format!(
+                "a consumer has more than 0 and at most {} s for a batch",
+                limits::MAX_TIMEOUT.as_secs()
+            )
+        } else if self.retry.max_attempts() == 0 {
+            "messages have no attempts".to_owned()
+        } else if self.max_messages < 1 || self.max_bytes < 1 {
+            "a shard takes no message".to_owned()
+        } else if self.recovery.is_zero() {
+            "the time of recovery is 0".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(QueueError::Invalid(wrong))
+    }
+}

@@ -1,0 +1,186 @@
+//! What is due is claimed, batch by batch.
+
+use abide::Result;
+
+use super::{
+    DeadLetters, Options,
+    inner::Inner,
+    limits,
+    meta::Meta,
+    pump::{Flying, Taken},
+    queues::Declared,
+    rows::Due,
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::{millis, rows};
+
+/// What the next batch is.
+enum Next {
+    Batch(Vec<Due>),
+    /// None before this time.
+    Not(Option<i64>),
+}
+
+impl Declared {
+    /// The queue to which dead letters go.
+    pub(super) fn forwards_to(&self) -> Option<&str> {
+        match &self.options.dead_letters {
+            DeadLetters::Keep => None,
+            DeadLetters::Queue(to) => Some(to),
+        }
+    }
+}
+
+impl Inner {
+    /// Claims what is due, as far as the limits allow it.
+    pub(super) fn pass(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
+        let storage = &self.rows.storage;
+        let taken = storage.transaction_sync(|| self.take(declared, flying, now))?;
+        self.figures.show(&self.counts()?, now);
+        Ok(taken)
+    }
+
+    fn take(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
+        let options = &declared.options;
+        let forwards = declared.forwards_to().is_some();
+        let mut meta = self.rows.meta()?;
+        let before = meta;
+        self.mind_clock(&mut meta, now)?;
+        let mut taken = Taken {
+            batches: Vec::new(),
+            dead: Vec::new(),
+            wake: None,
+        };
+        let at = self.forward_after.get();
+        if forwards && meta.dead > 0 && flying.forwards == 0 {
+            if at <= now {
+                taken.dead = self.rows.dead_letters(limits::MAX_FORWARDED)?;
+            } else {
+                taken.wake = Some(at);
+            }
+        }
+        // A consumer that has failed is tried with one batch.
+        let concurrency = match meta.failures {
+            _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
+            0 => options.concurrency,
+            _ => 1,
+        };
+        let is_paused = meta.paused && !broken(Variant::PauseIgnored);
+        if declared.consumer.is_some() && !is_paused {
+            let mut flights = flying.batches;
+            while flights < concurrency {
+                if meta.rest_until > now {
+                    let first = self.rows.first_due()?;
+                    wake(&mut taken.wake, first.map(|at| at.max(meta.rest_until)));
+                    break;
+                }
+                match self.next_batch(options, &mut meta, now)? {
+                    Next::Not(at) => {
+                        wake(&mut taken.wake, at);
+                        break;
+                    }
+                    Next::Batch(messages) => {
+                        meta.claims += 1;
+                        let until = now
+                            .saturating_add(millis(options.timeout))
+                            .saturating_add(millis(limits::LEASE_GRACE));
+                        let until = if broken(Variant::ClaimForEver) {
+                            i64::MAX
+                        } else {
+                            until
+                        };
+                        let claim = self.rows.claim(&messages, meta.claims, until)?;
+                        taken.batches.push(claim);
+                        flights += 1;
+                    }
+                }
+            }
+        }
+        if forwards && meta.dead > before.dead {
+            // The next pass sends them on.
+            wake(&mut taken.wake, Some(now.max(at)));
+        }
+        if meta.last_seen.saturating_add(millis(limits::CLOCK_STEP)) <= now {
+            meta.last_seen = now;
+        }
+        if meta != before && (!taken.batches.is_empty() || meta.dead != before.dead) {
+            self.rows.save_meta(&meta)?;
+        }
+        Ok(taken)
+    }
+
+    /// The messages of the next batch, in the order in which they are due. A message's last attempt is made alone.
+    fn next_batch(&self, options: &Options, meta: &mut Meta, now: i64) -> Result<Next> {
+        let most = if broken(Variant::DeliveredForEver) {
+            u32::MAX
+        } else {
+            options.retry.max_attempts()
+        };
+        let is_last = |due: &Due| due.attempts > 0 && due.attempts + 1 >= most;
+        let mut due = self.rows.due(now, options.max_batch)?;
+        while self.bury_exhausted(&due, most, meta, now)? {
+            due = self.rows.due(now, options.max_batch)?;
+        }
+        let Some(first) = due.first().copied() else {
+            let first = self.rows.first_due()?;
+            let wait = millis(options.max_wait);
+            return Ok(Next::Not(first.map(|at| at.saturating_add(wait))));
+        };
+        if is_last(&first) {
+            due.truncate(1);
+            return Ok(Next::Batch(due));
+        }
+        let mut bytes = 0;
+        let fits = due.iter().position(|due| {
+            bytes += due.bytes;
+            is_last(due) || bytes > rows(options.max_batch_bytes)
+        });
+        let count = fits.unwrap_or(due.len()).max(1);
+        let is_full = fits.is_some() || count == options.max_batch;
+        let waits_until = first.since.saturating_add(millis(options.max_wait));
+        if is_full || waits_until <= now {
+            due.truncate(count);
+            return Ok(Next::Batch(due));
+        }
+        Ok(Next::Not(Some(waits_until)))
+    }
+
+    /// Gives up messages whose last attempt was cut off with the object or the process. True if there were any.
+    fn bury_exhausted(&self, due: &[Due], most: u32, meta: &mut Meta, now: i64) -> Result<bool> {
+        let mut buried = 0;
+        for due in due.iter().filter(|due| due.attempts >= most) {
+            let attempt = due.attempts;
+            let error = format!("attempt {attempt} was the last, and nobody knows how it ended");
+            let claim = self.rows.claim_of(due.id)?;
+            buried += i64::from(self.rows.bury(due.id, claim, &error, now)?);
+        }
+        meta.messages -= buried;
+        meta.dead += buried;
+        Ok(buried > 0)
+    }
+
+    /// What waits does so as long as it would have, if the wall clock was set back.
+    fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
+        let Some(by) = Meta::clock_went_back(self.seen.take_or(meta.last_seen), now) else {
+            return Ok(());
+        };
+        tracing::warn!(
+            by_millis = by,
+            queue = self.rows.queue,
+            "the wall clock went back: waits of the queue are counted from the new time"
+        );
+        self.rows.clock_went_back(by, now)?;
+        meta.rest_until = meta.rest_until.min(now);
+        meta.last_seen = now;
+        self.forward_after.set(0);
+        self.rows.save_meta(meta)
+    }
+}
+
+/// The earlier of two times.
+fn wake(at: &mut Option<i64>, other: Option<i64>) {
+    *at = match (*at, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+}

@@ -1,0 +1,274 @@
+//! The background task that gives batches to the consumer and writes what came of them.
+//!
+//! Contract: at most one such task of a shard runs. It runs while a batch is on its way or due within a moment; what is due
+//! later is left to the object's alarm, so that the object may leave memory. Whoever starts the task sets the alarm, a few
+//! seconds ahead, and the alarm sets itself again while there is something to do: should the object or the process end,
+//! somebody goes on, and what a consumer had is due again when its time is over.
+//!
+//! A consumer is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
+
+use std::{rc::Rc, sync::Arc};
+
+use abide::{LocalFuture, Result};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+
+use super::{
+    DeadLetter, Queue, QueueError,
+    consumer::{Marks, Untyped, Verdict},
+    inner::Inner,
+    limits,
+    queues::Declared,
+    rows::Claim,
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::millis;
+use abide_component::waits;
+
+/// Something that is on its way.
+type Flight = LocalFuture<Landed>;
+
+/// What has ended.
+pub(super) enum Landed {
+    /// A batch, with what became of each message that was marked, and of the rest.
+    Batch(Tried),
+    /// Dead letters, which the other queue has taken or not.
+    Forwarded(Vec<DeadLetter>, Result<(), QueueError>),
+}
+
+/// A batch that its consumer has had.
+pub(super) struct Tried {
+    pub(super) claim: Claim,
+    pub(super) marks: Vec<Option<Verdict>>,
+    pub(super) rest: Result<(), String>,
+}
+
+/// What a pass took.
+pub(super) struct Taken {
+    pub(super) batches: Vec<Claim>,
+    pub(super) dead: Vec<DeadLetter>,
+    /// When there is something to do, if nothing ends before.
+    pub(super) wake: Option<i64>,
+}
+
+impl Inner {
+    /// Has the task look at what is new; starts it if none runs.
+    pub(super) fn kick(self: &Rc<Self>) {
+        if self.running.replace(true) {
+            self.news.notify_one();
+            return;
+        }
+        if let Err(error) = self.spawn(FuturesUnordered::new(), Flying::default()) {
+            self.running.set(false);
+            tracing::warn!(%error, queue = self.rows.queue, "the queue waits for its alarm");
+        }
+    }
+
+    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: Flying) -> Result<()> {
+        let task = Task {
+            inner: Rc::clone(self),
+            flights,
+            flying,
+            // It may be dropped before it has begun.
+            guard: Guard {
+                inner: Rc::clone(self),
+                cut_off: true,
+            },
+        };
+        self.state.wait_until(task.run())
+    }
+
+    /// Gives a batch to the consumer.
+    fn fly(&self, declared: &Declared, claim: Claim) -> Flight {
+        let Some(consumer) = declared.consumer.clone() else {
+            return Box::pin(std::future::ready(Landed::Batch(Tried {
+                marks: vec![None; claim.deliveries.len()],
+                claim,
+                rest: Err("nobody consumes the queue".to_owned()),
+            })));
+        };
+        let clock = Arc::clone(self.state.env().clock());
+        let marks = Marks::new(claim.deliveries.len());
+        let run = consumer.consume(Untyped {
+            env: self.state.env().clone(),
+            queue: declared.name.as_str().into(),
+            deliveries: claim.deliveries.clone(),
+            marks: Rc::clone(&marks),
+        });
+        let limit = declared.options.timeout;
+        Box::pin(async move {
+            let late = clock.sleep_until(clock.now() + limit);
+            let rest = tokio::select! {
+                biased;
+                rest = run => rest,
+                () = late => Err(format!("the consumer did not end within {} s", limit.as_secs_f64())),
+            };
+            Landed::Batch(Tried {
+                claim,
+                marks: marks.take(),
+                rest,
+            })
+        })
+    }
+
+    /// Sends dead letters to another queue.
+    fn forward(&self, to: &str, letters: Vec<DeadLetter>) -> Flight {
+        let queue = Queue::new(self.state.env(), to);
+        let from = format!("{}/{}", self.rows.queue, self.rows.shard);
+        Box::pin(async move {
+            let messages = letters.iter().map(|letter| letter.again(&from)).collect();
+            let sent = match queue {
+                Ok(queue) => queue.send_batch(messages).await.map(drop),
+                Err(error) => Err(error),
+            };
+            Landed::Forwarded(letters, sent)
+        })
+    }
+}
+
+/// How many flights of each kind there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flying {
+    pub(super) batches: u32,
+    pub(super) forwards: u32,
+}
+
+/// Why a task ends.
+enum Then {
+    /// Nothing is on its way or due soon.
+    Rest,
+    /// Something is, and another task goes on with it.
+    HandOver,
+}
+
+struct Task {
+    inner: Rc<Inner>,
+    flights: FuturesUnordered<Flight>,
+    flying: Flying,
+    guard: Guard,
+}
+
+impl Task {
+    async fn run(mut self) {
+        match self.work().await {
+            Ok(Then::Rest) => {
+                self.inner.running.set(false);
+                self.guard.cut_off = false;
+            }
+            Ok(Then::HandOver) => {
+                let flights = std::mem::take(&mut self.flights);
+                self.guard.cut_off = self.inner.spawn(flights, self.flying).is_err();
+            }
+            Err(error) => {
+                tracing::error!(%error, queue = self.inner.rows.queue, "the queue stops until its alarm");
+            }
+        }
+    }
+
+    async fn work(&mut self) -> Result<Then> {
+        let inner = Rc::clone(&self.inner);
+        let declared = Arc::clone(inner.declared().map_err(abide::Error::from)?);
+        let env = inner.state.env();
+        let clock = Arc::clone(env.clock());
+        let end = clock.now() + limits::PUMP_LIFE;
+        let mut landed: Vec<Landed> = Vec::new();
+        loop {
+            let now = inner.now();
+            for landed in std::mem::take(&mut landed) {
+                self.flying.end(&landed);
+                inner.land(&declared, landed, now)?;
+            }
+            if env.is_stopping() {
+                if self.flights.is_empty() {
+                    return Ok(Then::Rest);
+                }
+                landed.extend(self.flights.next().await);
+                landed.extend(waits::landed(&mut self.flights));
+                continue;
+            }
+            if clock.now() >= end {
+                return Ok(Then::HandOver);
+            }
+            let taken = inner.pass(&declared, self.flying, now)?;
+            let wake = taken.wake;
+            self.launch(&declared, taken, &mut landed).await?;
+            if !landed.is_empty() {
+                continue;
+            }
+            let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
+            if self.flights.is_empty() && soon.is_none() {
+                inner.arm_at(wake)?;
+                return Ok(Then::Rest);
+            }
+            if soon.is_some_and(|at| at <= now) {
+                tokio::task::yield_now().await;
+                landed = waits::landed(&mut self.flights);
+                continue;
+            }
+            let sleep = waits::until(&*clock, soon, now);
+            tokio::select! {
+                biased;
+                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
+                () = inner.news.notified() => {}
+                () = sleep => {}
+            }
+            landed.extend(waits::landed(&mut self.flights));
+        }
+    }
+
+    /// Lets what a pass took go, when that is durable. What ends meanwhile has landed.
+    async fn launch(
+        &mut self,
+        declared: &Declared,
+        taken: Taken,
+        landed: &mut Vec<Landed>,
+    ) -> Result<()> {
+        if !taken.dead.is_empty()
+            && let Some(to) = declared.forwards_to()
+        {
+            self.flying.forwards += 1;
+            self.flights.push(self.inner.forward(to, taken.dead));
+        }
+        if taken.batches.is_empty() {
+            return Ok(());
+        }
+        let mut synced = std::pin::pin!(self.inner.state.storage().sync());
+        while !broken(Variant::DeliveryNotDurable) {
+            tokio::select! {
+                biased;
+                durable = &mut synced => {
+                    durable?;
+                    break;
+                }
+                first = self.flights.next(), if !self.flights.is_empty() => landed.extend(first),
+            }
+        }
+        for claim in taken.batches {
+            self.flying.batches += 1;
+            self.flights.push(self.inner.fly(declared, claim));
+        }
+        Ok(())
+    }
+}
+
+impl Flying {
+    fn end(&mut self, landed: &Landed) {
+        match landed {
+            Landed::Batch(_) => self.batches -= 1,
+            Landed::Forwarded(..) => self.forwards -= 1,
+        }
+    }
+}
+
+/// Notes that a task was cut off.
+struct Guard {
+    inner: Rc<Inner>,
+    cut_off: bool,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.cut_off {
+            self.inner.running.set(false);
+        }
+    }
+}

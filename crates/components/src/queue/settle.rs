@@ -1,0 +1,158 @@
+//! What came of a batch becomes the next state of its messages.
+
+use abide::Result;
+
+use super::{
+    DeadLetter, Delivery, Message,
+    consumer::Verdict,
+    inner::Inner,
+    limits,
+    pump::{Landed, Tried},
+    queues::Declared,
+};
+use crate::broken::{Variant, broken};
+use abide_component::jittered;
+use abide_component::numbers::millis;
+
+/// What a batch changes in the counts.
+#[derive(Default)]
+struct Change {
+    consumed: i64,
+    bytes: i64,
+    buried: i64,
+    failed: u64,
+}
+
+impl Inner {
+    /// Writes what has ended.
+    pub(super) fn land(&self, declared: &Declared, landed: Landed, now: i64) -> Result<()> {
+        let storage = &self.rows.storage;
+        match landed {
+            Landed::Batch(tried) => storage.transaction_sync(|| self.settle(declared, tried, now)),
+            Landed::Forwarded(letters, sent) => {
+                if let Err(error) = sent
+                    && !broken(Variant::ForwardForgotten)
+                {
+                    tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not taken them");
+                    let pause = millis(limits::FORWARD_PAUSE);
+                    self.forward_after.set(now.saturating_add(pause));
+                    return Ok(());
+                }
+                let numbers: Vec<i64> = letters.iter().map(|letter| letter.id.number).collect();
+                self.discard(&numbers).map(drop)
+            }
+        }
+    }
+
+    fn settle(&self, declared: &Declared, tried: Tried, now: i64) -> Result<()> {
+        let Tried { claim, marks, rest } = tried;
+        let mut change = Change::default();
+        let mut done = Vec::new();
+        for (index, mark) in marks.into_iter().enumerate() {
+            let mark = mark.filter(|_| rest.is_ok() || !broken(Variant::MarksForgotten));
+            let verdict = mark.unwrap_or_else(|| match &rest {
+                Ok(()) => Verdict::Ack,
+                Err(_) if broken(Variant::FailureAcknowledged) => Verdict::Ack,
+                Err(error) => Verdict::Retry {
+                    after: None,
+                    error: error.clone(),
+                },
+            });
+            match verdict {
+                Verdict::Ack => done.push(claim.deliveries[index].id.number),
+                Verdict::Retry { .. } if broken(Variant::RetryAcknowledged) => {
+                    done.push(claim.deliveries[index].id.number);
+                }
+                Verdict::Retry { after, error } => {
+                    change.failed += 1;
+                    let delivery = &claim.deliveries[index];
+                    let (number, attempt) = (delivery.id.number, delivery.attempt);
+                    let Some(wait) = self.wait(declared, delivery, attempt) else {
+                        let error = format!("{error}; attempt {attempt} was the last");
+                        change.buried +=
+                            i64::from(self.rows.bury(number, claim.number, &error, now)?);
+                        continue;
+                    };
+                    let wait =
+                        after.map_or(wait, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
+                    let at = now.saturating_add(wait);
+                    self.rows.put_back(number, claim.number, at, &error)?;
+                }
+                Verdict::Wait { error } => {
+                    change.failed += 1;
+                    let delivery = &claim.deliveries[index];
+                    let wait = self.wait(declared, delivery, 1).unwrap_or_default();
+                    let at = now.saturating_add(wait);
+                    self.rows
+                        .put_back_untried(delivery.id.number, claim.number, at, &error)?;
+                }
+                Verdict::Dead { error } => {
+                    change.failed += 1;
+                    let number = claim.deliveries[index].id.number;
+                    change.buried +=
+                        i64::from(self.rows.bury(number, claim.number, &error, now)?);
+                }
+            }
+        }
+        (change.consumed, change.bytes) = self.rows.consumed(&done, claim.number)?;
+        let is_alive = rest.is_ok() || change.consumed > 0;
+        self.rows.change_meta(|meta| {
+            meta.messages -= change.consumed + change.buried;
+            meta.bytes -= change.bytes;
+            meta.dead += change.buried;
+            meta.consumed += change.consumed;
+            if is_alive {
+                (meta.failures, meta.rest_until) = (0, 0);
+            } else {
+                meta.failures = meta.failures.saturating_add(1);
+                let rest = limits::REST.saturating_mul(1 << (meta.failures - 1).min(16));
+                meta.rest_until = now.saturating_add(millis(rest.min(limits::MAX_REST)));
+            }
+        })?;
+        self.figures.consumed(change.consumed.unsigned_abs());
+        self.figures.failed(change.failed);
+        if let Err(error) = rest {
+            tracing::warn!(
+                error,
+                queue = self.rows.queue,
+                shard = self.rows.shard,
+                messages = change.failed,
+                "a consumer failed; its messages are tried again or given up"
+            );
+        }
+        Ok(())
+    }
+
+    /// The time until a message's next attempt after so many, in milliseconds, if there is to be one.
+    fn wait(&self, declared: &Declared, delivery: &Delivery, attempts: u32) -> Option<i64> {
+        let attempt = if broken(Variant::DeliveredForEver) {
+            1
+        } else {
+            attempts.max(1)
+        };
+        let (wait, share) = declared.options.retry.wait(attempt)?;
+        let wait = millis(wait);
+        if !declared.options.jitter {
+            return Some(wait);
+        }
+        let parts = [
+            self.rows.queue.as_bytes(),
+            &delivery.id.shard.to_le_bytes(),
+            &delivery.id.number.to_le_bytes(),
+            &delivery.attempt.to_le_bytes(),
+        ];
+        Some(jittered(wait, share, &parts))
+    }
+}
+
+impl DeadLetter {
+    /// The message that carries it to another queue. It is taken there once, however often it is sent.
+    pub(super) fn again(&self, from: &str) -> Message {
+        let message = Message::from_json(self.body.clone())
+            .dedup_key(format!("dead/{from}/{}/{}", self.id.number, self.died_at));
+        match &self.key {
+            Some(key) => message.key(key.clone()),
+            None => message,
+        }
+    }
+}

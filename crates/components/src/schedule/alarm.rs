@@ -1,0 +1,249 @@
+//! The object's alarm, or a task in its background, takes what is due and hands it to the object's handler.
+//!
+//! Contract: an attempt is on disk before its handler is called, so one that ends the object or the process is counted, and
+//! cannot do so for ever. At most one of the two takes what is due at a time. What it had taken and did not get to is given
+//! back by the next.
+
+use std::{future::Future, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc};
+
+use abide::Result;
+use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+
+use super::{
+    Failure, Firing, figures,
+    inner::Inner,
+    limits,
+    runs::{Claim, Taken},
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::millis;
+use abide_component::texts::text_of;
+use abide_component::waits;
+
+/// An attempt in the background.
+type Flight = LocalBoxFuture<'static, (Claim, Result<(), Failure>)>;
+
+impl Inner {
+    /// Sees to what is due, one after the other.
+    pub(super) async fn see_to<E: Into<Failure>>(
+        self: &Rc<Self>,
+        handler: impl Fn(&Firing) -> Result<(), E>,
+    ) -> Result<()> {
+        let Some(turn) = Turn::begin(self) else {
+            return Ok(());
+        };
+        let clock = Arc::clone(self.state.env().clock());
+        let end = clock.now() + limits::TURN;
+        // If a handler panics, this takes the place of a retry: the other timers wait this long, however often it happens.
+        let again = self.now().saturating_add(millis(limits::AFTER_PANIC));
+        self.alarm.set(Some(again))?;
+        self.recover(self.now())?;
+        while clock.now() < end && !self.state.env().is_stopping() {
+            let claims = self.pass(Taken::Claimed, limits::MAX_CLAIMS, self.now())?;
+            if claims.is_empty() {
+                break;
+            }
+            self.rows.storage.sync().await?;
+            for claim in claims {
+                self.attempt(&claim, &handler)?;
+                // One poll each: a handler that panics undoes no other's work.
+                tokio::task::yield_now().await;
+            }
+        }
+        drop(turn);
+        self.arm_next()
+    }
+
+    /// Has a handler called, in one transaction with what comes of it.
+    fn attempt<E: Into<Failure>>(
+        &self,
+        claim: &Claim,
+        handler: impl Fn(&Firing) -> Result<(), E>,
+    ) -> Result<()> {
+        let now = self.now();
+        let storage = &self.rows.storage;
+        let Some(firing) = self.firing(claim, now)? else {
+            return Ok(());
+        };
+        let goes_off = || {
+            handler(&firing).map_err(Into::into)?;
+            self.done(claim, now)?;
+            Ok::<(), Failure>(())
+        };
+        let done = if broken(Variant::FailureKept) {
+            goes_off()
+        } else {
+            storage.transaction_sync(goes_off)
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(failure) => storage.transaction_sync(|| self.failed(claim, &failure, now)),
+        }
+    }
+
+    /// Sees to what is due in a task of its own, unless one is there, and has the alarm look after it.
+    pub(super) fn see_to_in_background<F, E>(
+        self: &Rc<Self>,
+        handler: impl Fn(Firing) -> F + 'static,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<(), E>> + 'static,
+        E: Into<Failure>,
+    {
+        if let Some(turn) = Turn::begin(self) {
+            let task = Task {
+                inner: Rc::clone(self),
+                flights: FuturesUnordered::new(),
+                _turn: turn,
+            };
+            let handler = Rc::new(handler);
+            let handler = move |firing| {
+                let handler = Rc::clone(&handler);
+                caught(async move { handler(firing).await.map_err(Into::into) })
+            };
+            self.state.wait_until(task.run(handler))?;
+        }
+        self.arm()
+    }
+}
+
+/// A handler in the background that panics has failed its attempt. It does not reset the object, because that would cut off
+/// all others that are on their way.
+fn caught(
+    attempt: impl Future<Output = Result<(), Failure>> + 'static,
+) -> LocalBoxFuture<'static, Result<(), Failure>> {
+    let attempt = AssertUnwindSafe(attempt).catch_unwind();
+    let attempt = attempt.map(|ended| {
+        ended.unwrap_or_else(|panic| {
+            let text = text_of(&*panic);
+            Err(Failure::again(format!("the handler panicked: {text}")))
+        })
+    });
+    attempt.boxed_local()
+}
+
+/// The background task.
+struct Task {
+    inner: Rc<Inner>,
+    flights: FuturesUnordered<Flight>,
+    _turn: Turn,
+}
+
+impl Task {
+    async fn run(
+        mut self,
+        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
+    ) {
+        if let Err(error) = self.work(handler).await {
+            tracing::error!(%error, "the schedule stops until its alarm");
+        }
+    }
+
+    async fn work(
+        &mut self,
+        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
+    ) -> Result<()> {
+        let inner = Rc::clone(&self.inner);
+        let env = inner.state.env();
+        let clock = Arc::clone(env.clock());
+        let end = clock.now() + limits::TURN;
+        inner.recover(inner.now())?;
+        loop {
+            let now = inner.now();
+            let open = clock.now() < end && !env.is_stopping();
+            let free = inner.options.concurrency - self.flights.len();
+            if open && free > 0 {
+                let claims = inner.pass(Taken::Running, free.min(limits::MAX_CLAIMS), now)?;
+                if !claims.is_empty() {
+                    self.synced().await?;
+                    for claim in claims {
+                        self.launch(claim, &handler)?;
+                    }
+                    continue;
+                }
+            }
+            let next = inner.rows.next()?.0.filter(|_| open && free > 0);
+            let soon = next.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
+            if self.flights.is_empty() && (!open || soon.is_none()) {
+                return inner.arm_next();
+            }
+            // While something is on its way, this task is the only one that sees to what is due.
+            let wait = waits::until(&*clock, next, now);
+            tokio::select! {
+                biased;
+                landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,
+                () = inner.news.notified(), if open => {}
+                () = wait => {}
+            }
+        }
+    }
+
+    /// Waits until what was taken is on disk.
+    async fn synced(&mut self) -> Result<()> {
+        let inner = Rc::clone(&self.inner);
+        let mut synced = pin!(inner.rows.storage.sync());
+        loop {
+            tokio::select! {
+                biased;
+                durable = &mut synced => return durable,
+                landed = self.flights.next(), if !self.flights.is_empty() => self.settle(landed)?,
+            }
+        }
+    }
+
+    fn launch(
+        &self,
+        claim: Claim,
+        handler: impl Fn(Firing) -> LocalBoxFuture<'static, Result<(), Failure>>,
+    ) -> Result<()> {
+        let Some(firing) = self.inner.firing(&claim, self.inner.now())? else {
+            return Ok(());
+        };
+        let limit = self.inner.options.timeout;
+        let clock = self.inner.state.env().clock();
+        let late = clock.sleep_until(clock.now() + limit);
+        let attempt = handler(firing);
+        let running = figures::Running::begin();
+        let flight = async move {
+            let _running = running;
+            let ended = tokio::select! {
+                biased;
+                ended = attempt => ended,
+                () = late => Err(Failure::again(format!("no end within {} s", limit.as_secs_f64()))),
+            };
+            (claim, ended)
+        };
+        self.flights.push(flight.boxed_local());
+        Ok(())
+    }
+
+    /// Writes what came of an attempt: in the poll in which its handler has ended, and so in one transaction with its last
+    /// writes.
+    fn settle(&self, landed: Option<(Claim, Result<(), Failure>)>) -> Result<()> {
+        let Some((claim, ended)) = landed else {
+            return Ok(());
+        };
+        let inner = &self.inner;
+        let now = inner.now();
+        inner.rows.storage.transaction_sync(|| match ended {
+            Ok(()) => inner.done(&claim, now),
+            Err(failure) => inner.failed(&claim, &failure, now),
+        })
+    }
+}
+
+/// That somebody takes what is due.
+struct Turn(Rc<Inner>);
+
+impl Turn {
+    /// None if somebody does already.
+    fn begin(inner: &Rc<Inner>) -> Option<Self> {
+        (!inner.running.replace(true)).then(|| Self(Rc::clone(inner)))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.running.set(false);
+    }
+}

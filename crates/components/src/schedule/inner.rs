@@ -1,0 +1,94 @@
+//! What the clones of a schedule share.
+
+use std::{cell::Cell, fmt, rc::Rc};
+
+use abide::{Result, State};
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+
+use super::{Options, figures, limits::AGAIN, rows::Rows};
+use abide_component::WakeUp;
+use abide_component::numbers::millis;
+use abide_component::seen::SeenByAlarm;
+
+/// The name of its alarm.
+pub(super) const NAME: &str = "schedule";
+
+/// One object's schedule.
+pub(super) struct Inner {
+    pub(super) state: State,
+    pub(super) alarm: WakeUp,
+    pub(super) options: Options,
+    pub(super) rows: Rows,
+    /// True while somebody takes what is due.
+    pub(super) running: Cell<bool>,
+    pub(super) seen: SeenByAlarm,
+    /// Wakes whoever does.
+    pub(super) news: Notify,
+}
+
+impl Inner {
+    pub(super) fn new(state: &State, options: Options) -> Rc<Self> {
+        figures::describe();
+        Rc::new(Self {
+            state: state.clone(),
+            alarm: WakeUp::new(state, NAME),
+            rows: Rows::new(state.storage(), options.history),
+            options,
+            running: Cell::new(false),
+            seen: SeenByAlarm::default(),
+            news: Notify::new(),
+        })
+    }
+
+    /// Milliseconds since 1970.
+    pub(super) fn now(&self) -> i64 {
+        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Has the object woken in time. Whoever sees to what is due at the moment hears of it, and sets the alarm when it ends;
+    /// should it be cut off, the alarm goes off soon all the same.
+    pub(super) fn arm(&self) -> Result<()> {
+        if !self.running.get() {
+            return self.arm_next();
+        }
+        self.news.notify_one();
+        let now = self.now();
+        let guard = now.saturating_add(millis(AGAIN));
+        let armed = self.alarm.get()?;
+        if armed.is_some_and(|at| now < at && at <= guard) {
+            return Ok(());
+        }
+        self.alarm.set(Some(guard))
+    }
+
+    /// Has the object woken when the first timer or retry is due; at once if something is taken, and carried by nobody.
+    pub(super) fn arm_next(&self) -> Result<()> {
+        let (next, taken) = self.rows.next()?;
+        let at = if taken { Some(self.now()) } else { next };
+        self.alarm.set(at)
+    }
+
+    /// What tells an occurrence from all others. Its time is in it, because an object that was brought back to an earlier
+    /// state gives its ids out again.
+    pub(super) fn key(&self, run: i64, name: &str, due_at: i64) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.state.id().to_string());
+        for number in [run, due_at] {
+            hash.update(number.to_le_bytes());
+        }
+        hash.update(name);
+        let hash = hash.finalize();
+        hash.iter()
+            .take(16)
+            .fold("run_".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,367 @@
+//! Many named timers of an object: once, at intervals, or as a cron expression says in a time zone.
+//!
+//! An object that holds a [`Schedule`] sets timers in the transaction that changes its state. When one is due, the object's
+//! alarm hands it to the object's handler, again and again if need be, until the handler succeeds or the attempts are used
+//! up; then it has failed, and waits for a person.
+//!
+//! - Setting a timer as it is changes nothing, so setting timers can be repeated, at each start for instance.
+//! - Each attempt is counted on disk before it begins. A handler that ends the process is not tried for ever.
+//! - A handler that is called in the alarm has its effect on the object exactly once: what it writes and the end of the
+//!   occurrence are one transaction. One in the background that waits for others is called at least once.
+//! - No occurrence is lost or comes twice because the node was down or its clock was set; [`Misfire`] says what becomes of
+//!   those that were missed, [`Overlap`] of one that comes before the last has ended.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::schedule::{Firing, Options, Schedule, ScheduleError, Spec};
+//! use std::time::Duration;
+//!
+//! #[durable_object]
+//! struct Subscription {
+//!     state: State,
+//!     schedule: Schedule,
+//! }
+//!
+//! impl DurableObject for Subscription {
+//!     fn new(state: State, _env: Env) -> Result<Self> {
+//!         let schedule = Schedule::open(&state, Options::default())?;
+//!         let storage = state.storage().clone();
+//!         // What is written here, and that the timer has gone off, is one transaction.
+//!         schedule.on_firing(move |firing: &Firing| match firing.kind.as_str() {
+//!             "trial end" => storage.put("trial", &false),
+//!             _ => Ok(()),
+//!         })?;
+//!         schedule.upsert("report", &Spec::cron("report", "0 9 * * MON", "Europe/Berlin"))?;
+//!         Ok(Self { state, schedule })
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Subscription {
+//!     pub async fn start_trial(&self, ends_at: i64) -> Result<(), ScheduleError> {
+//!         self.state.storage().put("trial", &true)?;
+//!         self.schedule.upsert("trial", &Spec::once("trial end", ends_at))?;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # fn main() {
+//! let host = abide::Host::builder("data").object::<Subscription>("SUBSCRIPTIONS");
+//! # }
+//! ```
+
+mod alarm;
+mod calendar;
+mod clock;
+mod error;
+mod figures;
+mod history;
+mod inner;
+pub mod limits;
+mod operations;
+mod options;
+mod pass;
+mod plan;
+mod record;
+mod rows;
+mod runs;
+mod schema;
+mod settle;
+mod spec;
+mod timers;
+mod timing;
+
+use std::{future::Future, rc::Rc};
+
+use abide::{Result, State};
+
+use crate::broken::{Variant, broken};
+use abide_component::numbers::rows as count;
+use inner::Inner;
+use timers::Set;
+
+pub use abide_component::RetryPolicy;
+pub use error::ScheduleError;
+pub use options::Options;
+pub use record::{Entry, Failure, Firing, Phase, Run, Timer, Upserted};
+pub use spec::{Misfire, Overlap, Spec};
+pub use timing::Timing;
+
+/// An object's timers. Clones are the same schedule.
+#[derive(Clone, Debug)]
+pub struct Schedule(Rc<Inner>);
+
+impl Schedule {
+    /// Opens the schedule of an object, in its constructor; makes its tables, whose names begin with `schedule_`, when there
+    /// are none. It has the object's alarm `schedule`. What is due goes to the handler that [`on_firing`](Self::on_firing) or
+    /// [`on_firing_in_background`](Self::on_firing_in_background) is given next.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has a schedule already,
+    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
+    pub fn open(state: &State, options: Options) -> Result<Self> {
+        options.check()?;
+        schema::prepare(state.storage())?;
+        let inner = Inner::new(state, options);
+        inner.alarm.leave_shared(state)?;
+        // An object that is only read writes nothing.
+        if inner.now() < inner.rows.last_seen()? {
+            inner.mind_clock(inner.now())?;
+        }
+        inner.arm()?;
+        let schedule = Self(inner);
+        let answering = schedule.clone();
+        state.serve_operations(inner::NAME, move |request| {
+            answering.clone().operate(request)
+        })?;
+        Ok(schedule)
+    }
+
+    /// Sets a timer, in the transaction of the current poll. If there is one of this name that was set to the same,
+    /// nothing changes, whatever it does at the moment.
+    ///
+    /// One that was set to something else is replaced. What has gone off already runs to its end, and is not repeated; what
+    /// has failed is dropped. A timer that repeats with the same timing as before keeps its rhythm.
+    pub fn upsert(&self, name: &str, spec: &Spec) -> Result<Upserted, ScheduleError> {
+        let inner = &self.0;
+        let now = inner.now();
+        let rows = &inner.rows;
+        let known = rows.named(name)?;
+        let is_same = known.as_ref().is_some_and(|set| set.spec.0 == *spec);
+        if is_same && !broken(Variant::SetAnew) {
+            return Ok(Upserted::Unchanged);
+        }
+        if !(1..=limits::MAX_NAME_BYTES).contains(&name.len()) {
+            return Err(ScheduleError::Invalid(format!(
+                "the name has {} bytes: give it 1 to {}",
+                name.len(),
+                limits::MAX_NAME_BYTES
+            )));
+        }
+        spec.check(now)?;
+        rows.storage.transaction_sync(|| {
+            inner.mind_clock(now)?;
+            let anchor = spec.timing.anchor(now);
+            let first = spec.timing.first(anchor, now);
+            let first = first.map_err(ScheduleError::Invalid)?;
+            let (upserted, event) = match known {
+                None => {
+                    if rows.count()? >= limits::MAX_TIMERS {
+                        return Err(ScheduleError::Full {
+                            max: limits::MAX_TIMERS,
+                        });
+                    }
+                    rows.insert(name, spec, anchor, first, now)?;
+                    (Upserted::Created, "created")
+                }
+                Some(set) => {
+                    let keeps = spec.timing.repeats() && spec.timing == set.spec.0.timing;
+                    let (anchor, due_at) = match set.due_at.filter(|_| keeps) {
+                        Some(due_at) => (set.anchor, Some(due_at)),
+                        None => (anchor, first),
+                    };
+                    rows.replace(set.id, spec, anchor, due_at, now)?;
+                    (Upserted::Replaced, "replaced")
+                }
+            };
+            rows.note(name, event, first, None, now)?;
+            inner.arm()?;
+            Ok(upserted)
+        })
+    }
+
+    /// Removes a timer, and what has failed of it. What has gone off already runs to its end, and is not repeated. True if
+    /// there was one.
+    pub fn cancel(&self, name: &str) -> Result<bool> {
+        let inner = &self.0;
+        inner.rows.storage.transaction_sync(|| {
+            let Some(set) = inner.rows.named(name)? else {
+                return Ok(false);
+            };
+            inner.rows.remove(set.id)?;
+            inner
+                .rows
+                .note(name, "canceled", set.due_at, None, inner.now())?;
+            inner.arm()?;
+            Ok(true)
+        })
+    }
+
+    /// A timer.
+    pub fn get(&self, name: &str) -> Result<Option<Timer>> {
+        self.0.rows.timer(name)
+    }
+
+    /// Timers in the order of their names, from the first after another; at most so many, and at most 1,000.
+    pub fn list(&self, after: Option<&str>, limit: usize) -> Result<Vec<Timer>> {
+        self.0.rows.timers_after(after.unwrap_or(""), page(limit))
+    }
+
+    /// Occurrences that have failed, and those after which a timer could not go on because its next time is not known, oldest first, from the first whose id is higher than another; at most so many, and at
+    /// most 1,000.
+    pub fn failed(&self, after: Option<i64>, limit: usize) -> Result<Vec<Run>> {
+        self.0.rows.failed(after.unwrap_or(0), page(limit))
+    }
+
+    /// What has happened, newest first, to one timer or to all, from the first whose id is lower than another; at most so
+    /// many, and at most 1,000.
+    pub fn history(
+        &self,
+        timer: Option<&str>,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Vec<Entry>> {
+        self.0
+            .rows
+            .history(timer, before.unwrap_or(i64::MAX), page(limit))
+    }
+
+    /// When something is due next, in milliseconds since 1970.
+    pub fn next(&self) -> Result<Option<i64>> {
+        Ok(self.0.rows.next()?.0)
+    }
+
+    /// Has a timer go off at once. One that goes off once does so now in place of its time; one that has ended, or repeats,
+    /// does so beside its times.
+    pub fn run_now(&self, name: &str) -> Result<(), ScheduleError> {
+        self.change(name, "asked", |inner, set, now| {
+            let spec = &set.spec.0;
+            if let Some(due_at) = set.due_at.filter(|_| !spec.timing.repeats()) {
+                let plan = timers::Plan {
+                    due_at: Some(due_at),
+                    fire_at: Some(now),
+                    queued: true,
+                };
+                return Ok(inner.rows.plan(set.id, plan)?);
+            }
+            if spec.overlap != Overlap::Allow && inner.rows.is_busy(set)? {
+                return Err(ScheduleError::Busy {
+                    name: set.name.clone(),
+                });
+            }
+            inner.rows.reopen(set.id)?;
+            Ok(inner.rows.begin(set, now, now)?)
+        })
+    }
+
+    /// Has all that has failed of a timer tried again at once, with all attempts before it. A timer whose next time was not
+    /// known goes on, if it is known now.
+    pub fn retry(&self, name: &str) -> Result<(), ScheduleError> {
+        self.change(name, "redriven", |inner, set, now| {
+            let goes_on = match inner.rows.stuck(set.id)? {
+                Some(stuck) => inner.go_on(set, &stuck, now)?,
+                None => Ok(false),
+            };
+            if inner.rows.revive(set.id, now)? || goes_on.map_err(ScheduleError::Invalid)? {
+                return Ok(());
+            }
+            Err(ScheduleError::NotFailed {
+                name: set.name.clone(),
+            })
+        })
+    }
+
+    /// Gives up all that has failed of a timer. One whose next time is not known has ended.
+    pub fn discard(&self, name: &str) -> Result<(), ScheduleError> {
+        self.change(name, "discarded", |inner, set, now| {
+            if inner.rows.discard(set.id)? {
+                return Ok(inner.rows.rest(set.id, now)?);
+            }
+            Err(ScheduleError::NotFailed {
+                name: set.name.clone(),
+            })
+        })
+    }
+
+    /// Has a handler called for what is due, one after the other. To be called in the object's constructor, once; what the handler
+    /// needs of the object, such as its storage, it owns as clones.
+    ///
+    /// What the handler writes, and that the occurrence has ended, is one transaction. If it is an error, nothing of it is
+    /// written, and the attempt has failed. If it panics, the object is reset, as always; the attempt has failed, and the
+    /// others go on. A handler may set and cancel timers, its own as well.
+    pub fn on_firing<E: Into<Failure>>(
+        &self,
+        handler: impl Fn(&Firing) -> Result<(), E> + 'static,
+    ) -> Result<()> {
+        let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
+        self.0.state.on_alarm(inner::NAME, move |_| {
+            let (inner, handler) = (Rc::clone(&inner), Rc::clone(&handler));
+            async move {
+                inner.seen.note(&inner.state);
+                inner.see_to(|firing| handler(firing)).await
+            }
+        })
+    }
+
+    /// The same, for handlers that wait: they run in the background, several at a time, and the alarm is free for others.
+    ///
+    /// What a handler writes after its last `await`, and that the occurrence has ended, is one transaction; what it wrote
+    /// before stays written whatever happens, also if it panics: that has failed like any other. An attempt that takes longer than [`Options::timeout`] is dropped where it
+    /// waits, and has failed.
+    ///
+    /// ```
+    /// # use abide::prelude::*;
+    /// # use abide::schedule::{Firing, Options, Schedule};
+    /// # #[durable_object]
+    /// # struct Pages { schedule: Schedule }
+    /// # impl DurableObject for Pages {
+    /// fn new(state: State, _env: Env) -> Result<Self> {
+    ///     let schedule = Schedule::open(&state, Options::default())?;
+    ///     schedule.on_firing_in_background(move |firing: Firing| {
+    ///         let state = state.clone();
+    ///         async move {
+    ///             let page = abide::http::Request::get("https://example.com/")
+    ///                 .header("idempotency-key", &firing.key)
+    ///                 .body(Body::empty())?;
+    ///             let answer = state.env().fetch(page).await?;
+    ///             state.storage().put("status", &answer.status().as_u16())
+    ///         }
+    ///     })?;
+    ///     Ok(Self { schedule })
+    /// }
+    /// # }
+    /// # #[rpc]
+    /// # impl Pages {}
+    /// # fn main() {}
+    /// ```
+    pub fn on_firing_in_background<F, E>(
+        &self,
+        handler: impl Fn(Firing) -> F + 'static,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<(), E>> + 'static,
+        E: Into<Failure>,
+    {
+        let (inner, handler) = (Rc::clone(&self.0), Rc::new(handler));
+        self.0.state.on_alarm(inner::NAME, move |_| {
+            inner.seen.note(&inner.state);
+            let handler = Rc::clone(&handler);
+            std::future::ready(inner.see_to_in_background(move |firing| handler(firing)))
+        })
+    }
+
+    fn change(
+        &self,
+        name: &str,
+        event: &str,
+        f: impl FnOnce(&Inner, &Set, i64) -> Result<(), ScheduleError>,
+    ) -> Result<(), ScheduleError> {
+        let inner = &self.0;
+        let now = inner.now();
+        inner.rows.storage.transaction_sync(|| {
+            let Some(set) = inner.rows.named(name)? else {
+                return Err(ScheduleError::NotFound {
+                    name: name.to_owned(),
+                });
+            };
+            f(inner, &set, now)?;
+            inner.rows.note(name, event, None, None, now)?;
+            Ok(inner.arm()?)
+        })
+    }
+}
+
+/// A number of rows, as SQL takes it.
+fn page(limit: usize) -> i64 {
+    count(limit.min(limits::MAX_PAGE))
+}

@@ -1,0 +1,124 @@
+//! What operators do with the schedule of any object, through the admin listener and the command.
+//!
+//! | Request below `/objects/{class}/{object}/components/schedule` | Answer |
+//! |---|---|
+//! | `GET /timers?after=&limit=` | 200 and `{"timers":[…]}`, by name, from the first after another |
+//! | `GET /failed?after=&limit=` | 200 and `{"runs":[…]}`: what has failed, oldest first, from the first whose id is higher |
+//! | `GET /history?timer=&before=&limit=` | 200 and `{"entries":[…]}`, newest first, from the first whose id is lower |
+//! | `POST /run`, `/retry`, `/discard` with `{"timer":NAME}` | 200 and the timer, or `null` if it has ended and is forgotten; 404 `no_such_timer`; 409 `timer_busy`, `timer_not_failed` |
+
+use abide::{Request, Response, Result, server::ApiError};
+use axum::{http::Method, response::IntoResponse};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{Schedule, ScheduleError, limits};
+use abide_component::operating::{Answer, body, json, no_operation, query};
+
+/// Timers, runs and entries of a page if the operator does not say.
+const DEFAULT_PAGE: usize = 100;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedTimers {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedFailed {
+    after: Option<i64>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WantedHistory {
+    timer: Option<String>,
+    before: Option<i64>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    timer: String,
+}
+
+impl Schedule {
+    /// Answers an operator.
+    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+        let answer = self.answer(request).await;
+        Ok(answer.unwrap_or_else(IntoResponse::into_response))
+    }
+
+    async fn answer(&self, request: Request) -> Answer {
+        let path = request.uri().path().trim_matches('/').to_owned();
+        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+        match (is_read, &*path) {
+            (true, "timers") => {
+                let wanted: WantedTimers = query(&request)?;
+                let timers = self.list(wanted.after.as_deref(), page(wanted.limit)?)?;
+                Ok(json(&json!({ "timers": timers })))
+            }
+            (true, "failed") => {
+                let wanted: WantedFailed = query(&request)?;
+                let runs = self.failed(wanted.after, page(wanted.limit)?)?;
+                Ok(json(&json!({ "runs": runs })))
+            }
+            (true, "history") => {
+                let wanted: WantedHistory = query(&request)?;
+                let limit = page(wanted.limit)?;
+                let entries = self.history(wanted.timer.as_deref(), wanted.before, limit)?;
+                Ok(json(&json!({ "entries": entries })))
+            }
+            (false, "run") => self.change_timer(request, Self::run_now).await,
+            (false, "retry") => self.change_timer(request, Self::retry).await,
+            (false, "discard") => self.change_timer(request, Self::discard).await,
+            _ => Err(no_operation("A schedule")),
+        }
+    }
+
+    async fn change_timer(
+        &self,
+        request: Request,
+        change: impl Fn(&Self, &str) -> Result<(), ScheduleError>,
+    ) -> Answer {
+        if *request.method() != Method::POST {
+            return Err(no_operation("A schedule"));
+        }
+        let Which { timer } = body(request).await?;
+        change(self, &timer).map_err(refused)?;
+        Ok(json(&self.get(&timer)?))
+    }
+}
+
+fn page(limit: Option<usize>) -> Result<usize, ApiError> {
+    match limit.unwrap_or(DEFAULT_PAGE) {
+        limit @ 1..=limits::MAX_PAGE => Ok(limit),
+        _ => Err(ApiError::bad_request(
+            "invalid_query",
+            format!("limit is from 1 to {}.", limits::MAX_PAGE),
+        )),
+    }
+}
+
+fn refused(error: ScheduleError) -> ApiError {
+    match error {
+        ScheduleError::NotFound { name } => {
+            ApiError::not_found("no_such_timer", format!("There is no timer `{name}`."))
+        }
+        ScheduleError::Busy { name } => ApiError::conflict(
+            "timer_busy",
+            format!("Timer `{name}` has not ended what it began."),
+        ),
+        ScheduleError::NotFailed { name } => ApiError::conflict(
+            "timer_not_failed",
+            format!(
+                "Timer `{name}` has not failed: only what has failed can be tried again or given up."
+            ),
+        ),
+        error => abide::Error::from(error).into(),
+    }
+}

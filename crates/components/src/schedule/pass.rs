@@ -1,0 +1,114 @@
+//! What is due goes off: occurrences become runs, and runs are taken.
+
+use abide::Result;
+
+use super::{
+    Firing, Misfire, Overlap, figures,
+    inner::Inner,
+    limits,
+    runs::{Claim, Taken},
+    timers::{Plan, Set},
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::millis;
+
+impl Inner {
+    /// Takes what is due, at most so many, each with one attempt more.
+    pub(super) fn pass(&self, taken: Taken, limit: usize, now: i64) -> Result<Vec<Claim>> {
+        self.rows.storage.transaction_sync(|| {
+            self.mind_clock(now)?;
+            self.go_on_all(now)?;
+            for set in self.rows.due(now, limits::MAX_CLAIMS)? {
+                self.go_off(&set, now)?;
+            }
+            self.rows
+                .sweep(now.saturating_sub(millis(self.options.keep_ended)))?;
+            self.rows.take(taken, now, limit)
+        })
+    }
+
+    /// A timer's next occurrence is due, or waited for the one before and need not any more.
+    fn go_off(&self, set: &Set, now: i64) -> Result<()> {
+        let Some(due) = set.due_at else {
+            return self.rows.plan(set.id, Plan::at(None));
+        };
+        let spec = &set.spec.0;
+        // One that is brought forward is not due yet, and no other is.
+        let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
+        let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
+        let chosen = match spec.misfire {
+            Misfire::All if broken(Variant::MissedMerged) => last,
+            Misfire::All => due,
+            Misfire::Once if broken(Variant::MissedRepeated) => due,
+            Misfire::Skip if is_late(last) && !set.queued && !broken(Variant::MissedFires) => {
+                self.rows
+                    .note(&set.name, "missed", Some(due), Some("too late"), now)?;
+                self.plan_after(set, last, now)?;
+                return self.rows.rest(set.id, now);
+            }
+            Misfire::Once | Misfire::Skip => last,
+        };
+        let all = spec.misfire == Misfire::All;
+        let may_overlap = spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed);
+        if may_overlap || !self.rows.is_busy(set)? {
+            if chosen > due {
+                self.rows.note(
+                    &set.name,
+                    "missed",
+                    Some(due),
+                    Some("it and those up to the next that goes off"),
+                    now,
+                )?;
+            }
+            self.rows.begin(set, chosen, now)?;
+            return self.plan_after(set, chosen, now);
+        }
+        let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
+        if waits && !broken(Variant::QueuedDropped) {
+            return self.rows.plan(set.id, Plan::held(due, !all));
+        }
+        let detail = "the one before has not ended";
+        self.rows
+            .note(&set.name, "skipped", Some(chosen), Some(detail), now)?;
+        self.plan_after(set, chosen, now)
+    }
+
+    /// What a handler is told. None if the timer was set anew or canceled since the run was taken: then that is forgotten.
+    pub(super) fn firing(&self, claim: &Claim, now: i64) -> Result<Option<Firing>> {
+        let Some(set) = self.current(claim)? else {
+            self.drop_stale(claim, now)?;
+            return Ok(None);
+        };
+        if claim.attempts == 1 {
+            figures::begun(now.saturating_sub(claim.due_at));
+        }
+        Ok(Some(Firing {
+            key: self.key(claim.id, &set.name, claim.due_at),
+            timer: set.name,
+            kind: set.spec.0.kind,
+            metadata: set.spec.0.metadata,
+            due_at: claim.due_at,
+            attempt: claim.attempts,
+        }))
+    }
+
+    /// The timer of a run, if it is set as it was.
+    pub(super) fn current(&self, claim: &Claim) -> Result<Option<Set>> {
+        let set = self.rows.with_id(claim.timer)?;
+        let is_same =
+            |set: &Set| set.generation == claim.generation || broken(Variant::StaleRetried);
+        Ok(set.filter(is_same))
+    }
+
+    /// Forgets a run that is nobody's business any more.
+    pub(super) fn drop_stale(&self, claim: &Claim, now: i64) -> Result<()> {
+        self.rows.end(claim.id)?;
+        if let Some(set) = self.rows.with_id(claim.timer)? {
+            let detail = "the timer was set anew meanwhile";
+            self.rows
+                .note(&set.name, "dropped", Some(claim.due_at), Some(detail), now)?;
+            self.rows.rest(set.id, now)?;
+        }
+        Ok(())
+    }
+}

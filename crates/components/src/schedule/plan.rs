@@ -1,0 +1,74 @@
+//! A timer's next time. If it cannot be known, the timer has failed: that is seen, and it is looked for again.
+
+use abide::Result;
+
+use super::{
+    inner::Inner,
+    limits,
+    runs::Claim,
+    timers::{Plan, Set},
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::millis;
+use abide_component::texts::cut;
+
+impl Inner {
+    /// Plans a timer's next occurrence after one.
+    pub(super) fn plan_after(&self, set: &Set, occurrence: i64, now: i64) -> Result<()> {
+        let problem = match set.spec.0.timing.after(set.anchor, occurrence) {
+            Ok(next) => return self.rows.plan(set.id, Plan::at(next)),
+            Err(problem) => cut(problem, limits::MAX_ERROR_BYTES),
+        };
+        self.rows.plan(set.id, Plan::at(None))?;
+        if broken(Variant::UnplannedEnds) {
+            return Ok(());
+        }
+        warn(set, &problem);
+        let at = now.saturating_add(wait(0));
+        self.rows.stick(set, occurrence, at, &problem, now)?;
+        self.rows
+            .note(&set.name, "failed", Some(occurrence), Some(&problem), now)
+    }
+
+    /// Looks again for next occurrences that were not known.
+    pub(super) fn go_on_all(&self, now: i64) -> Result<()> {
+        for stuck in self.rows.stuck_until(now, limits::MAX_CLAIMS)? {
+            match self.current(&stuck)? {
+                Some(set) => drop(self.go_on(&set, &stuck, now)?),
+                None => self.rows.end(stuck.id)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks again for a timer's next occurrence. True if it is known now; if not, why.
+    pub(super) fn go_on(&self, set: &Set, stuck: &Claim, now: i64) -> Result<Result<bool, String>> {
+        let problem = match set.spec.0.timing.after(set.anchor, stuck.due_at) {
+            Ok(next) => {
+                self.rows.end(stuck.id)?;
+                self.rows.plan(set.id, Plan::at(next))?;
+                self.rows.rest(set.id, now)?;
+                return Ok(Ok(true));
+            }
+            Err(problem) => cut(problem, limits::MAX_ERROR_BYTES),
+        };
+        warn(set, &problem);
+        let at = now.saturating_add(wait(stuck.attempts));
+        self.rows.stick_until(stuck, at, &problem, now)?;
+        Ok(Err(problem))
+    }
+}
+
+/// How long until a next time is looked for again, after so many times in vain.
+fn wait(attempts: u32) -> i64 {
+    let wait = limits::PLAN_WAIT.saturating_mul(1 << attempts.min(10));
+    millis(wait.min(limits::MAX_PLAN_WAIT))
+}
+
+fn warn(set: &Set, problem: &str) {
+    tracing::error!(
+        timer = set.name,
+        error = problem,
+        "a timer has failed: when it goes off next is not known"
+    );
+}

@@ -1,0 +1,250 @@
+//! Runs as rows: occurrences that have gone off and have not ended, or have failed.
+//!
+//! A row that has failed and has a time is that of a timer that does not know its next occurrence: it is looked for again then.
+
+use abide::Result;
+use serde::Deserialize;
+
+use super::{Run, limits, rows::Rows, timers::Set};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::rows as count;
+
+/// The columns of a [`Run`].
+const RUN: &str = "r.id, t.name AS timer, r.due_at, CASE WHEN r.state = 'failed' THEN 'failed'
+     WHEN r.state = 'waiting' AND r.attempts > 0 THEN 'retrying' ELSE 'running' END AS phase, r.fire_at, r.attempts, r.last_error";
+
+/// A run that is taken: only whoever has taken it changes its row.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Claim {
+    pub(super) id: i64,
+    pub(super) timer: i64,
+    pub(super) generation: i64,
+    pub(super) due_at: i64,
+    pub(super) attempts: u32,
+}
+
+/// How a run is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// With others, and they are seen to one after the other.
+    Claimed,
+    /// It is on its way, beside others.
+    Running,
+}
+
+impl Taken {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Running => "running",
+        }
+    }
+}
+
+impl Rows {
+    /// An occurrence goes off: it is to be taken at once.
+    pub(super) fn begin(&self, set: &Set, due_at: i64, now: i64) -> Result<()> {
+        self.sql.exec(
+            "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, created_at, updated_at)
+             VALUES (?1, ?2, ?3, 'waiting', ?4, ?4, ?4)",
+            (set.id, set.generation, due_at, now),
+        )?;
+        Ok(())
+    }
+
+    /// True if an occurrence of a timer has not ended.
+    pub(super) fn is_busy(&self, set: &Set) -> Result<bool> {
+        self.sql
+            .exec(
+                "SELECT EXISTS (SELECT 1 FROM schedule_runs
+                 WHERE timer = ?1 AND state IN ('waiting', 'claimed', 'running') AND generation = ?2)",
+                (set.id, set.generation),
+            )?
+            .one()
+    }
+
+    /// Takes what is due, first due first, each with one attempt more.
+    pub(super) fn take(&self, taken: Taken, now: i64, limit: usize) -> Result<Vec<Claim>> {
+        let mut claims: Vec<Claim> = self
+            .sql
+            .exec(
+                "UPDATE schedule_runs SET state = ?1, attempts = attempts + 1, fire_at = NULL, updated_at = ?2
+                 WHERE id IN (SELECT id FROM schedule_runs WHERE fire_at <= ?2 AND state = 'waiting' ORDER BY fire_at, id LIMIT ?3)
+                 RETURNING id, timer, generation, due_at, attempts",
+                (taken.as_str(), now, count(limit)),
+            )?
+            .to_array()?;
+        if broken(Variant::FiringUncounted) {
+            let sql = "UPDATE schedule_runs SET attempts = 0 WHERE fire_at IS NULL";
+            self.sql.exec(sql, ())?;
+        }
+        claims.sort_by_key(|claim| claim.id);
+        Ok(claims)
+    }
+
+    /// What is taken, in the order in which it is seen to.
+    pub(super) fn taken(&self, taken: Taken) -> Result<Vec<Claim>> {
+        self.sql
+            .exec(
+                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs INDEXED BY schedule_runs_taken
+                 WHERE state IN ('claimed', 'running') AND state = ?1 ORDER BY id",
+                (taken.as_str(),),
+            )?
+            .to_array()
+    }
+
+    /// Gives back what was not begun: that was no attempt.
+    pub(super) fn give_back(&self, claim: &Claim, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = attempts - 1, updated_at = ?2 WHERE id = ?1",
+            (claim.id, now),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn retry_at(&self, claim: &Claim, at: i64, error: &str, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, last_error = ?3, updated_at = ?4 WHERE id = ?1",
+            (claim.id, at, error, now),
+        )?;
+        Ok(())
+    }
+
+    /// Keeps a run as failed. The oldest that have failed of its timer give way if they are too many.
+    pub(super) fn fail(&self, claim: &Claim, error: &str, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_runs SET state = 'failed', last_error = ?2, updated_at = ?3 WHERE id = ?1",
+            (claim.id, error, now),
+        )?;
+        self.sql.exec(
+            "DELETE FROM schedule_runs WHERE id IN
+                 (SELECT id FROM schedule_runs WHERE timer = ?1 AND state = 'failed' AND fire_at IS NULL ORDER BY id DESC LIMIT -1 OFFSET ?2)",
+            (claim.timer, limits::MAX_FAILED),
+        )?;
+        Ok(())
+    }
+
+    /// A timer does not know its next occurrence after one. It is looked for again at a time.
+    pub(super) fn stick(
+        &self,
+        set: &Set,
+        due_at: i64,
+        at: i64,
+        problem: &str,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "INSERT INTO schedule_runs (timer, generation, due_at, state, fire_at, last_error, created_at, updated_at)
+             VALUES (?1, ?2, ?3, 'failed', ?4, ?5, ?6, ?6)",
+            (set.id, set.generation, due_at, at, problem, now),
+        )?;
+        Ok(())
+    }
+
+    /// A timer's next occurrence was looked for in vain.
+    pub(super) fn stick_until(
+        &self,
+        stuck: &Claim,
+        at: i64,
+        problem: &str,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_runs SET attempts = attempts + 1, fire_at = ?2, last_error = ?3, updated_at = ?4 WHERE id = ?1",
+            (stuck.id, at, problem, now),
+        )?;
+        Ok(())
+    }
+
+    /// After which occurrence a timer does not know the next.
+    pub(super) fn stuck(&self, timer: i64) -> Result<Option<Claim>> {
+        self.sql
+            .exec(
+                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs
+                 WHERE timer = ?1 AND state = 'failed' AND fire_at IS NOT NULL",
+                (timer,),
+            )?
+            .optional()
+    }
+
+    /// Timers whose next occurrence is to be looked for again.
+    pub(super) fn stuck_until(&self, now: i64, limit: usize) -> Result<Vec<Claim>> {
+        self.sql
+            .exec(
+                "SELECT id, timer, generation, due_at, attempts FROM schedule_runs
+                 WHERE fire_at <= ?1 AND state = 'failed' ORDER BY fire_at LIMIT ?2",
+                (now, count(limit)),
+            )?
+            .to_array()
+    }
+
+    /// Forgets a run.
+    pub(super) fn end(&self, run: i64) -> Result<()> {
+        self.sql
+            .exec("DELETE FROM schedule_runs WHERE id = ?1", (run,))?;
+        Ok(())
+    }
+
+    /// Forgets what waits or has failed of a timer.
+    pub(super) fn drop_runs(&self, timer: i64) -> Result<()> {
+        self.sql.exec(
+            "DELETE FROM schedule_runs WHERE timer = ?1 AND state IN ('waiting', 'failed')",
+            (timer,),
+        )?;
+        Ok(())
+    }
+
+    /// Has all that has failed of a timer tried again, with all attempts before it. False if nothing has.
+    pub(super) fn revive(&self, timer: i64, now: i64) -> Result<bool> {
+        let revived = self.sql.exec(
+            "UPDATE schedule_runs SET state = 'waiting', fire_at = ?2, attempts = 0, updated_at = ?2
+             WHERE timer = ?1 AND state = 'failed' AND fire_at IS NULL",
+            (timer, now),
+        )?;
+        Ok(revived.rows_written() > 0)
+    }
+
+    /// Forgets all that has failed of a timer. False if nothing has.
+    pub(super) fn discard(&self, timer: i64) -> Result<bool> {
+        let discarded = self.sql.exec(
+            "DELETE FROM schedule_runs WHERE timer = ?1 AND state = 'failed'",
+            (timer,),
+        )?;
+        Ok(discarded.rows_written() > 0)
+    }
+
+    /// Brings retries nearer, by how far the clock was set back.
+    pub(super) fn pull_retries(&self, by: i64, now: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_runs SET fire_at = max(?2, fire_at - ?1) WHERE fire_at > ?2",
+            (by, now),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn newest_run(&self, timer: i64, generation: i64) -> Result<Option<Run>> {
+        self.sql
+            .exec(
+                &format!(
+                    "SELECT {RUN} FROM schedule_runs r JOIN schedule_timers t ON t.id = r.timer
+                     WHERE r.id = (SELECT max(id) FROM schedule_runs WHERE timer = ?1 AND generation = ?2)"
+                ),
+                (timer, generation),
+            )?
+            .optional()
+    }
+
+    /// Runs that have failed, oldest first, whose id is higher than another.
+    pub(super) fn failed(&self, after: i64, limit: i64) -> Result<Vec<Run>> {
+        self.sql
+            .exec(
+                &format!(
+                    "SELECT {RUN} FROM schedule_runs r INDEXED BY schedule_runs_failed
+                     JOIN schedule_timers t ON t.id = r.timer
+                     WHERE r.state = 'failed' AND r.id > ?1 ORDER BY r.id LIMIT ?2"
+                ),
+                (after, limit),
+            )?
+            .to_array()
+    }
+}

@@ -1,0 +1,83 @@
+//! The schedule's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
+
+use abide::{Result, Storage};
+
+use abide_component::tables;
+
+/// The version of the tables, kept in `schedule_meta`.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+    CREATE TABLE schedule_timers (
+        id         INTEGER PRIMARY KEY AUTOINCREMENT,
+        name       TEXT NOT NULL UNIQUE,
+        spec       TEXT NOT NULL,
+        type       TEXT AS (spec ->> 'kind'),
+        metadata   TEXT AS (spec ->> 'metadata'),
+        generation INTEGER NOT NULL DEFAULT 0,
+        anchor     INTEGER NOT NULL,
+        due_at     INTEGER,
+        fire_at    INTEGER,
+        queued     INTEGER NOT NULL DEFAULT 0,
+        ended_at   INTEGER,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL
+    );
+    CREATE INDEX schedule_fire ON schedule_timers (fire_at) WHERE fire_at IS NOT NULL;
+    CREATE INDEX schedule_ended ON schedule_timers (ended_at) WHERE ended_at IS NOT NULL;
+
+    CREATE TABLE schedule_runs (
+        id         INTEGER PRIMARY KEY AUTOINCREMENT,
+        timer      INTEGER NOT NULL,
+        generation INTEGER NOT NULL,
+        due_at     INTEGER NOT NULL,
+        state      TEXT NOT NULL,
+        fire_at    INTEGER,
+        attempts   INTEGER NOT NULL DEFAULT 0,
+        last_error TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL
+    );
+    CREATE INDEX schedule_runs_fire ON schedule_runs (fire_at, id) WHERE fire_at IS NOT NULL;
+    CREATE INDEX schedule_runs_timer ON schedule_runs (timer, state, id);
+    CREATE INDEX schedule_runs_taken ON schedule_runs (id) WHERE state IN ('claimed', 'running');
+    CREATE INDEX schedule_runs_failed ON schedule_runs (id) WHERE state = 'failed';
+
+    CREATE TABLE schedule_history (
+        id     INTEGER PRIMARY KEY AUTOINCREMENT,
+        at     INTEGER NOT NULL,
+        timer  TEXT NOT NULL,
+        event  TEXT NOT NULL,
+        due_at INTEGER,
+        detail TEXT
+    );
+    CREATE INDEX schedule_history_timer ON schedule_history (timer, id);
+
+    CREATE TABLE schedule_meta (
+        version   INTEGER NOT NULL,
+        last_seen INTEGER NOT NULL DEFAULT 0,
+        timers    INTEGER NOT NULL DEFAULT 0,
+        ended     INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TRIGGER schedule_added AFTER INSERT ON schedule_timers BEGIN
+        UPDATE schedule_meta SET timers = timers + 1;
+    END;
+    CREATE TRIGGER schedule_moved AFTER UPDATE OF ended_at ON schedule_timers
+        WHEN (old.ended_at IS NULL) <> (new.ended_at IS NULL) BEGIN
+        UPDATE schedule_meta SET
+            timers = timers + iif(new.ended_at IS NULL, 1, -1),
+            ended = ended + iif(new.ended_at IS NULL, -1, 1);
+    END;
+    CREATE TRIGGER schedule_removed AFTER DELETE ON schedule_timers BEGIN
+        UPDATE schedule_meta SET
+            timers = timers - (old.ended_at IS NULL),
+            ended = ended - (old.ended_at IS NOT NULL);
+    END;
+";
+
+/// Makes the tables if the object has none.
+pub(super) fn prepare(storage: &Storage) -> Result<()> {
+    tables::prepare(storage, "schedule", "schedule_meta", VERSION, |sql| {
+        sql.exec(TABLES, ()).map(drop)
+    })
+}

@@ -1,0 +1,236 @@
+//! Timers as rows: how they are set, and where their next occurrences are.
+
+use abide::{Result, ToSql};
+use serde::Deserialize;
+
+use super::{
+    Phase, Spec, Timer,
+    rows::{Json, Rows},
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::rows as count;
+
+/// The columns of a [`Set`].
+const SET: &str = "id, name, spec, generation, anchor, due_at, queued";
+
+/// A timer as it is set.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Set {
+    pub(super) id: i64,
+    pub(super) name: String,
+    pub(super) spec: Json<Spec>,
+    /// Rises when the timer is set anew: what it has begun before is not its business any more.
+    pub(super) generation: i64,
+    /// From where intervals are counted.
+    pub(super) anchor: i64,
+    /// The next occurrence.
+    pub(super) due_at: Option<i64>,
+    /// True if that waited for the one before, and goes off however late it is.
+    pub(super) queued: bool,
+}
+
+/// Where the next occurrence of a timer is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) due_at: Option<i64>,
+    /// When to look at it. If none, when the one before has ended.
+    pub(super) fire_at: Option<i64>,
+    pub(super) queued: bool,
+}
+
+impl Plan {
+    /// A next occurrence, at its time.
+    pub(super) fn at(due_at: Option<i64>) -> Self {
+        Self {
+            due_at,
+            fire_at: due_at,
+            queued: false,
+        }
+    }
+
+    /// An occurrence that waits for the one before.
+    pub(super) fn held(due_at: i64, queued: bool) -> Self {
+        Self {
+            due_at: Some(due_at),
+            fire_at: None,
+            queued,
+        }
+    }
+}
+
+/// The time up to which timers are due.
+fn early(now: i64) -> i64 {
+    now + 1_000 * i64::from(broken(Variant::TimerEarly))
+}
+
+impl Rows {
+    pub(super) fn named(&self, name: &str) -> Result<Option<Set>> {
+        self.find("name", name)
+    }
+
+    pub(super) fn with_id(&self, id: i64) -> Result<Option<Set>> {
+        self.find("id", id)
+    }
+
+    fn find(&self, column: &str, value: impl ToSql) -> Result<Option<Set>> {
+        self.sql
+            .exec(
+                &format!("SELECT {SET} FROM schedule_timers WHERE {column} = ?1"),
+                (value,),
+            )?
+            .optional()
+    }
+
+    /// Timers that are due, first due first.
+    pub(super) fn due(&self, now: i64, limit: usize) -> Result<Vec<Set>> {
+        self.sql
+            .exec(
+                &format!(
+                    "SELECT {SET} FROM schedule_timers WHERE fire_at <= ?1 ORDER BY fire_at LIMIT ?2"
+                ),
+                (early(now), count(limit)),
+            )?
+            .to_array()
+    }
+
+    /// Timers that repeat. Looks at every timer.
+    pub(super) fn repeating(&self) -> Result<Vec<Set>> {
+        let mut sets: Vec<Set> = self
+            .sql
+            .exec(
+                &format!("SELECT {SET} FROM schedule_timers WHERE due_at IS NOT NULL"),
+                (),
+            )?
+            .to_array()?;
+        sets.retain(|set| set.spec.0.timing.repeats());
+        Ok(sets)
+    }
+
+    /// How many timers have not ended.
+    pub(super) fn count(&self) -> Result<i64> {
+        self.sql.exec("SELECT timers FROM schedule_meta", ())?.one()
+    }
+
+    pub(super) fn insert(
+        &self,
+        name: &str,
+        spec: &Spec,
+        anchor: i64,
+        due_at: Option<i64>,
+        now: i64,
+    ) -> Result<()> {
+        self.sql.exec(
+            "INSERT INTO schedule_timers (name, spec, anchor, due_at, fire_at, created_at, updated_at)
+             VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?5)",
+            (name, Json(spec).text()?, anchor, due_at, now),
+        )?;
+        Ok(())
+    }
+
+    /// Sets a timer anew: what waits or has failed of it is dropped.
+    pub(super) fn replace(
+        &self,
+        id: i64,
+        spec: &Spec,
+        anchor: i64,
+        due_at: Option<i64>,
+        now: i64,
+    ) -> Result<()> {
+        self.drop_runs(id)?;
+        self.sql.exec(
+            "UPDATE schedule_timers SET spec = ?2, generation = generation + 1, anchor = ?3, due_at = ?4, fire_at = ?4,
+                 queued = 0, ended_at = NULL, updated_at = ?5
+             WHERE id = ?1",
+            (id, Json(spec).text()?, anchor, due_at, now),
+        )?;
+        Ok(())
+    }
+
+    /// Removes a timer, with what waits or has failed of it.
+    pub(super) fn remove(&self, id: i64) -> Result<()> {
+        self.drop_runs(id)?;
+        self.sql
+            .exec("DELETE FROM schedule_timers WHERE id = ?1", (id,))?;
+        Ok(())
+    }
+
+    pub(super) fn plan(&self, id: i64, plan: Plan) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_timers SET due_at = ?2, fire_at = ?3, queued = ?4 WHERE id = ?1",
+            (id, plan.due_at, plan.fire_at, plan.queued),
+        )?;
+        Ok(())
+    }
+
+    /// A timer that has ended goes off once more.
+    pub(super) fn reopen(&self, id: i64) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_timers SET ended_at = NULL WHERE id = ?1 AND ended_at IS NOT NULL",
+            (id,),
+        )?;
+        Ok(())
+    }
+
+    /// Sets the rhythm of a timer that repeats, and its next time. One that waits for its last occurrence goes on to.
+    pub(super) fn reset(&self, id: i64, anchor: i64, due_at: Option<i64>) -> Result<()> {
+        self.sql.exec(
+            "UPDATE schedule_timers SET anchor = ?2, due_at = ?3, fire_at = iif(fire_at IS NULL, NULL, ?3) WHERE id = ?1",
+            (id, anchor, due_at),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn timer(&self, name: &str) -> Result<Option<Timer>> {
+        Ok(self.timers("name = ?1", (name, 1))?.pop())
+    }
+
+    /// Timers whose name comes after another.
+    pub(super) fn timers_after(&self, name: &str, limit: i64) -> Result<Vec<Timer>> {
+        self.timers("name > ?1", (name, limit))
+    }
+
+    fn timers(&self, which: &str, params: (&str, i64)) -> Result<Vec<Timer>> {
+        type Row = (
+            i64,
+            String,
+            Json<Spec>,
+            i64,
+            Option<i64>,
+            i64,
+            i64,
+            Option<i64>,
+        );
+        let rows: Vec<Row> = self
+            .sql
+            .exec(
+                &format!(
+                    "SELECT id, name, spec, generation, due_at, created_at, updated_at, ended_at
+                     FROM schedule_timers WHERE {which} ORDER BY name LIMIT ?2"
+                ),
+                params,
+            )?
+            .to_array()?;
+        rows.into_iter()
+            .map(|row| {
+                let (id, name, Json(spec), generation, due_at, created_at, updated_at, ended_at) =
+                    row;
+                let run = self.newest_run(id, generation)?;
+                let phase = match (&run, ended_at) {
+                    (Some(run), _) => run.phase,
+                    (None, Some(_)) => Phase::Ended,
+                    (None, None) => Phase::Waiting,
+                };
+                Ok(Timer {
+                    name,
+                    spec,
+                    phase,
+                    due_at,
+                    run,
+                    created_at,
+                    updated_at,
+                    ended_at,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,244 @@
+//! What a workflow asks for.
+
+use std::{
+    any::Any,
+    future::{Future, pending},
+    ops::RangeInclusive,
+    panic::AssertUnwindSafe,
+    rc::Rc,
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::join_all};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    Attempt, Failure, RetryPolicy, Workflow, limits,
+    registry::to_json,
+    replay::{Asked, Launch, Next, Replay},
+};
+
+/// What a workflow asks for steps, time, events and children. Clones are the same context.
+///
+/// Names tell what is asked for from one life of an instance to the next. A name that is used again, as in a loop, counts:
+/// the second `poll` is another step than the first.
+#[derive(Clone)]
+pub struct Context {
+    replay: Rc<Replay>,
+    shielded: bool,
+}
+
+impl Context {
+    pub(super) fn new(replay: &Rc<Replay>) -> Self {
+        Self {
+            replay: Rc::clone(replay),
+            shielded: false,
+        }
+    }
+
+    /// The instance's id.
+    pub fn id(&self) -> &str {
+        self.replay.id()
+    }
+
+    /// The time of the newest result that the workflow has been given, in milliseconds since 1970: the same in every life.
+    pub fn now(&self) -> i64 {
+        self.replay.time()
+    }
+
+    /// How many steps, sleeps, waits and children the workflow has asked for since its history began: the same in every life. An
+    /// instance has at most [`limits::MAX_STEPS`]; one that goes on for ever
+    /// [continues as new](Self::continue_as_new) before.
+    pub fn history_len(&self) -> usize {
+        self.replay.asked()
+    }
+
+    /// Which version of a part of the function the instance goes by: for a function that is changed while instances run. The
+    /// range says which versions the function knows; 0 is the one before the change.
+    ///
+    /// The first time that an instance comes to the change, it is decided and stored: the newest version, or 0 if the instance
+    /// does here what it did before the change. From then on it is the same, wherever and however often it is asked for.
+    ///
+    /// ```
+    /// # use abide::workflow::{Context, Failure, RetryPolicy};
+    /// # async fn run(ctx: Context) -> Result<(), Failure> {
+    /// match ctx.version("by drone", 0..=1).await? {
+    ///     0 => ctx.step("ship by van", RetryPolicy::default(), async |_| Ok(())).await,
+    ///     _ => ctx.step("ship by drone", RetryPolicy::default(), async |_| Ok(())).await,
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// An instance whose version the function does not know is stuck, until it does.
+    ///
+    /// # Errors
+    /// A permanent failure if the name of the change is empty or too long, or the range is empty.
+    pub async fn version(&self, change: &str, known: RangeInclusive<u32>) -> Result<u32, Failure> {
+        self.replay.version(change, known).await
+    }
+
+    /// True if the instance goes by a function that was changed, false if it goes by the one before: a
+    /// [`version`](Self::version) with two values.
+    ///
+    /// # Errors
+    /// As [`version`](Self::version).
+    pub async fn patched(&self, change: &str) -> Result<bool, Failure> {
+        Ok(self.version(change, 0..=1).await? > 0)
+    }
+
+    /// Ends this history, and has the instance go on with an empty one, as if it was started with this input: for instances that
+    /// run for ever. It keeps its id, its parent, and events that it has not taken. What it waits for is given up, as when it
+    /// ends. To be called in the end: `return ctx.continue_as_new::<Self>(&input).await`.
+    ///
+    /// # Errors
+    /// A permanent failure if the input cannot be kept; a cancellation, if the workflow was told of one. Otherwise it does not
+    /// return.
+    pub async fn continue_as_new<W: Workflow>(
+        &self,
+        input: &W::Input,
+    ) -> Result<W::Output, Failure> {
+        self.replay.succeed(to_json("the input", input)?)?;
+        pending().await
+    }
+
+    /// Calls a function until it succeeds, fails for good, or the policy gives it up. The result is stored once; from then on
+    /// the step gives it without calling the function.
+    ///
+    /// The function is called at least once, and again if the process ends before its result is on disk: what it sends
+    /// carries the [attempt's idempotency key](Attempt::idempotency_key). A panic is a failed attempt.
+    ///
+    /// # Errors
+    /// The function's failure, if it is permanent or that of the last attempt; a cancellation.
+    pub async fn step<T: Serialize + DeserializeOwned>(
+        &self,
+        name: impl Into<String>,
+        policy: RetryPolicy,
+        function: impl AsyncFn(Attempt) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let limit = policy.timeout.min(limits::MAX_TIMEOUT);
+        let step = self.ask(name, Launch::Step(policy)).await?;
+        loop {
+            match step.next().await {
+                Next::Result(result) => return decode(&step, &result?).await,
+                Next::Attempt(attempt) => {
+                    let _running = step.running();
+                    let clock = attempt.clock();
+                    let late = clock.sleep_until(clock.now() + limit);
+                    let called = AssertUnwindSafe(async { function(attempt).await }).catch_unwind();
+                    let result = tokio::select! {
+                        biased;
+                        result = called => result.unwrap_or_else(|panic| Err(panicked(&*panic))),
+                        () = late => Err(Failure::temporary(format!(
+                            "no answer within {} s",
+                            limit.as_secs_f64()
+                        ))),
+                    };
+                    step.landed(result.and_then(|value| to_json("the step's result", &value)));
+                }
+            }
+        }
+    }
+
+    /// Waits for so long. The object may leave memory meanwhile. A wall clock that is set back makes this no longer.
+    ///
+    /// # Errors
+    /// A cancellation.
+    pub async fn sleep(&self, name: impl Into<String>, time: Duration) -> Result<(), Failure> {
+        let sleep = self.ask(name, Launch::Sleep(time)).await?;
+        sleep.result().await.map(drop)
+    }
+
+    /// Waits until a time, in milliseconds since 1970: of the wall clock, also if that is set meanwhile.
+    ///
+    /// # Errors
+    /// A cancellation.
+    pub async fn sleep_until(&self, name: impl Into<String>, time: i64) -> Result<(), Failure> {
+        let sleep = self.ask(name, Launch::Until(time)).await?;
+        sleep.result().await.map(drop)
+    }
+
+    /// Waits for an event of this name, which [`send_event`](super::Workflows::send_event) sends. Events are taken in the
+    /// order in which they came; one that came before anybody waited for it is taken at once.
+    ///
+    /// # Errors
+    /// A timeout, for which [`Failure::is_timeout`] is true; a permanent failure if the event does not fit `T`; a cancellation.
+    pub async fn wait_for_event<T: DeserializeOwned>(
+        &self,
+        name: impl Into<String>,
+        timeout: Duration,
+    ) -> Result<T, Failure> {
+        let name = name.into();
+        let event = self.ask(name.clone(), Launch::Event(timeout)).await?;
+        let payload = event.result().await?;
+        serde_json::from_str(&payload).map_err(|error| {
+            Failure::permanent(format!("event `{name}` does not fit its type: {error}"))
+        })
+    }
+
+    /// Starts an instance of another workflow and waits for it to end. The child's id is this instance's, a slash, and the
+    /// name, in which `%`, `/`, `#` and `~` are written as `%25`, `%2F`, `%23` and `%7E`; the second of a name has `#2` behind
+    /// it. A child that is not waited for to its end is canceled when this instance ends.
+    ///
+    /// # Errors
+    /// The child's failure, or that it could not be started; a cancellation.
+    pub async fn child<W: Workflow>(
+        &self,
+        name: impl Into<String>,
+        input: W::Input,
+    ) -> Result<W::Output, Failure> {
+        let input = to_json("the child's input", &input)?;
+        let launch = Launch::Child {
+            workflow: W::NAME,
+            input,
+        };
+        let child = self.ask(name, launch).await?;
+        let output = child.result().await?;
+        decode(&child, &output).await
+    }
+
+    /// Waits for several futures at a time, such as steps: up to 64 attempts run at once. Any other way to wait for several
+    /// futures will do, too, as long as it polls them in an order that does not change. `tokio::join!` begins with another at each
+    /// poll, unless it is `biased`: that matters only if one result wakes two of them, and both ask for the same name then.
+    pub async fn parallel<F: Future>(
+        &self,
+        futures: impl IntoIterator<Item = F>,
+    ) -> Vec<F::Output> {
+        join_all(futures).await
+    }
+
+    /// The same context for what must be done although the instance was canceled, such as to give money back: what it is
+    /// asked for does not fail with a cancellation.
+    #[must_use]
+    pub fn shielded(&self) -> Self {
+        Self {
+            shielded: true,
+            ..self.clone()
+        }
+    }
+
+    async fn ask(&self, name: impl Into<String>, launch: Launch) -> Result<Asked, Failure> {
+        self.replay.ask(&name.into(), self.shielded, launch).await
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stored result, as the program takes it.
+async fn decode<T: DeserializeOwned>(step: &Asked, json: &str) -> Result<T, Failure> {
+    match serde_json::from_str(json) {
+        Ok(value) => Ok(value),
+        Err(error) => step.misfit(&error).await,
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let text = abide_component::texts::text_of(panic);
+    tracing::error!(%text, "a step of a workflow panicked; it is tried again");
+    Failure::temporary(format!("the step panicked: {text}"))
+}

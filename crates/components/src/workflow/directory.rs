@@ -1,0 +1,125 @@
+//! A workflow's directory: where each of its instances is.
+
+use std::cell::Cell;
+
+use abide::{Result, Sql, State};
+
+use super::{Filter, ListBy, Listed, Page, limits};
+use crate::broken::{Variant, broken};
+use abide_component::tables;
+
+pub(super) struct Directory {
+    sql: Sql,
+    /// True when the tables are known to be there.
+    is_prepared: Cell<bool>,
+}
+
+impl Directory {
+    pub(super) fn new(state: &State) -> Self {
+        Self {
+            sql: state.storage().sql(),
+            is_prepared: Cell::new(false),
+        }
+    }
+
+    fn prepare(&self) -> Result<()> {
+        if self.is_prepared.get() {
+            return Ok(());
+        }
+        self.sql.exec(
+            "CREATE TABLE IF NOT EXISTS workflow_directory (
+                 id         TEXT PRIMARY KEY,
+                 status     TEXT NOT NULL,
+                 error      TEXT,
+                 created_at INTEGER NOT NULL,
+                 updated_at INTEGER NOT NULL,
+                 version    INTEGER NOT NULL
+             ) WITHOUT ROWID;
+             CREATE INDEX IF NOT EXISTS workflow_directory_age ON workflow_directory (created_at, id);
+             CREATE INDEX IF NOT EXISTS workflow_directory_status ON workflow_directory (status, created_at, id);
+             CREATE INDEX IF NOT EXISTS workflow_directory_change ON workflow_directory (updated_at, id);
+             CREATE INDEX IF NOT EXISTS workflow_directory_state ON workflow_directory (status, updated_at, id)",
+            (),
+        )?;
+        self.is_prepared.set(true);
+        Ok(())
+    }
+
+    fn exists(&self) -> Result<bool> {
+        tables::exists(&self.sql, "workflow_directory")
+    }
+
+    pub(super) fn list(&self, listed: &Listed, version: i64) -> Result<()> {
+        self.prepare()?;
+        if broken(Variant::StaleListed) {
+            self.forget(&listed.id, i64::MAX)?;
+        }
+        self.sql.exec(
+            "INSERT INTO workflow_directory (id, status, error, created_at, updated_at, version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (id) DO UPDATE SET status = excluded.status, error = excluded.error,
+                 created_at = excluded.created_at, updated_at = excluded.updated_at, version = excluded.version
+             WHERE excluded.version > version",
+            (
+                &listed.id,
+                listed.status.as_str(),
+                listed.error.as_deref(),
+                listed.created_at,
+                listed.updated_at,
+                version,
+            ),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn forget(&self, id: &str, version: i64) -> Result<()> {
+        if self.exists()? {
+            let sql = "DELETE FROM workflow_directory WHERE id = ?1 AND version <= ?2";
+            self.sql.exec(sql, (id, version))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn page(&self, filter: &Filter) -> Result<Page> {
+        if !self.exists()? {
+            return Ok(Page::default());
+        }
+        self.prepare()?;
+        let limit = match filter.limit {
+            limit @ 1..=limits::MAX_PAGE => limit,
+            _ => limits::MAX_PAGE,
+        };
+        let time = match filter.by {
+            ListBy::Started => "created_at",
+            ListBy::Changed => "updated_at",
+        };
+        let before = (filter.before.unwrap_or(i64::MAX), "");
+        let after = filter.after.as_ref();
+        let after = after.map_or(before, |(time, id)| (*time, id.as_str()));
+        let (time_below, id_below) = before.min(after);
+        let status = filter.status.map(super::Status::as_str);
+        let condition = if status.is_some() {
+            "status = ?5"
+        } else {
+            "?5 IS NULL"
+        };
+        let sql = format!(
+            "SELECT id, status, error, created_at, updated_at FROM workflow_directory
+             WHERE {condition} AND ({time}, id) < (?1, ?2) AND {time} >= ?3 ORDER BY {time} DESC, id DESC LIMIT ?4"
+        );
+        let from = filter.from.unwrap_or(i64::MIN);
+        let rows = i64::try_from(limit).unwrap_or(i64::MAX);
+        let found = (time_below, id_below, from, rows, status);
+        let instances: Vec<Listed> = self.sql.exec(&sql, found)?.to_array()?;
+        let full = instances.len() == limit;
+        let last = instances.last().filter(|_| full);
+        let place = |last: &Listed| match filter.by {
+            ListBy::Started => (last.created_at, last.id.clone()),
+            ListBy::Changed => (last.updated_at, last.id.clone()),
+        };
+        Ok(Page {
+            next: last.map(place),
+            instances,
+        })
+    }
+}

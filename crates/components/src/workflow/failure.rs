@@ -1,0 +1,121 @@
+//! Why a step or a workflow failed.
+
+use std::time::Duration;
+
+use abide::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+
+use super::limits;
+use abide_component::texts::cut;
+
+/// Why a step, or a whole workflow, failed. It is kept with the instance, and a replay gives the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    kind: FailureKind,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<Duration>,
+}
+
+/// What a failure means for the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// It may succeed another time: the step is tried again, as its policy says. It may have had its effect.
+    Temporary,
+    /// It will never succeed as it is: the step is not tried again.
+    Permanent,
+    /// The event that was waited for did not come in time.
+    Timeout,
+    /// The instance was canceled.
+    Canceled,
+}
+
+impl Failure {
+    /// It may succeed another time.
+    pub fn temporary(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Temporary, message)
+    }
+
+    /// It will never succeed as it is.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Permanent, message)
+    }
+
+    pub(super) fn timeout(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Timeout, message)
+    }
+
+    pub(super) fn canceled(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Canceled, message)
+    }
+
+    /// Not to be tried again before this time has passed (`Retry-After`), whatever the policy says.
+    #[must_use]
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.after = Some(after);
+        self
+    }
+
+    /// What it means.
+    pub fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
+    /// What went wrong.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// True if an event did not come in time.
+    pub fn is_timeout(&self) -> bool {
+        self.kind == FailureKind::Timeout
+    }
+
+    /// True if the instance was canceled.
+    pub fn is_canceled(&self) -> bool {
+        self.kind == FailureKind::Canceled
+    }
+
+    pub(super) fn after(&self) -> Option<Duration> {
+        self.after
+    }
+
+    /// As it is kept.
+    pub(super) fn to_json(&self) -> String {
+        let mut kept = self.clone();
+        kept.message = cut(kept.message, limits::MAX_ERROR_BYTES);
+        serde_json::to_string(&kept).unwrap_or_default()
+    }
+
+    /// One that was kept.
+    pub(super) fn from_json(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_else(|_| Self::permanent(text))
+    }
+
+    fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+            after: None,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    /// What the caller is at fault for is permanent, all else temporary.
+    fn from(error: Error) -> Self {
+        let message = error.message();
+        match error.kind() {
+            ErrorKind::Input
+            | ErrorKind::Limit
+            | ErrorKind::Forbidden
+            | ErrorKind::Decode
+            | ErrorKind::KeyReused
+            | ErrorKind::NoResult
+            | ErrorKind::NotFound => Self::permanent(message),
+            _ => Self::temporary(message),
+        }
+    }
+}

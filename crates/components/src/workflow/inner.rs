@@ -1,0 +1,264 @@
+//! What the parts of an instance's object share.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use abide::{Result, ScheduledTime, State};
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+
+use super::{
+    Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
+    attempt::Cancel,
+    figures, limits,
+    notices::{self, Child, Fate, Heard, Parent, Teller, Telling, Told},
+    rows::{Instance, Rows},
+};
+use crate::broken::{Variant, broken};
+use abide_component::numbers::millis;
+use abide_component::seen::SeenByAlarm;
+
+/// One instance's object.
+pub(super) struct Inner {
+    pub(super) state: State,
+    pub(super) registry: Arc<Registry>,
+    pub(super) options: Options,
+    pub(super) rows: Rows,
+    /// True while a background task drives the instance.
+    pub(super) running: Cell<bool>,
+    /// What the alarm that went off tells of the clock.
+    pub(super) seen: SeenByAlarm,
+    /// Wakes the task.
+    pub(super) news: Notify,
+    /// Wakes whoever waits for the instance to end.
+    pub(super) ended: Notify,
+    /// What attempts see of a cancellation.
+    pub(super) cancel: RefCell<Rc<Cancel>>,
+}
+
+impl Inner {
+    /// Milliseconds since 1970.
+    pub(super) fn now(&self) -> i64 {
+        i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Sees to it that somebody goes on, whatever happens to the task.
+    pub(super) fn guard(&self) -> Result<()> {
+        if broken(Variant::InstanceUnguarded) {
+            return Ok(());
+        }
+        let recovery = millis(self.options.recovery);
+        let at = self.now().saturating_add(recovery);
+        let at = ScheduledTime::wait_until(at);
+        self.state.storage().set_alarm(at)
+    }
+
+    /// The next time at which there is something to do.
+    pub(super) fn arm(&self, due: Option<i64>) -> Result<()> {
+        let storage = self.state.storage();
+        match due {
+            Some(due) => {
+                let at = due.clamp(1, limits::MAX_TIME);
+                storage.set_alarm(ScheduledTime::wait_until(at))
+            }
+            None => storage.delete_alarm(),
+        }
+    }
+
+    /// Notes the time that it is. If the clock was set back since the last time, says by how much, and brings nearer by that
+    /// what waits.
+    pub(super) fn note_time(&self, instance: &Instance, now: i64) -> Result<Option<i64>> {
+        let back = self.seen.take_or(instance.last_seen).saturating_sub(now);
+        if -back >= millis(limits::CLOCK_STEP) {
+            self.rows.set_last_seen(now)?;
+        }
+        if back <= millis(limits::CLOCK_TOLERANCE) || broken(Variant::WaitsFollowClock) {
+            return Ok(None);
+        }
+        tracing::warn!(
+            by_millis = back,
+            workflow = instance.workflow,
+            instance = instance.id,
+            "the wall clock went back: waits of the workflow are counted from the new time"
+        );
+        self.rows.set_last_seen(now)?;
+        self.rows.bring_nearer(back, now)?;
+        Ok(Some(back))
+    }
+
+    /// The instance goes on with an empty history. Children that it waited for are canceled.
+    pub(super) fn begin_anew(&self, input: &str) -> Result<()> {
+        for (workflow, child) in self.rows.open_children(None)? {
+            self.cancel_child(workflow, &child)?;
+        }
+        self.rows.begin_anew(input, self.now())
+    }
+
+    /// Another status, which the directory is to learn.
+    pub(super) fn set_status(
+        &self,
+        instance: &Instance,
+        status: Status,
+        error: Option<&str>,
+    ) -> Result<()> {
+        let now = self.now();
+        self.rows.set_status(status, error, now)?;
+        figures::reached(&instance.workflow, status);
+        self.rows
+            .add_notice(notices::LIST, &instance.workflow, "", now)?;
+        if status.is_end() {
+            self.ended.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// The instance has ended. Who waits for it is told, and children that it does not wait for any more are canceled.
+    pub(super) fn end(&self, instance: &Instance, result: &Result<String, Failure>) -> Result<()> {
+        let now = self.now();
+        for (workflow, child) in self.rows.open_children(None)? {
+            self.cancel_child(workflow, &child)?;
+        }
+        self.rows.abandon(now)?;
+        let status = match result {
+            Ok(_) => Status::Completed,
+            Err(failure) if failure.is_canceled() && instance.cancel.is_some() => Status::Canceled,
+            Err(_) => Status::Failed,
+        };
+        let failure = result.as_ref().err().map(Failure::to_json);
+        self.rows
+            .set_value("output", result.as_ref().ok().map(String::as_str))?;
+        self.rows.set_value("failure", failure.as_deref())?;
+        let error = match (status, result) {
+            (Status::Canceled, _) => instance.cancel.clone(),
+            (_, Err(failure)) => Some(failure.message().to_owned()),
+            _ => None,
+        };
+        self.set_status(instance, status, error.as_deref())?;
+        self.tell_parent(instance, result)
+    }
+
+    fn tell_parent(&self, instance: &Instance, result: &Result<String, Failure>) -> Result<()> {
+        let Some(parent) = &instance.parent else {
+            return Ok(());
+        };
+        let parent: Parent = serde_json::from_str(parent).map_err(abide::Error::from_std)?;
+        let result = match result {
+            Ok(output) => format!("{{\"Ok\":{output}}}"),
+            Err(failure) => format!("{{\"Err\":{}}}", failure.to_json()),
+        };
+        let target = parent.id.clone();
+        let told = notices::to_json(&Told { parent, result })?;
+        self.rows
+            .add_notice(notices::RESULT, &target, &told, self.now())
+    }
+
+    /// Nobody waits for a child any more.
+    pub(super) fn cancel_child(&self, workflow: String, child: &str) -> Result<()> {
+        if broken(Variant::ChildrenForgotten) || self.rows.has_notice(notices::START, child)? {
+            // Perhaps it was started, and the answer is on its way: it is canceled when that is there.
+            return Ok(());
+        }
+        let payload = notices::to_json(&Child {
+            workflow,
+            input: String::new(),
+        })?;
+        self.rows
+            .add_notice(notices::CANCEL, child, &payload, self.now())
+    }
+
+    /// Begins to tell what is due to be told, at most so much.
+    pub(super) fn tell(&self, instance: &Instance, now: i64, room: usize) -> Result<Vec<Telling>> {
+        let mut telling = Vec::new();
+        for notice in self.rows.notices(now, room)? {
+            let again = millis(notices::PATIENCE).saturating_add(notices::wait(notice.attempts));
+            self.rows.telling(notice.id, now.saturating_add(again))?;
+            let env = self.state.env().clone();
+            telling.push(notices::tell(env, Self::teller(instance), notice).boxed_local());
+        }
+        Ok(telling)
+    }
+
+    /// Who tells, as of now.
+    fn teller(instance: &Instance) -> Teller {
+        Teller {
+            workflow: instance.workflow.clone(),
+            id: instance.id.clone(),
+            version: instance.version,
+            listed: Listed {
+                id: instance.id.clone(),
+                status: instance.status,
+                error: instance.error.clone(),
+                created_at: instance.created_at,
+                updated_at: instance.updated_at,
+            },
+        }
+    }
+
+    /// Writes what became of a notice.
+    pub(super) fn heard(&self, heard: Heard) -> Result<()> {
+        let Some(instance) = self.rows.instance()? else {
+            return Ok(());
+        };
+        let now = self.now();
+        match heard.fate {
+            Fate::Started(workflow, child) => {
+                self.rows.remove_notice(heard.id)?;
+                if self.rows.awaits_child(&child)? && !instance.status.is_end() {
+                    return Ok(());
+                }
+                self.cancel_child(workflow, &child)
+            }
+            Fate::Listed(version) => {
+                self.rows.set_told(version)?;
+                if version == instance.version {
+                    self.rows.remove_notice(heard.id)
+                } else {
+                    self.rows.put_off(heard.id, now)
+                }
+            }
+            Fate::Forgotten if instance.status.is_end() => self.state.storage().delete_all(),
+            // An instance that is forgotten and runs was restarted meanwhile, and is listed again.
+            Fate::Done | Fate::Forgotten => self.rows.remove_notice(heard.id),
+            Fate::NoChild(child, failure) => {
+                self.rows.remove_notice(heard.id)?;
+                let result = format!("{{\"Err\":{}}}", failure.to_json());
+                self.rows.add_event(StepKind::Child, &child, &result, now)
+            }
+            Fate::Again(error) => {
+                tracing::debug!(instance = instance.id, %error, "a workflow tells it again");
+                let due = now.saturating_add(notices::wait(heard.attempts));
+                self.rows.put_off(heard.id, due)
+            }
+        }
+    }
+
+    /// The instance, if it has not ended.
+    pub(super) fn running(&self) -> Result<Instance, WorkflowError> {
+        let instance = self.instance()?;
+        if instance.status.is_end() {
+            return Err(WorkflowError::Ended {
+                id: instance.id,
+                status: instance.status,
+            });
+        }
+        Ok(instance)
+    }
+
+    pub(super) fn instance(&self) -> Result<Instance, WorkflowError> {
+        self.rows
+            .instance()?
+            .ok_or_else(|| WorkflowError::NotFound {
+                id: self.id_by_name(),
+            })
+    }
+
+    /// The id, as the object's name tells.
+    fn id_by_name(&self) -> String {
+        let name = self.state.name().unwrap_or_default();
+        name.split_once('/')
+            .map_or(name.clone(), |(_, id)| id.to_owned())
+    }
+}

@@ -1,0 +1,85 @@
+//! Every bound of workflows, in one place, with the source of its number.
+
+use std::time::Duration;
+
+/// Steps, sleeps, waits and children of one instance. A replay meets each again, in some microseconds; a workflow that has
+/// more work hands it to children, or continues as new.
+pub const MAX_STEPS: usize = 10_000;
+
+/// Bytes of an input, of a step's result and of an event, as JSON: a row of it fits a transaction many times over, and a
+/// replay has one at a time in memory.
+pub const MAX_RESULT_BYTES: usize = 1 << 20;
+
+/// Events that wait for an instance to ask for them.
+pub const MAX_EVENTS: i64 = 1_000;
+
+/// Bytes of a workflow's name.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// Bytes of the name of a step, a sleep, a child or an event.
+pub const MAX_STEP_NAME_BYTES: usize = 200;
+
+/// Bytes of an instance's id. A child's id is its parent's and its own name, so there is room for some generations.
+pub const MAX_ID_BYTES: usize = 1_024;
+
+/// Bytes of an error that are kept; the rest is cut.
+pub const MAX_ERROR_BYTES: usize = 1_024;
+
+/// Attempts of one instance that run at a time; further steps of a `parallel` wait.
+pub const MAX_PARALLEL: usize = 64;
+
+/// The longest time that an attempt may take, whatever its policy says.
+pub const MAX_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// The longest sleep, wait for an event, or wait between attempts: ten years.
+pub const MAX_WAIT: Duration = Duration::from_hours(10 * 366 * 24);
+
+/// The latest time, in milliseconds since 1970: the end of the year 9999, as for alarms.
+pub const MAX_TIME: i64 = abide_component::limits::MAX_TIME;
+
+/// How much longer a wait between attempts may be, as a share of it, so that steps that failed together are not repeated
+/// together.
+pub const JITTER: f64 = abide_component::limits::JITTER;
+
+/// The time that an instance remembers as seen is at most so much older than that of its newest turn.
+pub const CLOCK_STEP: Duration = Duration::from_secs(1);
+
+/// A clock that is behind what was seen by more than this has been set back.
+pub const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
+/// Waits up to this are waited in memory, longer ones by the object's alarm.
+pub const SHORT_WAIT: Duration = Duration::from_secs(1);
+
+/// How long one background task drives an instance before another takes over. A class's `background_timeout` has to be
+/// longer: a task that is cut off leaves its attempts with an unknown outcome.
+pub const TASK_LIFE: Duration = Duration::from_mins(1);
+
+/// Results that a replay hands over in one poll; others of the node have their turn in between.
+pub const REPLAY_BATCH: usize = 256;
+
+/// Polls of a run that wakes itself, before others of the node have their turn.
+pub const RESTLESS_POLLS: usize = 1_000;
+
+/// How long a stuck instance waits until it looks by itself whether the program has been mended.
+pub const STUCK_PAUSE: Duration = Duration::from_hours(1);
+
+/// The wait before something that was to be told to another object is told again; it doubles each time.
+pub const TELL_BACKOFF: Duration = Duration::from_secs(1);
+
+/// The longest wait until it is told again.
+pub const TELL_MAX_BACKOFF: Duration = Duration::from_mins(1);
+
+/// What one instance tells other objects at a time: children that start, a parent, its directory.
+pub const MAX_TELLING: usize = 16;
+
+/// Instances, or steps, in one page of a list.
+pub const MAX_PAGE: usize = 1_000;
+
+/// How long one call waits for an instance to end, at most: less than a handler's time limit.
+pub const MAX_PATIENCE: Duration = Duration::from_mins(2);
+
+const _: () = {
+    assert!(SHORT_WAIT.as_secs() < TASK_LIFE.as_secs());
+    assert!(CLOCK_STEP.as_secs() < CLOCK_TOLERANCE.as_secs());
+    assert!(MAX_RESULT_BYTES <= 1 << 20);
+};

@@ -1,0 +1,126 @@
+//! Durable execution: a function that is run to its end, whatever happens to the process meanwhile.
+//!
+//! A [`Workflow`] asks its [`Context`] for steps, time, events and other workflows. Each instance is an object: what a step
+//! gives is stored once, and when the object comes to life again the function is run from its beginning and given what is
+//! stored, until it is where it was.
+//!
+//! - A step's function is called at least once, with the same idempotency key at every attempt; its result is stored once.
+//! - Every instance that was started ends, or says why it cannot go on.
+//! - An instance that sleeps, or waits for an event, needs no memory.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::workflow::{self, Context, Failure, Registry, RetryPolicy, Workflow, WorkflowError, Workflows};
+//! use std::time::Duration;
+//!
+//! struct Signup;
+//!
+//! impl Workflow for Signup {
+//!     const NAME: &'static str = "signup";
+//!     type Input = String;
+//!     type Output = bool;
+//!
+//!     async fn run(&self, ctx: Context, address: String) -> Result<bool, Failure> {
+//!         ctx.step("mail", RetryPolicy::default(), async |attempt| {
+//!             let request = abide::http::Request::post("https://example.com/mails")
+//!                 .header("idempotency-key", attempt.idempotency_key())
+//!                 .body(Body::from(address.clone()))
+//!                 .map_err(|error| Failure::permanent(error.to_string()))?;
+//!             match attempt.fetch(request).await?.status() {
+//!                 status if status.is_success() => Ok(()),
+//!                 status => Err(Failure::temporary(status.to_string())),
+//!             }
+//!         })
+//!         .await?;
+//!         match ctx.wait_for_event("confirmed", Duration::from_hours(72)).await {
+//!             Err(late) if late.is_timeout() => Ok(false),
+//!             confirmed => confirmed,
+//!         }
+//!     }
+//! }
+//!
+//! async fn sign_up(env: &Env, address: &str) -> Result<(), WorkflowError> {
+//!     let signups = Workflows::<Signup>::new(env);
+//!     signups.start(address, &address.to_owned()).await?;
+//!     signups.send_event(address, "confirmed", &true).await
+//! }
+//!
+//! # fn main() {
+//! let host = workflow::install(abide::Host::builder("data"), Registry::new().with(Signup), workflow::Options::default());
+//! # }
+//! ```
+
+mod attempt;
+mod context;
+mod directory;
+mod error;
+mod failure;
+mod figures;
+mod handle;
+mod inner;
+pub mod limits;
+mod migration;
+mod notices;
+mod object;
+mod options;
+mod record;
+mod registry;
+mod replay;
+mod restart;
+mod retry;
+mod rows;
+mod run;
+mod schema;
+mod signal;
+mod task;
+#[allow(
+    clippy::module_inception,
+    reason = "the noun of the module is its trait"
+)]
+mod workflow;
+
+use std::time::Duration;
+
+use abide::{AlarmRetry, ClassOptions, server::HostBuilder};
+
+pub use attempt::Attempt;
+pub use context::Context;
+pub use error::WorkflowError;
+pub use failure::{Failure, FailureKind};
+pub use handle::Workflows;
+pub use notices::Parent;
+pub use object::{
+    Order, RawResult, Started, WorkflowDirectory, WorkflowDirectoryStub, WorkflowInstance,
+    WorkflowInstanceStub,
+};
+pub use options::Options;
+pub use record::{
+    Ended, Filter, InstanceRecord, ListBy, Listed, Page, Status, StepKind, StepName, StepRecord,
+    StepState,
+};
+pub use registry::Registry;
+pub use retry::RetryPolicy;
+pub use workflow::Workflow;
+
+/// The name under which instances are registered.
+pub const INSTANCES: &str = "WORKFLOWS";
+
+/// The name under which directories are registered.
+pub const DIRECTORIES: &str = "WORKFLOW_DIRECTORIES";
+
+/// Registers the classes, with the workflows of the program and how they are run.
+pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostBuilder {
+    host.object_with::<WorkflowInstance>(INSTANCES, class_options())
+        .object::<WorkflowDirectory>(DIRECTORIES)
+        .with(registry)
+        .with(options)
+}
+
+/// How to run the class of instances, for a node without a host: its alarm is tried until it succeeds, at
+/// most a minute apart.
+pub fn class_options() -> ClassOptions {
+    ClassOptions {
+        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
+        ..ClassOptions::default()
+    }
+}

@@ -1,0 +1,191 @@
+//! What an instance tells other objects: its directory, its children, its parent.
+//!
+//! Contract: a notice is written with what it tells of, and told until it was heard, so that it is heard at least once. Who
+//! hears one twice takes it for one.
+
+use std::time::Duration;
+
+use abide::{Env, Error, ErrorKind, Result};
+use futures_util::future::LocalBoxFuture;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    Failure, Listed, WorkflowError, limits,
+    object::{Order, WorkflowDirectory, WorkflowInstance},
+    rows::NoticeRow,
+};
+use abide_component::numbers::millis;
+
+/// The directory is told the instance's status: the target is the workflow, and there is no payload.
+pub(super) const LIST: &str = "list";
+/// The directory is told to forget the instance.
+pub(super) const FORGET: &str = "forget";
+/// A child is started: the target is its id, the payload a [`Child`].
+pub(super) const START: &str = "start";
+/// A child is canceled: the target is its id, the payload a [`Child`] without input.
+pub(super) const CANCEL: &str = "cancel";
+/// The parent is told the result: the target is the parent's id, the payload [`Told`].
+pub(super) const RESULT: &str = "result";
+
+/// A child that is to be started or canceled.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Child {
+    pub(super) workflow: String,
+    pub(super) input: String,
+}
+
+/// Who waits for an instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The parent's workflow.
+    pub workflow: String,
+    /// The parent's id.
+    pub id: String,
+}
+
+/// A child's result, as its parent is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) parent: Parent,
+    pub(super) result: String,
+}
+
+/// A notice that is being told.
+pub(super) type Telling = LocalBoxFuture<'static, Heard>;
+
+/// What became of a notice.
+pub(super) struct Heard {
+    pub(super) id: i64,
+    pub(super) attempts: u32,
+    pub(super) fate: Fate,
+}
+
+pub(super) enum Fate {
+    /// It was heard.
+    Done,
+    /// A child of a workflow, with an id, is there.
+    Started(String, String),
+    /// The directory knows this version.
+    Listed(i64),
+    /// The directory has forgotten the instance.
+    Forgotten,
+    /// It will never be heard: the child of this id cannot be started.
+    NoChild(String, Failure),
+    /// It is to be told again.
+    Again(Error),
+}
+
+/// Who tells.
+#[derive(Clone, Debug)]
+pub(super) struct Teller {
+    pub(super) workflow: String,
+    pub(super) id: String,
+    pub(super) version: i64,
+    pub(super) listed: Listed,
+}
+
+pub(super) fn to_json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::from_std)
+}
+
+fn from_json<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::with_kind(
+            ErrorKind::Damaged,
+            format!("a notice of a workflow: {error}"),
+        )
+    })
+}
+
+/// The wait until something is told again.
+pub(super) fn wait(attempts: u32) -> i64 {
+    let wait = limits::TELL_BACKOFF.saturating_mul(1 << attempts.min(10));
+    millis(wait.min(limits::TELL_MAX_BACKOFF))
+}
+
+/// The time within which something is heard, or not.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The object of an instance.
+pub(super) fn object_name(workflow: &str, id: &str) -> String {
+    format!("{workflow}/{id}")
+}
+
+/// Tells once.
+pub(super) async fn tell(env: Env, teller: Teller, notice: NoticeRow) -> Heard {
+    let clock = env.clock().clone();
+    let late = clock.sleep_until(clock.now() + PATIENCE);
+    let fate = tokio::select! {
+        biased;
+        fate = try_to_tell(&env, teller, &notice) => fate.unwrap_or_else(Fate::Again),
+        () = late => Fate::Again(Error::with_kind(ErrorKind::Timeout, "no answer")),
+    };
+    Heard {
+        id: notice.id,
+        attempts: notice.attempts,
+        fate,
+    }
+}
+
+async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fate> {
+    let instances = env.object::<WorkflowInstance>();
+    let instance = |workflow: &str, id: &str| instances.get_by_name(&object_name(workflow, id));
+    let directory = || {
+        env.object::<WorkflowDirectory>()
+            .get_by_name(&teller.workflow)
+    };
+    match notice.kind.as_str() {
+        LIST => {
+            let version = teller.version;
+            directory().list_instance(teller.listed, version).await??;
+            Ok(Fate::Listed(version))
+        }
+        FORGET => {
+            directory().forget(teller.id, teller.version).await??;
+            Ok(Fate::Forgotten)
+        }
+        START => {
+            let child: Child = from_json(&notice.payload)?;
+            let parent = Parent {
+                workflow: teller.workflow,
+                id: teller.id,
+            };
+            let stub = instance(&child.workflow, &notice.target);
+            let (workflow, id) = (child.workflow, notice.target.clone());
+            let order = Order {
+                workflow: workflow.clone(),
+                id: id.clone(),
+                input: child.input,
+                parent: Some(parent),
+            };
+            match stub.start(order).await? {
+                Ok(_) => Ok(Fate::Started(workflow, id)),
+                Err(WorkflowError::Object(error)) => Err(error),
+                Err(refused) => Ok(Fate::NoChild(id, Failure::permanent(refused.to_string()))),
+            }
+        }
+        CANCEL => {
+            let child: Child = from_json(&notice.payload)?;
+            let reason = format!("its parent `{}` has ended", teller.id);
+            let stub = instance(&child.workflow, &notice.target);
+            ended_is_well(stub.cancel(reason).await?)
+        }
+        RESULT => {
+            let told: Told = from_json(&notice.payload)?;
+            let stub = instance(&told.parent.workflow, &told.parent.id);
+            ended_is_well(stub.child_ended(teller.id, told.result).await?)
+        }
+        kind => Err(Error::with_kind(
+            ErrorKind::Damaged,
+            format!("a workflow's notice is of kind `{kind}`"),
+        )),
+    }
+}
+
+/// Who has ended, or is not kept any more, need not hear it.
+fn ended_is_well<T>(answer: Result<T, WorkflowError>) -> Result<Fate> {
+    match answer {
+        Ok(_) | Err(WorkflowError::NotFound { .. } | WorkflowError::Ended { .. }) => Ok(Fate::Done),
+        Err(error) => Err(error.into()),
+    }
+}

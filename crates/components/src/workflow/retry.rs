@@ -1,0 +1,105 @@
+//! When a failed step is tried again.
+
+use std::time::Duration;
+
+use super::limits;
+use crate::broken::{Variant, broken};
+use abide_component::jittered;
+use abide_component::numbers::millis;
+
+/// When a failed step is tried again, how often, and how long an attempt may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Attempts before the step has failed; at least 1. An attempt that the process did not survive counts.
+    pub max_attempts: u32,
+    /// The wait before the second attempt; it doubles each time, and is up to 25 % longer by chance.
+    pub base: Duration,
+    /// The longest wait.
+    pub max: Duration,
+    /// How long an attempt may take, at most [`limits::MAX_TIMEOUT`]; then it is dropped, and has failed.
+    pub timeout: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// 10 attempts, the second 1 s after the first, doubling up to 5 min: about 9 minutes in all. An attempt has 30 s.
+    fn default() -> Self {
+        Self {
+            max_attempts: 10,
+            base: Duration::from_secs(1),
+            max: Duration::from_mins(5),
+            timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// One attempt. If the process does not survive it, the step has failed and may have had its effect.
+    pub fn once() -> Self {
+        Self::default().attempts(1)
+    }
+
+    /// Attempts until one succeeds or fails for good.
+    pub fn for_ever() -> Self {
+        Self::default().attempts(u32::MAX)
+    }
+
+    /// With so many attempts.
+    #[must_use]
+    pub fn attempts(mut self, max: u32) -> Self {
+        self.max_attempts = max;
+        self
+    }
+
+    /// With these waits: the first, and the longest.
+    #[must_use]
+    pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
+        self.base = base;
+        self.max = max;
+        self
+    }
+
+    /// With so much time for an attempt.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The wait after so many attempts, if there is to be another. The same for the same attempt, so that a run can be
+    /// repeated.
+    pub(super) fn wait(&self, attempts: u32, key: &str) -> Option<Duration> {
+        if attempts >= self.max_attempts && !broken(Variant::StepForEver) {
+            return None;
+        }
+        if broken(Variant::StepAtOnce) {
+            return Some(Duration::ZERO);
+        }
+        let doublings = attempts.saturating_sub(1).min(30);
+        let wait = self.base.saturating_mul(1 << doublings).min(self.max);
+        let parts = [key.as_bytes(), &attempts.to_le_bytes()];
+        let wait = jittered(millis(wait.min(limits::MAX_WAIT)), limits::JITTER, &parts);
+        Some(Duration::from_millis(wait.cast_unsigned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_end_with_the_last_attempt() {
+        let policy = RetryPolicy::default()
+            .attempts(5)
+            .backoff(Duration::from_secs(1), Duration::from_secs(3));
+        for (attempts, least) in [(1, 1_000), (2, 2_000), (3, 3_000), (4, 3_000)] {
+            let wait = policy.wait(attempts, "key").unwrap().as_millis();
+            assert!(
+                (least..=least * 5 / 4).contains(&wait),
+                "{attempts}: {wait}"
+            );
+        }
+        assert_eq!(policy.wait(5, "key"), None);
+        assert!(RetryPolicy::for_ever().wait(1_000_000, "key").is_some());
+        assert_eq!(RetryPolicy::once().wait(1, "key"), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! A run: the workflow's function as far as it has come, in this life of its instance.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    sync::Arc,
+    task::{Context as TaskContext, Poll},
+};
+
+use abide::Result;
+use futures_util::future::LocalBoxFuture;
+
+use super::{
+    Failure, Status, limits,
+    replay::{Replay, Trouble, WHAT_TO_DO},
+    rows::{Instance, Rows},
+    signal::Signal,
+};
+use crate::broken::{Variant, broken};
+use abide_component::texts::text_of;
+
+/// A run of an instance.
+pub(super) struct Run {
+    /// Which of the instance's runs this is.
+    pub(super) number: i64,
+    replay: Rc<Replay>,
+    future: LocalBoxFuture<'static, Result<String, Failure>>,
+    pub(super) signal: Arc<Signal>,
+    /// Attempts that have begun and wait to be on disk.
+    pub(super) leaving: Option<Leaving>,
+    rehearsals: Option<Rehearsals>,
+    /// How far the run had come at the last rehearsal.
+    rehearsed: (i64, usize),
+}
+
+/// Attempts that begin when something is on disk.
+pub(super) struct Leaving {
+    pub(super) durable: LocalBoxFuture<'static, Result<()>>,
+    begun: Vec<usize>,
+}
+
+/// How far a run has come.
+pub(super) enum Turn {
+    /// It has ended.
+    Ended(Result<String, Failure>),
+    /// It does not fit its history.
+    Stuck(String),
+    /// It waits, until this time if there is one.
+    Rest(Option<i64>),
+    /// It goes on when others had their turn.
+    More,
+    /// It has ended, and another follows it with this input.
+    Anew(String),
+}
+
+/// Whether a run has all results that have a place in the order.
+enum CaughtUp {
+    Yes,
+    /// It was given one.
+    Not,
+    Turn(Turn),
+}
+
+/// Makes a run that is for show.
+pub(super) type Rehearsals = Box<dyn Fn() -> Result<Run>>;
+
+enum Polled {
+    Ended(Result<String, Failure>),
+    Panicked(String),
+    Rest,
+    Restless,
+}
+
+impl Run {
+    pub(super) fn new(
+        number: i64,
+        replay: &Rc<Replay>,
+        future: LocalBoxFuture<'static, Result<String, Failure>>,
+    ) -> Self {
+        Self {
+            number,
+            replay: Rc::clone(replay),
+            future,
+            signal: Arc::default(),
+            leaving: None,
+            rehearsals: None,
+            rehearsed: (0, 0),
+        }
+    }
+
+    /// Has the history replayed aside after each result.
+    pub(super) fn with_rehearsals(mut self, rehearsals: Option<Rehearsals>) -> Self {
+        self.rehearsals = rehearsals;
+        self
+    }
+
+    /// Brings nearer by so much what it waits for.
+    pub(super) fn bring_nearer(&self, by: i64) {
+        self.replay.bring_nearer(by);
+    }
+
+    /// True if attempts are on their way.
+    pub(super) fn is_flying(&self) -> bool {
+        self.leaving.is_some() || self.replay.flights(false) > 0
+    }
+
+    /// What waited to be on disk is.
+    pub(super) fn left(&mut self) {
+        if let Some(leaving) = self.leaving.take() {
+            self.replay.let_go(&leaving.begun);
+        }
+    }
+
+    /// Lets the run go as far as it can; begins nothing new in a node that stops, or if the instance is paused.
+    pub(super) fn go_on(
+        &mut self,
+        instance: &Instance,
+        rows: &Rows,
+        stopping: bool,
+    ) -> Result<Turn> {
+        let replay = Rc::clone(&self.replay);
+        for _ in 0..limits::REPLAY_BATCH {
+            match self.catch_up()? {
+                CaughtUp::Not => continue,
+                CaughtUp::Turn(turn) => return Ok(turn),
+                CaughtUp::Yes => {}
+            }
+            let is_paused = instance.status == Status::Paused && !broken(Variant::PauseUnheeded);
+            if stopping || is_paused {
+                return Ok(Turn::Rest(None));
+            }
+            if let Some(text) = self.rehearse()? {
+                return Ok(Turn::Stuck(text));
+            }
+            let canceling = instance.cancel.is_some()
+                && !replay.is_canceled()
+                && !broken(Variant::CancelIgnored);
+            replay.end_cut_off(canceling)?;
+            if replay.advance(canceling)? {
+                continue;
+            }
+            if canceling && replay.flights(true) == 0 {
+                replay.cancel()?;
+                continue;
+            }
+            if self.leaving.is_none() {
+                let begun = replay.begin(canceling)?;
+                if !begun.is_empty() {
+                    let storage = rows.storage.clone();
+                    self.leaving = Some(Leaving {
+                        durable: if broken(Variant::AttemptNotDurable) {
+                            Box::pin(async { Ok(()) })
+                        } else {
+                            Box::pin(async move { storage.sync().await })
+                        },
+                        begun,
+                    });
+                }
+            }
+            return Ok(Turn::Rest(replay.due(canceling)));
+        }
+        Ok(Turn::More)
+    }
+
+    /// Polls the run until it rests, and gives it the next result that has a place in the order.
+    fn catch_up(&mut self) -> Result<CaughtUp> {
+        let replay = &Rc::clone(&self.replay);
+        let stuck = |text| Ok(CaughtUp::Turn(Turn::Stuck(text)));
+        let polled = self.poll();
+        match replay.trouble() {
+            Some(Trouble::Changed(text)) => return stuck(text),
+            Some(Trouble::Storage(error)) => return Err(error),
+            None => {}
+        }
+        if let Some(input) = replay.successor() {
+            let turn = replay.misses(true).map_or(Turn::Anew(input), Turn::Stuck);
+            return Ok(CaughtUp::Turn(turn));
+        }
+        match polled {
+            Polled::Ended(result) => {
+                let turn = replay.misses(true).map_or(Turn::Ended(result), Turn::Stuck);
+                return Ok(CaughtUp::Turn(turn));
+            }
+            Polled::Panicked(text) => {
+                return stuck(format!(
+                    "the workflow panicked: {text}: mend the program, and resume this instance"
+                ));
+            }
+            Polled::Restless => return Ok(CaughtUp::Turn(Turn::More)),
+            Polled::Rest => {}
+        }
+        if !replay.is_canceling()
+            && let Some(text) = replay.misses(false)
+        {
+            return stuck(text);
+        }
+        Ok(if replay.deliver() {
+            CaughtUp::Not
+        } else {
+            CaughtUp::Yes
+        })
+    }
+
+    /// Replays the history aside, if the instance is run with rehearsals; says why a replay does not come to where life is,
+    /// if so.
+    fn rehearse(&mut self) -> Result<Option<String>> {
+        let now = self.replay.progress();
+        let Some(make) = self.rehearsals.as_ref().filter(|_| now != self.rehearsed) else {
+            return Ok(None);
+        };
+        self.rehearsed = now;
+        let mut run = make()?;
+        loop {
+            let what = match run.catch_up()? {
+                CaughtUp::Not => continue,
+                CaughtUp::Yes => break,
+                // It wakes itself all the time, and others of the node would wait.
+                CaughtUp::Turn(Turn::More) => return Ok(None),
+                CaughtUp::Turn(Turn::Stuck(text)) => text,
+                CaughtUp::Turn(_) => "it ended".to_owned(),
+            };
+            return Ok(Some(format!("in a replay, {what}")));
+        }
+        let (life, replay) = (self.replay.waits_for(), run.replay.waits_for());
+        Ok((life != replay).then(|| {
+            format!("in a replay, it waits for {replay:?} instead of {life:?}: {WHAT_TO_DO}")
+        }))
+    }
+
+    /// Polls until nothing has woken the run.
+    fn poll(&mut self) -> Polled {
+        let waker = self.signal.waker();
+        let mut cx = TaskContext::from_waker(&waker);
+        for _ in 0..limits::RESTLESS_POLLS {
+            self.signal.take();
+            let future = &mut self.future;
+            match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx))) {
+                Err(panic) => return Polled::Panicked(text_of(&*panic).to_owned()),
+                Ok(Poll::Ready(result)) => return Polled::Ended(result),
+                Ok(Poll::Pending) if self.signal.is_woken() => {}
+                Ok(Poll::Pending) => return Polled::Rest,
+            }
+        }
+        Polled::Restless
+    }
+}

@@ -1,0 +1,16 @@
+//! What outcomes promise, tested through the public API on a disk in memory with a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod damage;
+mod model;
+mod replay;
+mod schema;
+mod snapshot;
+mod support;
+mod transition;
+mod versions;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;

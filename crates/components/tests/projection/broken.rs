@@ -1,0 +1,39 @@
+//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+
+use abide_components::broken::{VARIABLE, Variant};
+
+/// The test that is to catch a variant.
+fn caught_by(variant: Variant) -> &'static str {
+    match variant {
+        Variant::RowsGoneFirst
+        | Variant::FeedUnguarded
+        | Variant::AbsentMeansWritten
+        | Variant::ChangeForgotten => {
+            "troubles::what_an_object_has_committed_reaches_the_read_model_whatever_happens_to_the_power"
+        }
+        Variant::OlderWritten => "sqlite::it_does_what_every_read_model_does",
+        Variant::OldestOfBatch => "troubles::of_several_changes_of_a_row_the_newest_is_written",
+        Variant::PutRefused | Variant::RefusedMeansTaken => {
+            "troubles::a_full_queue_stops_nobody_and_feeds_keep_the_newest_of_each_row"
+        }
+        Variant::RefusedUnseen => {
+            "troubles::a_row_that_the_read_model_refuses_is_a_dead_letter_and_the_others_are_written"
+        }
+        Variant::WaitCounts => {
+            "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
+        }
+        Variant::RebuildOnTop | Variant::RebuildSkips | Variant::RebuildHasty => {
+            "rebuild::a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is"
+        }
+        _ => panic!("{variant:?} is of another part"),
+    }
+}
+
+#[test]
+fn every_broken_variant_is_caught() {
+    let settings = [
+        ("ABIDE_PROJECTION_SEEDS", "3"),
+        ("ABIDE_TEST_ROUNDS", "1500"),
+    ];
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("projection"), caught_by);
+}

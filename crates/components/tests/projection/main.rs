@@ -1,0 +1,15 @@
+//! Projections: from objects on a disk in memory to read models in SQLite and `PostgreSQL`.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod feed;
+mod host;
+mod models;
+mod postgres;
+mod rebuild;
+mod sqlite;
+mod support;
+mod troubles;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;

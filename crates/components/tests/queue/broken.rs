@@ -1,0 +1,49 @@
+//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+
+use abide_components::broken::{VARIABLE, Variant};
+
+/// The test that is to catch a variant.
+fn caught_by(variant: Variant) -> &'static str {
+    match variant {
+        Variant::ClaimForEver
+        | Variant::FailureAcknowledged
+        | Variant::RetryAcknowledged
+        | Variant::DeliveryNotDurable
+        | Variant::DedupIgnored => {
+            "crash::no_message_is_lost_or_taken_twice_whatever_happens_to_the_power"
+        }
+        Variant::RecoveryUnset => {
+            "crash::a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls"
+        }
+        Variant::DeliveryUncounted => {
+            "crash::a_message_whose_consumer_ends_the_process_each_time_is_given_up"
+        }
+        Variant::MarksForgotten => {
+            "consuming::a_batch_that_fails_is_tried_again_but_for_what_was_acknowledged"
+        }
+        Variant::BuriedWithoutTrace | Variant::DeliveredForEver => {
+            "dead_letters::a_message_is_given_up_after_its_last_attempt_with_the_reason"
+        }
+        Variant::DelayIgnored => {
+            "consuming::a_delayed_message_comes_at_its_time_although_nobody_calls"
+        }
+        Variant::BoundIgnored => "sending::a_full_shard_refuses_and_takes_again_when_there_is_room",
+        Variant::ConcurrencyIgnored => {
+            "consuming::several_batches_are_on_their_way_at_once_and_no_more_than_may"
+        }
+        Variant::OrderReversed => {
+            "consuming::what_arrives_while_batches_are_on_their_way_goes_together"
+        }
+        Variant::ForwardForgotten => "dead_letters::dead_letters_go_to_another_queue_once",
+        Variant::PauseIgnored => {
+            "consuming::a_queue_that_is_paused_consumes_nothing_until_it_is_resumed_even_after_a_kill"
+        }
+        _ => panic!("{variant:?} is of another part"),
+    }
+}
+
+#[test]
+fn every_broken_variant_is_caught() {
+    let settings = [("ABIDE_QUEUE_SEEDS", "4"), ("ABIDE_TEST_ROUNDS", "2000")];
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("queue"), caught_by);
+}

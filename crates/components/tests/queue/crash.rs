@@ -1,0 +1,184 @@
+//! Kills and losses of power at any point of a message's life.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use abide::queue::{Message, Options, Queues};
+use abide_harness::{Random, setting};
+
+use crate::support::{Act, World, message, plain, run, words, words_with};
+
+#[test]
+fn a_queue_goes_on_after_a_kill_at_any_point_although_nobody_calls() {
+    run(async {
+        // Killed before a batch, while one is on its way, while one waits for its next time, while one is delayed.
+        for point in 0..4 {
+            let world = World::new(words);
+            match point {
+                1 => world.script.say("a", [Act::Hang]),
+                2 => world.script.say("a", [Act::Fail]),
+                _ => {}
+            }
+            let delay = if point == 3 { 30 } else { 0 };
+            let sent = message("a").delay(Duration::from_secs(delay));
+            world.queue("words").send(sent).await.unwrap();
+            let on_its_way = point == 1 || point == 2;
+            if on_its_way {
+                world
+                    .until("it is seen", async || world.script.seen().len() == 1)
+                    .await;
+            }
+            // Where nothing holds it up it may be seen before the kill.
+            let before = usize::from(on_its_way);
+            let world = world.killed();
+            world
+                .pass_until("somebody goes on", async || {
+                    world.script.seen().len() > before
+                })
+                .await;
+            // What was seen before the kill is due again when its consumer's time is over.
+            world.pass_until_consumed(1).await;
+            world.check_empty().await;
+        }
+    });
+}
+
+#[test]
+fn a_message_whose_consumer_ends_the_process_each_time_is_given_up() {
+    run(async {
+        let mut world = World::new(words);
+        world.script.say("a", vec![Act::Hang; 10]);
+        world.send(&["a"]).await;
+        for attempt in 1..=4 {
+            world
+                .pass_until("an attempt", async || world.script.seen().len() == attempt)
+                .await;
+            world = world.killed();
+        }
+        world
+            .pass_until("it is dead", async || world.counts().await.dead == 1)
+            .await;
+        assert_eq!(world.script.seen().len(), 4);
+        let letters = world.queue("words").dead_letters(1).await.unwrap();
+        assert_eq!(
+            letters[0].error,
+            "attempt 4 was the last, and nobody knows how it ended"
+        );
+    });
+}
+
+#[test]
+fn a_queue_that_the_program_does_not_know_any_more_keeps_its_messages() {
+    run(async {
+        let world = World::new(words);
+        world.queue("words").pause().await.unwrap();
+        world.send(&["a"]).await;
+        world.queue("words").resume().await.unwrap();
+        let world = world.with(|_, _| Queues::new());
+        for _ in 0..100 {
+            world.clock.advance(Duration::from_secs(5));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let before = world.script.seen().len();
+        let world = world.with(words);
+        world
+            .pass_until("it is consumed", async || {
+                before > 0 || world.script.seen().len() > before
+            })
+            .await;
+        world.until_consumed(1).await;
+    });
+}
+
+/// Of two shards, with small batches.
+fn small() -> Options {
+    Options {
+        shards: 2,
+        max_batch: 3,
+        concurrency: 2,
+        timeout: Duration::from_secs(2),
+        ..plain()
+    }
+}
+
+#[test]
+fn no_message_is_lost_or_taken_twice_whatever_happens_to_the_power() {
+    run(async {
+        for seed in 0..setting("ABIDE_QUEUE_SEEDS", 12) {
+            println!("seed {seed}");
+            let mut random = Random::new(seed);
+            let mut world = World::new(words_with(small()));
+            let mut acknowledged = BTreeSet::new();
+            let mut sent = 0;
+            for round in 0..6 {
+                let queue = world.queue("words");
+                for _ in 0..random.below(6) {
+                    let body = format!("{seed}/{sent}");
+                    sent += 1;
+                    let act = match random.below(8) {
+                        0 => Some(Act::Retry(None)),
+                        1 => Some(Act::Fail),
+                        2 => Some(Act::Hang),
+                        3 => Some(Act::Panic),
+                        _ => None,
+                    };
+                    world.script.say(&body, act);
+                    let message = Message::new(&body).unwrap().dedup_key(&body);
+                    // The answer may be lost with the power: then it is sent again.
+                    if random.below(4) > 0 {
+                        queue.send(message.clone()).await.unwrap();
+                        acknowledged.insert(body);
+                    } else {
+                        drop(tokio::spawn({
+                            let queue = queue.clone();
+                            async move { drop(queue.send(message).await) }
+                        }));
+                        tokio::task::yield_now().await;
+                    }
+                }
+                for _ in 0..random.below(40) {
+                    world.clock.advance(Duration::from_millis(100));
+                    tokio::task::yield_now().await;
+                }
+                world = match random.below(2) {
+                    0 => world.killed(),
+                    _ => world.crashed(seed * 100 + round),
+                };
+            }
+            // Whoever got no answer sends again, under the same key.
+            let queue = world.queue("words");
+            for number in 0..sent {
+                let body = format!("{seed}/{number}");
+                let message = Message::new(&body).unwrap().dedup_key(&body);
+                let again = queue.send(message).await.unwrap();
+                assert!(
+                    again.duplicate || !acknowledged.contains(&body),
+                    "seed {seed}: {body} was lost"
+                );
+            }
+            world.pass_until_decided().await;
+            let counts = world.counts().await;
+            assert_eq!(counts.consumed + counts.dead, sent, "seed {seed}");
+            let seen: BTreeSet<String> = world.script.bodies().into_iter().collect();
+            assert_eq!(i64::try_from(seen.len()).unwrap(), sent, "seed {seed}");
+            // A consumer has said that it took it, or somebody can see that none did.
+            let letters = queue.dead_letters(1_000).await.unwrap().into_iter();
+            let dead: BTreeSet<String> = letters.map(|letter| letter.body).collect();
+            for number in 0..sent {
+                let body = format!("{seed}/{number}");
+                let decided =
+                    world.script.has_taken(&body) || dead.contains(&format!("\"{body}\""));
+                assert!(decided, "seed {seed}: nobody took {body}");
+            }
+            // An attempt that was begun counts, also if all else of it is gone.
+            let mut begun = BTreeSet::new();
+            for batch in world.script.seen() {
+                for attempt in batch.bodies.into_iter().zip(batch.attempts) {
+                    let is_new = begun.insert(attempt.clone());
+                    assert!(is_new, "seed {seed}: begun again: {attempt:?}");
+                }
+            }
+            queue.discard_all().await.unwrap();
+            world.check_empty().await;
+        }
+    });
+}

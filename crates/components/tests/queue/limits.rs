@@ -1,0 +1,81 @@
+//! Options that make no sense.
+
+use std::time::Duration;
+
+use abide::queue::{Options, Queues, RetryPolicy, limits};
+
+fn refused(options: Options) -> bool {
+    let declare = move || Queues::new().without_consumer("words", options);
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(declare)).is_err()
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused_when_the_queue_is_declared() {
+    assert!(!refused(Options::default()));
+    let none = RetryPolicy::Exponential {
+        base: Duration::from_secs(1),
+        max: Duration::from_secs(1),
+        max_attempts: 0,
+    };
+    let bad = [
+        Options {
+            shards: 0,
+            ..Options::default()
+        },
+        Options {
+            shards: limits::MAX_SHARDS + 1,
+            ..Options::default()
+        },
+        Options {
+            max_batch: 0,
+            ..Options::default()
+        },
+        Options {
+            max_batch: limits::MAX_BATCH + 1,
+            ..Options::default()
+        },
+        Options {
+            max_batch_bytes: limits::MAX_BATCH_BYTES + 1,
+            ..Options::default()
+        },
+        Options {
+            max_wait: limits::MAX_WAIT * 2,
+            ..Options::default()
+        },
+        Options {
+            concurrency: 0,
+            ..Options::default()
+        },
+        Options {
+            timeout: Duration::ZERO,
+            ..Options::default()
+        },
+        Options {
+            timeout: limits::MAX_TIMEOUT * 2,
+            ..Options::default()
+        },
+        Options {
+            retry: none,
+            ..Options::default()
+        },
+        Options {
+            max_messages: 0,
+            ..Options::default()
+        },
+        Options {
+            recovery: Duration::ZERO,
+            ..Options::default()
+        },
+    ];
+    for options in bad {
+        assert!(refused(options.clone()), "{options:?}");
+    }
+}
+
+#[test]
+fn names_are_checked_when_a_queue_is_declared() {
+    for name in ["", "a/b", &"x".repeat(limits::MAX_NAME_BYTES + 1)] {
+        let declare = || Queues::new().without_consumer(name, Options::default());
+        assert!(std::panic::catch_unwind(declare).is_err(), "{name}");
+    }
+}

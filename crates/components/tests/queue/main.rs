@@ -1,0 +1,14 @@
+//! Queues on a node with a disk in memory.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod consuming;
+mod crash;
+mod dead_letters;
+mod elsewhere;
+mod limits;
+mod sending;
+mod support;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;

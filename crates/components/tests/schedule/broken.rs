@@ -1,0 +1,48 @@
+//! The tests are tested: each deliberately broken variant must be caught by a test of the promise that it breaks.
+
+use abide_components::broken::{VARIABLE, Variant};
+
+/// The test that is to catch a variant.
+fn caught_by(variant: Variant) -> &'static str {
+    match variant {
+        Variant::TimerEarly
+        | Variant::EndForgotten
+        | Variant::FailureKept
+        | Variant::MissedMerged
+        | Variant::QueuedDropped
+        | Variant::FailedForgotten => {
+            "simulation::each_occurrence_has_its_effect_exactly_once_or_has_failed_whatever_happens"
+        }
+        Variant::CutOffForgotten | Variant::FiringUncounted => {
+            "background::what_was_on_its_way_when_the_process_died_is_repeated_as_another_attempt"
+        }
+        Variant::RetriedForEver => {
+            "retries::a_timer_whose_attempts_are_used_up_has_failed_until_somebody_decides"
+        }
+        Variant::UnplannedEnds => {
+            "retries::a_timer_whose_next_time_cannot_be_known_has_failed_and_goes_on_when_it_can"
+        }
+        Variant::ListIsRhythm => "times::each_time_of_a_list_goes_off_once_a_day_over_both_jumps",
+        Variant::RetriedAtOnce => {
+            "retries::an_attempt_that_fails_is_repeated_after_the_waits_of_the_policy_and_leaves_nothing"
+        }
+        Variant::MissedRepeated => "missed::of_those_that_were_missed_the_last_goes_off",
+        Variant::MissedFires => "missed::none_that_were_missed_goes_off_if_wanted",
+        Variant::OverlapAllowed => {
+            "background::an_occurrence_that_comes_before_the_last_has_ended_is_left_out_waits_or_overlaps"
+        }
+        Variant::SetAnew => {
+            "setting::setting_a_timer_as_it_is_changes_nothing_also_when_it_has_ended"
+        }
+        Variant::StaleRetried => {
+            "background::a_timer_that_was_canceled_or_set_anew_while_it_ran_is_not_repeated"
+        }
+        _ => panic!("{variant:?} is of another part"),
+    }
+}
+
+#[test]
+fn every_broken_variant_is_caught() {
+    let settings = [("ABIDE_SCHEDULE_SEEDS", "2")];
+    abide_harness::hunt(VARIABLE, &settings, Variant::of("schedule"), caught_by);
+}

@@ -1,0 +1,23 @@
+//! What workflows promise, tested through the public API on a disk in memory with a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod changes;
+mod children;
+mod clock;
+mod concurrent;
+mod continued;
+mod control;
+mod crash;
+mod events;
+mod host;
+mod migration;
+mod parallel;
+mod random;
+mod steps;
+mod support;
+mod versions;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;

@@ -1,0 +1,205 @@
+//! Durable objects without components: the runtime, storage and, with the feature `server`, the host.
+//!
+//! Programs depend on `abide`, which is this and the components; components depend on this.
+
+#![forbid(unsafe_code)]
+
+/// ```
+/// use abide::prelude::*;
+///
+/// #[durable_object]
+/// pub struct Greeter;
+///
+/// impl DurableObject for Greeter {
+///     fn new(_state: State, _env: Env) -> Result<Self> {
+///         Ok(Self)
+///     }
+///
+///     async fn fetch(&self, request: Request) -> Result<Response> {
+///         Ok(Response::new(Body::from(format!("hello from {}", request.uri().path()))))
+///     }
+/// }
+/// ```
+///
+/// A class without `impl DurableObject` does not compile:
+///
+/// ```compile_fail,E0277
+/// #[abide::durable_object]
+/// pub struct Greeter;
+/// ```
+pub use abide_macros::durable_object;
+
+/// ```
+/// use abide::prelude::*;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, Serialize, Deserialize)]
+/// pub enum SeatError {
+///     Taken { by: String },
+/// }
+///
+/// #[durable_object]
+/// pub struct Seats {
+///     state: State,
+/// }
+/// # impl DurableObject for Seats {
+/// #     fn new(state: State, _env: Env) -> Result<Self> { Ok(Self { state }) }
+/// # }
+///
+/// #[rpc]
+/// impl Seats {
+///     /// `stub.assign(…).await` gives `Result<Result<(), SeatError>, abide::Error>`: the inner error is the
+///     /// object's answer, the outer one says that there was none.
+///     pub async fn assign(&self, seat: String, who: String) -> Result<(), SeatError> {
+///         match self.occupant(&seat) {
+///             Some(by) => Err(SeatError::Taken { by }),
+///             None => Ok(()),
+///         }
+///     }
+///
+///     // Not `pub`: for the object's own use.
+///     fn occupant(&self, seat: &str) -> Option<String> {
+///         self.state.storage().get(seat).ok().flatten()
+///     }
+/// }
+/// ```
+///
+/// What cannot be called from elsewhere is refused when it is compiled:
+///
+/// ```compile_fail
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     pub fn count(&self) -> u32 { 0 } // not `async`
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     pub async fn assign(&self, seat: &str) {} // borrowed: use `String`
+/// }
+/// ```
+///
+/// A method that is not `pub` cannot be called through a stub, and a class has one such block:
+///
+/// ```compile_fail,E0277
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     async fn count(&self) -> u32 { 0 } // not `pub`
+/// }
+/// async fn count(seats: Stub<Seats>) -> Result<u32> {
+///     seats.count().await
+/// }
+/// ```
+///
+/// ```compile_fail,E0592
+/// # use abide::prelude::*;
+/// # #[durable_object]
+/// # pub struct Seats;
+/// # impl DurableObject for Seats { fn new(_: State, _: Env) -> Result<Self> { Ok(Self) } }
+/// #[rpc]
+/// impl Seats {
+///     pub async fn count(&self) -> u32 { 0 }
+/// }
+/// #[rpc]
+/// impl Seats {
+///     pub async fn rows(&self) -> u32 { 0 } // move it into the block above
+/// }
+/// ```
+pub use abide_macros::rpc;
+pub use abide_runtime::{
+    Alarm, AlarmInfo, AlarmListing, AlarmRetry, AlarmStatus, AlarmTime, AnyNamespace, AnyStub,
+    BlockConcurrency, Body, Call, Class, ClassOptions, CommitStall, DurableObject, Encoding, Env,
+    Error, ErrorKind, Event, Fetching, FoundObject, Instance, JsonResult, LocalFuture, Moment,
+    Namespace, Native, NoRedirects, Node, NodeBuilder, NodeStats, ObjectClass, ObjectId, Outbound,
+    PutOptions, QuarantineListing, Released, Remote, Reply, Request, Response, Result, Row, Rows,
+    ScheduledTime, Sql, StallCause, State, Storage, Stub, clock, limits, random, socket,
+    socket::{
+        Message, ReadyState, RequestResponsePair, WebSocket, WebSocketPair, websocket_response,
+    },
+};
+pub use abide_storage::{
+    Bookmark, ListOptions, Params, SqlError, SqlErrorKind, ToSql, Value, params,
+};
+
+pub mod storage {
+    //! The storage of a node: the store, its disk, its memory, its log and its archive.
+    pub use abide_storage::{
+        AlarmCursor, AlarmState, ArchiveOptions, Barrier, Disk, DiskFile, Lsn, MemoryAccount,
+        MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, RealDisk, Repair, Repaired,
+        SimDisk, Store, StoreOptions, StoreStats,
+    };
+}
+
+/// Deliberately broken variants, by crate, for the tests that must catch them.
+#[doc(hidden)]
+pub mod broken {
+    pub use abide_runtime::broken as runtime;
+    pub use abide_storage::broken as storage;
+}
+#[doc(hidden)]
+pub use abide_storage::broken_variants;
+
+pub use http;
+
+/// The host: HTTP gateway, admin listener, settings, logs and metrics around a [`Node`].
+#[cfg(feature = "server")]
+pub use abide_server as server;
+#[cfg(feature = "server")]
+pub use abide_server::Host;
+
+pub mod prelude {
+    //! What nearly every file with an object needs: `use abide::prelude::*;`
+    pub use crate::{
+        AlarmInfo, AlarmRetry, AlarmTime, Body, Bookmark, ClassOptions, DurableObject, Env, Error,
+        ListOptions, Message, Namespace, ObjectId, PutOptions, Request, RequestResponsePair,
+        Response, Result, Row, Rows, Sql, SqlErrorKind, State, Storage, Stub, WebSocket,
+        WebSocketPair, durable_object, params, rpc, websocket_response,
+    };
+}
+
+#[doc(hidden)]
+pub mod __private {
+    //! What the macros' output refers to. Not for people.
+    pub use abide_runtime::{LocalFuture, ObjectClass, Remote, rpc};
+
+    use std::{borrow::Cow, rc::Rc};
+
+    /// The dispatch of a class without an `#[rpc]` block.
+    pub trait NoRpc: ObjectClass {
+        fn __a_class_has_one_rpc_block_move_all_public_methods_into_it(
+            this: Rc<Self>,
+            method: Cow<'static, str>,
+            _args: rpc::Args,
+        ) -> LocalFuture<crate::Result<Vec<u8>>> {
+            drop(this);
+            rpc::unknown_method(Self::NAME, &method)
+        }
+    }
+
+    impl<T: ObjectClass> NoRpc for T {}
+
+    /// What a stub's method is bound to if its class has it without `pub`: no such method can be called.
+    #[diagnostic::on_unimplemented(
+        message = "this method is private: an `#[rpc]` block makes only its `pub` methods callable",
+        label = "cannot be called through a stub",
+        note = "write `pub async fn` in the `#[rpc]` block to call the method through a stub"
+    )]
+    pub trait CallableThroughStub {}
+
+    /// See [`CallableThroughStub`].
+    #[derive(Debug)]
+    pub struct MethodWithoutPub<'a>(std::marker::PhantomData<&'a ()>);
+}

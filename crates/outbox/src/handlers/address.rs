@@ -1,0 +1,23 @@
+//! What destinations are called.
+
+use abide_component::texts::cut;
+use sha2::{Digest, Sha256};
+
+pub(super) use abide_component::address::{origin, target, uri, without_query};
+
+use crate::limits::MAX_DESTINATION_BYTES;
+
+/// A name for a URL that tells it from others of its origin and does not show its query, which may be secret.
+pub(super) fn endpoint(url: &str) -> String {
+    let shown = without_query(url);
+    if shown.len() == url.len() && url.len() <= MAX_DESTINATION_BYTES {
+        return url.to_owned();
+    }
+    let hash = Sha256::digest(url);
+    let tail = hash
+        .iter()
+        .take(8)
+        .fold(String::new(), |tail, byte| tail + &format!("{byte:02x}"));
+    let room = MAX_DESTINATION_BYTES - tail.len() - "#".len();
+    format!("{}#{tail}", cut(shown.to_owned(), room))
+}

@@ -1,0 +1,310 @@
+//! The durable outbox: what an object must tell the world, written with its state and delivered for certain.
+//!
+//! An object that holds an [`Outbox`] enqueues [`Message`]s in the transaction that changes its state. A background task
+//! then hands each to the [`Deliver`] implementation of its kind, again and again if need be, until it is delivered or has
+//! become a dead letter, which waits for a person.
+//!
+//! - Outward, every message is delivered at least once, with the same idempotency key at every attempt.
+//! - Where the receiver honours the key, the effect is exactly once.
+//! - No row is ever lost: what cannot be delivered is kept as a dead letter, with the reason.
+//!
+//! ```
+//! use abide::prelude::*;
+//! use abide::outbox::{self, Deliver, Delivery, Failure, Options, Outbox, Registry, Submitted};
+//! use serde::{Deserialize, Serialize};
+//! use std::sync::Arc;
+//!
+//! /// What is told to whom.
+//! #[derive(Serialize, Deserialize)]
+//! struct Greeting {
+//!     url: String,
+//!     text: String,
+//! }
+//!
+//! /// Producer and consumer of a kind in one place.
+//! struct Greeter;
+//!
+//! impl Deliver for Greeter {
+//!     type Payload = Greeting;
+//!     const KIND: &'static str = "greeting";
+//!
+//!     async fn submit(&self, delivery: &Delivery, greeting: &Greeting) -> Result<Submitted, Failure> {
+//!         let request = abide::http::Request::post(&greeting.url)
+//!             .header("idempotency-key", delivery.idempotency_key())
+//!             .body(Body::from(greeting.text.clone()))
+//!             .map_err(|error| Failure::permanent(error.to_string()))?;
+//!         match delivery.fetch(request).await {
+//!             Ok(answer) if answer.status().is_success() => Ok(Submitted::Done),
+//!             Ok(answer) => Err(Failure::refused(answer.status().to_string())),
+//!             Err(error) => Err(Failure::unknown(error.to_string())),
+//!         }
+//!     }
+//! }
+//!
+//! #[durable_object]
+//! struct Members {
+//!     state: State,
+//!     outbox: Outbox,
+//! }
+//!
+//! impl DurableObject for Members {
+//!     fn new(state: State, env: Env) -> Result<Self> {
+//!         state.storage().sql().exec("CREATE TABLE IF NOT EXISTS members (name TEXT PRIMARY KEY)", ())?;
+//!         let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
+//!         Ok(Self { state, outbox })
+//!     }
+//! }
+//!
+//! #[rpc]
+//! impl Members {
+//!     pub async fn join(&self, name: String) -> Result<()> {
+//!         // One transaction anyway; this undoes the one if the other is refused.
+//!         self.state.storage().transaction_sync(|| {
+//!             self.state.storage().sql().exec("INSERT INTO members VALUES (?1)", (&name,))?;
+//!             let greeting = Greeting { url: "https://example.com/greetings".into(), text: format!("welcome, {name}") };
+//!             Greeter::enqueue(&self.outbox, &greeting)?;
+//!             Ok(())
+//!         })
+//!     }
+//! }
+//!
+//! # fn main() {
+//! let host = abide::Host::builder("data")
+//!     .with(Registry::new().with(Greeter))
+//!     .object::<Members>("MEMBERS");
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::disallowed_methods, clippy::iter_over_hash_type)
+)]
+
+// Users see what components are built on, with the components, as the crate `abide`.
+extern crate abide_core as abide;
+
+mod agenda;
+#[doc(hidden)]
+pub mod broken;
+mod bucket;
+mod changes;
+mod claims;
+#[cfg(test)]
+mod costs;
+mod dead_letters;
+mod deliver;
+mod destination;
+mod destinations;
+mod error;
+mod fan_out;
+mod flights;
+pub(crate) mod forms;
+pub mod handlers;
+mod held;
+mod history;
+mod inner;
+pub mod limits;
+mod list;
+pub mod live;
+mod message;
+mod meta;
+mod metrics;
+mod notes;
+pub(crate) mod operations;
+mod options;
+mod order;
+mod overload;
+mod passes;
+mod pump;
+mod ready;
+pub(crate) mod redaction;
+pub(crate) mod refusal;
+mod registry;
+mod rows;
+mod schema;
+pub mod service;
+mod settle;
+mod sql;
+mod suspects;
+mod throttle;
+mod turns;
+
+use std::{rc::Rc, sync::Arc};
+
+use abide::{Result, State};
+
+use inner::{Added, Inner};
+
+/// What the outbox of an object is to the runtime: the name of its component and of its alarm.
+const NAME: &str = "outbox";
+
+pub use dead_letters::Swept;
+pub use deliver::{Deliver, Delivery, Failure, Fate, Polled, Submitted};
+pub use destination::Destination;
+pub use error::OutboxError;
+pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};
+pub use list::{DeadLetterFilter, Filter, Page};
+pub use message::{Change, Counts, Enqueued, Message, Priority, Record, Status};
+pub use options::{BehindDeadLetter, Breaker, GiveUp, Limit, Options, Pace, Polling, Rate};
+pub use registry::Registry;
+
+pub use abide_component::RetryPolicy;
+
+/// An object's outbox. Clones are the same outbox.
+#[derive(Clone, Debug)]
+pub struct Outbox(Rc<Inner>);
+
+impl Outbox {
+    /// Opens the outbox of an object, in its constructor; makes its tables, whose names begin with `outbox_`, when there
+    /// are none. What was on its way when the object or its process ended is queued again, as unknown.
+    ///
+    /// The outbox has an [alarm](abide::State::alarm) and a component under the name `outbox`; the object's own alarm stays the
+    /// object's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Input`](abide::ErrorKind::Input) if an option makes no sense or the object has an outbox already,
+    /// [`ErrorKind::Damaged`](abide::ErrorKind::Damaged) if the tables are of a version that this program does not know.
+    pub fn open(state: &State, registry: Arc<Registry>, options: Options) -> Result<Self> {
+        options.check()?;
+        schema::prepare(state)?;
+        let inner = Inner::new(state, registry, options);
+        let woken = Rc::clone(&inner);
+        state.on_alarm(NAME, move |_| std::future::ready(woken.wake()))?;
+        let now = inner.now();
+        inner.recover(now)?;
+        inner.rows.apply_order()?;
+        if inner.has_work()? {
+            inner.arm(inner.guard(now))?;
+            inner.kick();
+        }
+        inner.show(now)?;
+        let outbox = Self(inner);
+        let answering = outbox.clone();
+        state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
+        Ok(outbox)
+    }
+
+    /// True if an object has an outbox already. Opening one makes its tables; a class whose objects may be asked before
+    /// they hold anything can leave that to the first message.
+    pub fn exists(state: &State) -> Result<bool> {
+        schema::exists(state.storage())
+    }
+
+    /// Calls a function with messages that have changed, as they are then, soon after each change and once for several
+    /// changes in a row. What it sends leaves when the changes are durable. Not called for what changed before the object
+    /// was reset.
+    pub fn on_change(&self, listener: impl Fn(&[Record]) + 'static) {
+        let changes = &self.0.rows.changes;
+        changes.listen(Rc::new(|| true), Rc::new(listener));
+    }
+
+    /// Enqueues a message, in the transaction of the current poll. One that is refused leaves nothing of itself, and leaves what
+    /// the poll has written before: write both in one `transaction_sync`, and there are both or neither.
+    pub fn enqueue(&self, message: &Message) -> Result<Enqueued, OutboxError> {
+        let inner = &self.0;
+        let now = inner.now();
+        let at = message.not_before.map_or(now, |at| at.max(now));
+        let added = inner.rows.storage.transaction_sync(|| {
+            let added = inner.add(message, None, now)?;
+            if let Added::New(_) = added {
+                self.carry_on(at, now)?;
+            }
+            Ok::<_, OutboxError>(added)
+        })?;
+        Ok(match added {
+            Added::Known(id) => Enqueued {
+                id,
+                duplicate: true,
+            },
+            Added::New(id) => Enqueued {
+                id,
+                duplicate: false,
+            },
+        })
+    }
+
+    /// Begins a fan-out, in the transaction of the current poll; returns its id. Its messages follow, a batch at a time. One that is
+    /// refused is as a message that is refused.
+    pub fn fan_out<F: FanOut>(&self, command: &F::Command) -> Result<i64, OutboxError> {
+        let inner = &self.0;
+        let now = inner.now();
+        if let Err(error) = inner.registry.fan_out(F::NAME) {
+            return Err(OutboxError::Invalid(error.message().to_owned()));
+        }
+        let command = serde_json::to_string(command)
+            .map_err(|error| OutboxError::Invalid(error.to_string()))?;
+        if command.len() > limits::MAX_PAYLOAD_BYTES {
+            return Err(OutboxError::Invalid(format!(
+                "the command has {} bytes and at most {} are taken",
+                command.len(),
+                limits::MAX_PAYLOAD_BYTES
+            )));
+        }
+        inner.rows.storage.transaction_sync(|| {
+            let id = fan_out::insert(&inner.rows.sql, F::NAME, &command, now)?;
+            inner.rows.agenda_changes();
+            self.carry_on(now, now)?;
+            Ok(id)
+        })
+    }
+
+    /// Fan-outs, newest first.
+    pub fn fan_outs(&self, limit: usize) -> Result<Vec<FanOutRecord>> {
+        fan_out::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
+    }
+
+    /// Ends a fan-out that still runs, or that has failed. The messages that it has made stay.
+    pub fn cancel_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
+        fan_out::cancel(&self.0.rows.sql, id, self.0.now())
+    }
+
+    /// Lets a fan-out that failed or was canceled go on where it was.
+    pub fn resume_fan_out(&self, id: i64) -> Result<FanOutRecord, OutboxError> {
+        let now = self.0.now();
+        self.0.rows.storage.transaction_sync(|| {
+            let record = fan_out::resume(&self.0.rows.sql, id, now)?;
+            self.0.rows.agenda_changes();
+            self.carry_on(now, now)?;
+            Ok(record)
+        })
+    }
+
+    /// Ends the rest of a destination, whether it asked for it or its circuit breaker has opened: what is due is sent to
+    /// it. True if the destination is known.
+    pub fn resume(&self, destination: &str) -> Result<bool> {
+        let now = self.0.now();
+        let known = destination::resume(&self.0.rows.sql, destination, now)?;
+        self.0.rows.forget_destinations();
+        self.carry_on(now, now)?;
+        Ok(known)
+    }
+
+    /// How many messages are where.
+    pub fn counts(&self) -> Result<Counts> {
+        self.0.rows.counts()
+    }
+
+    /// Where messages go to, those with trouble first.
+    pub fn destinations(&self, limit: usize) -> Result<Vec<Destination>> {
+        destination::list(&self.0.rows.sql, limit.min(limits::MAX_PAGE))
+    }
+
+    /// Where messages go to that fail: destinations that have failed since they last answered, or that rest.
+    pub fn failing_destinations(&self, limit: usize) -> Result<Vec<Destination>> {
+        let now = self.0.now();
+        let mut found = destination::with_trouble(&self.0.rows.sql, limit.min(limits::MAX_PAGE))?;
+        found.retain(|to| to.failures > 0 || to.paused_until.is_some_and(|until| until > now));
+        Ok(found)
+    }
+
+    /// Has the task go on soon if something is due soon, and the alarm whatever happens to the task.
+    fn carry_on(&self, at: i64, now: i64) -> Result<()> {
+        let soon = at <= now.saturating_add(abide_component::numbers::millis(limits::SHORT_WAIT));
+        self.0.arm(if soon { self.0.guard(now) } else { at })?;
+        if soon || self.0.rows.changes.are_there() {
+            self.0.kick();
+        }
+        Ok(())
+    }
+}

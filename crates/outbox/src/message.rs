@@ -1,0 +1,262 @@
+//! Messages: what is enqueued, and what is known of it later.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use abide::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use abide_component::numbers::millis;
+
+/// A message to be enqueued: a kind, a payload, and how it is to be delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Which handler delivers it.
+    pub kind: Cow<'static, str>,
+    /// What it says: a JSON text.
+    pub payload: String,
+    /// A message with the same key is enqueued once, for as long as the outbox keeps the first.
+    #[serde(default)]
+    pub dedup_key: Option<String>,
+    /// Messages with the same key are delivered one after the other, in the order in which they were enqueued.
+    #[serde(default)]
+    pub ordering_key: Option<String>,
+    /// Not to be sent before, in milliseconds since 1970.
+    #[serde(default)]
+    pub not_before: Option<i64>,
+    /// No attempt begins after this time, in milliseconds since 1970: the message fails.
+    #[serde(default)]
+    pub deadline: Option<i64>,
+    /// Which of the messages that are due to one destination goes first.
+    #[serde(default)]
+    pub priority: Priority,
+    /// The waits between its attempts, in milliseconds, in place of the handler's.
+    #[serde(default)]
+    pub schedule: Option<Vec<i64>>,
+}
+
+/// Which messages go first.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// Before all others.
+    High,
+    /// The usual.
+    #[default]
+    Normal,
+    /// When there is nothing else to send.
+    Low,
+}
+
+impl Message {
+    /// A message of a kind.
+    pub fn new(
+        kind: impl Into<Cow<'static, str>>,
+        payload: &(impl Serialize + ?Sized),
+    ) -> Result<Self> {
+        let payload = serde_json::to_string(payload).map_err(|error| {
+            Error::with_kind(
+                ErrorKind::Input,
+                format!("the payload cannot be written as JSON: {error}"),
+            )
+        })?;
+        Ok(Self::from_json(kind, payload))
+    }
+
+    /// A message whose payload is a JSON text already. Enqueuing checks it.
+    pub fn from_json(kind: impl Into<Cow<'static, str>>, payload: impl Into<String>) -> Self {
+        Self {
+            kind: kind.into(),
+            payload: payload.into(),
+            dedup_key: None,
+            ordering_key: None,
+            not_before: None,
+            deadline: None,
+            priority: Priority::Normal,
+            schedule: None,
+        }
+    }
+
+    /// Sets [`dedup_key`](Self::dedup_key).
+    #[must_use]
+    pub fn dedup_key(mut self, key: impl Into<String>) -> Self {
+        self.dedup_key = Some(key.into());
+        self
+    }
+
+    /// Sets [`ordering_key`](Self::ordering_key).
+    #[must_use]
+    pub fn ordering_key(mut self, key: impl Into<String>) -> Self {
+        self.ordering_key = Some(key.into());
+        self
+    }
+
+    /// Sets [`not_before`](Self::not_before).
+    #[must_use]
+    pub fn not_before(mut self, unix_millis: i64) -> Self {
+        self.not_before = Some(unix_millis);
+        self
+    }
+
+    /// Sets [`deadline`](Self::deadline).
+    #[must_use]
+    pub fn deadline(mut self, unix_millis: i64) -> Self {
+        self.deadline = Some(unix_millis);
+        self
+    }
+
+    /// Sets [`priority`](Self::priority).
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Sets [`schedule`](Self::schedule): the first attempt is made at once, and another after each of these waits.
+    #[must_use]
+    pub fn schedule(mut self, waits: &[Duration]) -> Self {
+        self.schedule = Some(waits.iter().map(|wait| millis(*wait)).collect());
+        self
+    }
+}
+
+/// What enqueuing came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Enqueued {
+    /// The message's id in its outbox. Ids rise.
+    pub id: i64,
+    /// True if a message with the same dedup key and content was there: nothing was added.
+    pub duplicate: bool,
+}
+
+/// Where a message is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Waits for an attempt.
+    Queued,
+    /// An attempt is on its way, or the receiver has accepted it and is asked how it goes.
+    Sending,
+    /// Delivered.
+    Sent,
+    /// Given up, and among the dead letters until somebody decides.
+    Failed,
+    /// Taken back before it was sent.
+    Canceled,
+    /// Given up for good by somebody.
+    Discarded,
+}
+
+impl Status {
+    /// All, in the order of a message's life.
+    pub const ALL: [Self; 6] = [
+        Self::Queued,
+        Self::Sending,
+        Self::Sent,
+        Self::Failed,
+        Self::Canceled,
+        Self::Discarded,
+    ];
+
+    /// The name in the database and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Sending => "sending",
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+            Self::Discarded => "discarded",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What is known of a message, but for its payload. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its id.
+    pub id: i64,
+    /// Its kind.
+    pub kind: String,
+    /// Where it is on its way.
+    pub status: Status,
+    /// Where it goes to: what shares a rate and a circuit breaker.
+    pub destination: String,
+    /// A line for people, by its handler.
+    pub summary: String,
+    /// Goes with every attempt.
+    pub idempotency_key: String,
+    /// See [`Message::dedup_key`].
+    pub dedup_key: Option<String>,
+    /// See [`Message::ordering_key`].
+    pub ordering_key: Option<String>,
+    /// See [`Message::priority`].
+    pub priority: Priority,
+    /// See [`Message::not_before`].
+    pub not_before: Option<i64>,
+    /// See [`Message::deadline`].
+    pub deadline: Option<i64>,
+    /// True while an earlier message with its ordering key is in the way.
+    pub blocked: bool,
+    /// When the next attempt or the next question is due. `None` while one is on its way, and at the end.
+    pub next_at: Option<i64>,
+    /// Attempts that were begun.
+    pub attempts: u32,
+    /// Where to ask how it goes, if the receiver has accepted it and is at work.
+    pub operation: Option<String>,
+    /// Questions that were asked.
+    pub polls: u32,
+    /// True if an attempt's answer was lost, so that it may have had its effect.
+    pub unknown: bool,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// When it was enqueued.
+    pub created_at: i64,
+    /// When it last changed.
+    pub updated_at: i64,
+    /// When it came to an end.
+    pub finished_at: Option<i64>,
+    /// The fan-out that made it.
+    pub fan_out: Option<i64>,
+    /// Since when it would have been given up, if the outbox gave messages up: see [`GiveUp::Never`](super::GiveUp::Never).
+    #[serde(default)]
+    pub failing_since: Option<i64>,
+}
+
+/// A change of a message, as its history tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// When, in milliseconds since 1970.
+    pub at: i64,
+    /// What happened.
+    pub event: String,
+    /// More of it, for people.
+    pub detail: Option<String>,
+}
+
+/// Messages of an outbox, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// See [`Status::Queued`].
+    pub queued: i64,
+    /// See [`Status::Sending`].
+    pub sending: i64,
+    /// See [`Status::Sent`]: those that are still kept.
+    pub sent: i64,
+    /// See [`Status::Failed`].
+    pub failed: i64,
+    /// See [`Status::Canceled`]: those that are still kept.
+    pub canceled: i64,
+    /// See [`Status::Discarded`]: those that are still kept.
+    pub discarded: i64,
+    /// Those of the queued and sending that would have been given up, if the outbox gave messages up.
+    #[serde(default)]
+    pub failing: i64,
+}

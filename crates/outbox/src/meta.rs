@@ -1,0 +1,225 @@
+//! What an outbox knows of itself: its one row of `outbox_meta`, which counts its messages by status.
+
+use abide::Result;
+
+use super::{Counts, Status, limits, rows::Rows};
+use abide_component::numbers::rows;
+
+/// What passes keep in the one row of `outbox_meta`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meta {
+    pub(super) full_at: i64,
+    pub(super) next_tick: i64,
+    pub(super) last_seen: i64,
+}
+
+/// What a turn of the task writes to the row at its end, in one statement, and what is known of the row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ledger {
+    is_turn: bool,
+    meta: Option<Meta>,
+    /// Whether `meta` differs from the row.
+    changed: bool,
+    /// How many messages more than in the row have each status, in the order of [`Status::ALL`].
+    more: [i64; 6],
+    /// How many more are failing.
+    failing: i64,
+}
+
+impl Ledger {
+    /// That of a turn that begins. What one that did not end has left is not known any more.
+    pub(super) fn begin(self) -> Self {
+        Self {
+            is_turn: true,
+            meta: self.meta.filter(|_| !self.changed),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn end(self) -> Self {
+        Self {
+            is_turn: false,
+            ..self
+        }
+    }
+
+    /// True if the row holds all.
+    fn is_written(&self) -> bool {
+        !self.changed && self.failing == 0 && self.more == [0; 6]
+    }
+}
+
+impl Rows {
+    /// True in a turn of the task.
+    pub(super) fn is_turn(&self) -> bool {
+        self.ledger.get().is_turn
+    }
+
+    pub(super) fn meta(&self) -> Result<Meta> {
+        let mut ledger = self.ledger.get();
+        if let Some(meta) = ledger.meta {
+            return Ok(meta);
+        }
+        let (full_at, next_tick, last_seen) = self
+            .sql
+            .exec("SELECT full_at, next_tick, last_seen FROM outbox_meta", ())?
+            .one()?;
+        let meta = Meta {
+            full_at,
+            next_tick,
+            last_seen,
+        };
+        ledger.meta = Some(meta);
+        self.ledger.set(ledger);
+        Ok(meta)
+    }
+
+    /// Keeps this, from the end of the turn on.
+    pub(super) fn save_meta(&self, meta: Meta) {
+        let ledger = self.ledger.get();
+        self.ledger.set(Ledger {
+            meta: Some(meta),
+            changed: true,
+            ..ledger
+        });
+    }
+
+    /// Gives the outbox's bucket a token back, which is worth so many microseconds.
+    pub(super) fn refund(&self, interval: i64) -> Result<()> {
+        let meta = self.meta()?;
+        self.save_meta(Meta {
+            full_at: meta.full_at.saturating_sub(interval),
+            ..meta
+        });
+        Ok(())
+    }
+
+    /// Writes what the turn has counted and kept.
+    pub(super) fn write_ledger(&self) -> Result<()> {
+        let meta = self.meta()?;
+        let mut ledger = self.ledger.get();
+        if ledger.is_written() {
+            return Ok(());
+        }
+        let [queued, sending, sent, failed, canceled, discarded] = ledger.more;
+        let failing = ledger.failing;
+        // If it cannot be written, the transaction is undone, and what was counted in it with it.
+        (ledger.changed, ledger.failing, ledger.more) = (false, 0, [0; 6]);
+        self.ledger.set(ledger);
+        self.sql.exec(
+            "UPDATE outbox_meta SET full_at = ?1, next_tick = ?2, last_seen = ?3, queued = queued + ?4, sending = sending + ?5,
+                 sent = sent + ?6, failed = failed + ?7, canceled = canceled + ?8, discarded = discarded + ?9,
+                 failing = failing + ?10",
+            (
+                meta.full_at,
+                meta.next_tick,
+                meta.last_seen,
+                queued,
+                sending,
+                sent,
+                failed,
+                canceled,
+                discarded,
+                failing,
+            ),
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn counts(&self) -> Result<Counts> {
+        let counts: Counts = self
+            .sql
+            .exec(
+                "SELECT queued, sending, sent, failed, canceled, discarded, failing FROM outbox_meta",
+                (),
+            )?
+            .one()?;
+        let Ledger {
+            more: [queued, sending, sent, failed, canceled, discarded],
+            failing,
+            ..
+        } = self.ledger.get();
+        Ok(Counts {
+            queued: counts.queued + queued,
+            sending: counts.sending + sending,
+            sent: counts.sent + sent,
+            failed: counts.failed + failed,
+            canceled: counts.canceled + canceled,
+            discarded: counts.discarded + discarded,
+            failing: counts.failing + failing,
+        })
+    }
+
+    /// Since when the oldest message could be tried that is not at its end, among those that were enqueued first.
+    pub(super) fn oldest(&self, now: i64) -> Result<Option<i64>> {
+        const OLDEST: &str = "SELECT min(since) FROM (
+                 SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_status
+                     WHERE status <> 'sending' AND status = 'queued' AND id > 0 ORDER BY id LIMIT ?1)
+                 UNION ALL SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_in_flight
+                     WHERE status = 'sending' AND next_at IS NULL AND id > 0 ORDER BY id LIMIT ?1)
+                 UNION ALL SELECT * FROM (SELECT since FROM outbox_messages INDEXED BY outbox_operation
+                     WHERE status = 'sending' AND next_at IS NOT NULL AND id > 0 ORDER BY id LIMIT ?1))
+             WHERE since <= ?2";
+        self.sql
+            .exec(OLDEST, (rows(limits::MAX_LOOKED_AT), now))?
+            .one()
+    }
+
+    /// Counts a new message. Returns its id; none if so many are queued already.
+    pub(super) fn count_new(&self, max: i64) -> Result<Option<i64>> {
+        self.notes.holding_changes();
+        let [more, ..] = self.ledger.get().more;
+        let counted = self.sql.exec(
+            "UPDATE outbox_meta SET queued = queued + 1 WHERE queued < ?1",
+            (max.saturating_sub(more),),
+        )?;
+        if counted.rows_written() == 0 {
+            return Ok(None);
+        }
+        let last = match self.last_id.get() {
+            Some(last) => last,
+            None => self.read_last_id()?,
+        };
+        // One whose transaction is undone is not given out again.
+        self.last_id.set(Some(last + 1));
+        Ok(Some(last + 1))
+    }
+
+    fn read_last_id(&self) -> Result<i64> {
+        let last: Option<i64> = self
+            .sql
+            .exec(
+                "SELECT max(seq) FROM sqlite_sequence WHERE name = 'outbox_messages'",
+                (),
+            )?
+            .one()?;
+        Ok(last.unwrap_or(0))
+    }
+
+    /// Counts a message that is failing now, or was before.
+    pub(super) fn count_failing(&self, before: Option<i64>, after: Option<i64>) -> Result<()> {
+        let mut ledger = self.ledger.get();
+        ledger.failing += i64::from(after.is_some()) - i64::from(before.is_some());
+        self.ledger.set(ledger);
+        self.counted()
+    }
+
+    /// Counts so many messages that have gone from one status to another; to none if they are removed.
+    pub(super) fn count(&self, from: Status, to: Option<Status>, by: i64) -> Result<()> {
+        self.notes.holding_changes();
+        let mut ledger = self.ledger.get();
+        for (more, status) in ledger.more.iter_mut().zip(Status::ALL) {
+            *more += by * (i64::from(to == Some(status)) - i64::from(from == status));
+        }
+        self.ledger.set(ledger);
+        self.counted()
+    }
+
+    /// What is counted outside a turn is written at once: its transaction may be undone, and memory with it would not be.
+    fn counted(&self) -> Result<()> {
+        if self.is_turn() {
+            return Ok(());
+        }
+        self.write_ledger()
+    }
+}

@@ -1,0 +1,143 @@
+//! What operators do with the outbox of any object, through the admin listener and the command.
+//!
+//! Contract: the addresses, bodies and answers are those of the [ready-made outbox](crate::service), below
+//! `/objects/{class}/{object}/components/outbox` instead of `/outbox/{name}`; nothing is enqueued. An edit needs a kind that is
+//! [open to clients](super::Registry::open_to_clients), as it does there.
+
+use abide::{Request, Response, Result, server::ApiError};
+use axum::{
+    http::{Method, StatusCode},
+    response::IntoResponse,
+};
+use serde_json::value::RawValue;
+
+use super::{
+    Outbox, OutboxError, Record, Status,
+    forms::{
+        Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
+        page_size,
+    },
+    limits, redaction,
+    refusal::refused,
+};
+use crate::broken::{Variant, broken};
+use abide_component::operating::{Answer, body, json, no_operation, query};
+
+impl Outbox {
+    /// Answers an operator.
+    pub(super) async fn operate(self, request: Request) -> Result<Response> {
+        let answer = self.answer(request).await;
+        Ok(answer.unwrap_or_else(IntoResponse::into_response))
+    }
+
+    async fn answer(&self, request: Request) -> Answer {
+        let path = request.uri().path().to_owned();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let method = match request.method() {
+            &Method::HEAD => Method::GET,
+            method => method.clone(),
+        };
+        match (method, parts.as_slice()) {
+            (Method::GET, []) => Ok(json(&Overview {
+                counts: self.counts()?,
+                destinations: self.destinations(limits::MAX_PAGE)?,
+            })),
+            (Method::GET, ["messages"]) => {
+                let wanted: Wanted = query(&request)?;
+                Ok(json(&Listed::from(self.list(&wanted.filter()?)?)))
+            }
+            (Method::GET, ["dead-letters"]) => {
+                let wanted: WantedDead = query(&request)?;
+                Ok(json(&Listed::from(self.dead_letters(&wanted.filter()?)?)))
+            }
+            (Method::GET, ["failing"]) => {
+                let wanted: WantedFailing = query(&request)?;
+                let destinations = self.failing_destinations(limits::MAX_PAGE)?;
+                let page = self.failing(wanted.before, page_size(wanted.limit)?)?;
+                Ok(json(&Failing::new(destinations, page)))
+            }
+            (Method::GET, ["messages", id]) => {
+                let id = number(id)?;
+                let (record, payload) = self
+                    .get(id)?
+                    .zip(self.shown_payload(id)?)
+                    .ok_or_else(|| refused(OutboxError::NotFound { id }))?;
+                Ok(json(&Whole::new(record, payload, self.history(id)?)?))
+            }
+            (Method::DELETE, ["messages", id]) => record(self.remove(number(id)?)),
+            (Method::POST, ["messages", id, "redrive"]) => record(self.redrive(number(id)?)),
+            (Method::PUT, ["messages", id, "payload"]) => {
+                let id = number(id)?;
+                let payload: Box<RawValue> = body(request).await?;
+                record(self.edit_open(id, payload.get()))
+            }
+            (Method::POST, ["redrive"]) => {
+                let which: Which = body(request).await?;
+                Ok(json(&self.redrive_all(&which.into()).map_err(refused)?))
+            }
+            (Method::POST, ["discard"]) => {
+                let which: Which = body(request).await?;
+                Ok(json(&self.discard_all(&which.into()).map_err(refused)?))
+            }
+            (Method::POST, ["destinations", "resume"]) => {
+                let Resumed { destination } = body(request).await?;
+                if self.resume(&destination)? {
+                    return Ok(StatusCode::NO_CONTENT.into_response());
+                }
+                Err(no_such_destination())
+            }
+            _ => Err(no_operation("An outbox")),
+        }
+    }
+
+    /// Takes a queued message back, or gives a dead letter up for good.
+    pub(crate) fn remove(&self, id: i64) -> Result<Record, OutboxError> {
+        match self.get(id)? {
+            Some(record) if record.status == Status::Failed => self.discard(id),
+            _ => self.cancel(id),
+        }
+    }
+
+    /// Changes what a dead letter says, if clients may write messages of its kind.
+    pub(crate) fn edit_open(&self, id: i64, payload: &str) -> Result<Record, OutboxError> {
+        if let Some(Record { kind, .. }) = self.get(id)?
+            && !self.0.registry.open_kinds().any(|open| open == kind)
+            && !broken(Variant::ClosedKindEdited)
+        {
+            return Err(OutboxError::ClosedKind { kind });
+        }
+        let stored = self.payload(id)?.unwrap_or_default();
+        let restored = redaction::restored(payload, &stored);
+        self.edit(id, restored.as_deref().unwrap_or(payload))
+    }
+
+    /// What a message says, as people and other programs are shown it: without the values of headers that let somebody in.
+    pub(crate) fn shown_payload(&self, id: i64) -> Result<Option<String>> {
+        let payload = self.payload(id)?;
+        if broken(Variant::SecretHeaderShown) {
+            return Ok(payload);
+        }
+        Ok(payload.map(redaction::redacted))
+    }
+}
+
+/// The outbox knows no such destination.
+pub(crate) fn no_such_destination() -> ApiError {
+    ApiError::not_found(
+        "no_such_destination",
+        "This outbox has no messages to this destination.",
+    )
+}
+
+fn record(record: Result<Record, OutboxError>) -> Answer {
+    Ok(json(&record.map_err(refused)?))
+}
+
+fn number(text: &str) -> Result<i64, ApiError> {
+    text.parse().map_err(|_| {
+        ApiError::bad_request(
+            "invalid_path",
+            "The address cannot be read: a message has a number.",
+        )
+    })
+}

@@ -1,0 +1,632 @@
+//! Passes: what is due is taken, as far as rates, concurrency and circuit breakers allow.
+//!
+//! Contract: a pass is synchronous and part of a turn's transaction. It looks only at what its indexes say is due, and each
+//! pass leaves less of that or says when to come back, so that the task which makes passes never spins.
+
+use std::{
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use crate::broken::{Variant, broken};
+use abide::{Error, Result};
+use serde::Deserialize;
+
+use super::{
+    Batch, FanOutStatus, Limit, Pace, Status,
+    agenda::Agenda,
+    bucket::Bucket,
+    claims::Claim,
+    destination,
+    flights::{Flying, Full},
+    inner::{Added, Inner},
+    limits,
+    meta::Meta,
+    overload::Overload,
+    rows::Burial,
+};
+use abide_component::numbers::{micros, millis, rows};
+use abide_component::texts::{cut, text_of};
+
+/// The last turn that was given at each destination of which as many operations are asked about as may be, in
+/// microseconds since 1970. One turn comes after the other, so that however many operations wait, few are put off again
+/// in a second.
+#[derive(Debug, Default)]
+pub(super) struct Turns(HashMap<String, i64>);
+
+impl Turns {
+    /// The time of the next turn, in milliseconds. So many are asked about at a time.
+    fn next(&mut self, destination: &str, at_a_time: u32, now: i64) -> i64 {
+        let turn = micros(limits::POLL_TURN) / i64::from(at_a_time.max(1));
+        let last = self.0.entry(destination.to_owned()).or_default();
+        *last = (*last).max(now.saturating_mul(1_000)).saturating_add(turn);
+        last.div_euclid(1_000).max(now.saturating_add(1))
+    }
+
+    pub(super) fn forget(&mut self, destination: &str) {
+        self.0.remove(destination);
+    }
+}
+
+/// What a pass has taken.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) sends: Vec<Claim>,
+    pub(super) polls: Vec<Claim>,
+    /// When the next pass has something to do, if no attempt that is on its way ends before.
+    pub(super) wake: Option<i64>,
+}
+
+/// How much a pass may take.
+struct Budget {
+    sends: u32,
+    polls: u32,
+    bucket: Bucket,
+    /// Before this time nothing is taken.
+    tick: i64,
+}
+
+impl Inner {
+    /// Has waits counted from the new time if the clock was set back. To be called before anything is written
+    /// whose wait is counted from the new time already: that must not be shortened.
+    pub(super) fn mind_clock(&self, now: i64) -> Result<()> {
+        let mut meta = self.rows.meta()?;
+        let seen = self.seen.take_or(meta.last_seen);
+        if now.saturating_add(millis(limits::CLOCK_TOLERANCE)) >= seen {
+            return Ok(());
+        }
+        self.clock_went_back(seen - now, now)?;
+        meta.last_seen = now;
+        meta.next_tick = meta.next_tick.min(now);
+        self.rows.save_meta(meta);
+        Ok(())
+    }
+
+    /// Takes what is due and may go.
+    pub(super) fn pass(&self, taken: &mut Taken, now: i64) -> Result<()> {
+        let mut agenda = self.rows.agenda()?;
+        let (done, more) = self.keep_house(&agenda, now)?;
+        if done {
+            agenda = self.rows.read_agenda()?;
+        }
+        let meta = self.rows.meta()?;
+        let mut budget = self.budget(meta, now);
+        let is_due = |time: Option<i64>| time.is_some_and(|at| at <= now);
+        if is_due(agenda.alone) && !is_due(agenda.deadline) {
+            self.take_alone(&mut budget, taken, now)?;
+        } else if !self.suspects.get().is_tried() && self.suspects.get().stop_others() {
+            self.suspects.set(self.suspects.get().end(now));
+        }
+        if self.suspects.get().stop_others() {
+            (budget.sends, budget.polls) = (0, 0);
+        }
+        if is_due(agenda.poll) {
+            self.take_polls(&mut budget, &mut taken.polls, now)?;
+        }
+        if self.overload.get().is_probed() && !taken.polls.is_empty() {
+            // It is the probe.
+            budget.sends = 0;
+        }
+        // What is due may be late as well: nothing is sent before all that is late has failed.
+        if !is_due(agenda.deadline) {
+            self.take_due(&mut budget, &mut taken.sends, now)?;
+        }
+        if !(taken.sends.is_empty() && taken.polls.is_empty()) {
+            self.pay(meta, &mut budget, now);
+        }
+        if is_due(agenda.poll) || is_due(agenda.alone) {
+            self.rows.read_agenda()?;
+        }
+        taken.wake = if more {
+            Some(now)
+        } else {
+            let (agenda, send) = (self.rows.agenda()?, self.rows.next_destination()?);
+            self.next_wake(&agenda, send, &budget, now)
+        };
+        Ok(())
+    }
+
+    /// Lets messages expire, makes some of a fan-out, forgets what ended long ago, if there is any of it. Tells whether
+    /// anything was done, and whether there may be more.
+    fn keep_house(&self, agenda: &Agenda, now: i64) -> Result<(bool, bool)> {
+        let (mut done, mut more) = (false, false);
+        if agenda.deadline.is_some_and(|at| at <= now) {
+            done = true;
+            more |= self.expire(now)?;
+        }
+        if agenda.fan_out {
+            done = true;
+            more |= self.make_batch(now)?;
+        }
+        let before = now.saturating_sub(millis(self.rows.options.keep_finished));
+        if agenda.finished.is_some_and(|at| at <= before) {
+            done = true;
+            more |= self.purge(before)?;
+        }
+        Ok((done, more))
+    }
+
+    /// Keeps what a pass that took something has used up.
+    fn pay(&self, mut meta: Meta, budget: &mut Budget, now: i64) {
+        let full_at = budget.bucket.full_at();
+        let mut news = meta.full_at != full_at;
+        meta.full_at = full_at;
+        if let Pace::Ticks { every, .. } = self.rows.options.pace
+            && meta.next_tick <= now
+        {
+            meta.next_tick = now.saturating_add(millis(every));
+            budget.tick = meta.next_tick;
+            news = true;
+        }
+        if meta.last_seen.saturating_add(millis(limits::CLOCK_STEP)) <= now {
+            meta.last_seen = now;
+            news = true;
+        }
+        if news {
+            self.rows.save_meta(meta);
+        }
+    }
+
+    /// How much this pass may take, less if this node has too much to do.
+    fn budget(&self, meta: Meta, now: i64) -> Budget {
+        let mut budget = self.budget_of_pace(meta, now);
+        let overload = self.overload.get();
+        if let Some(until) = overload.paused_until(now) {
+            (budget.sends, budget.polls) = (0, 0);
+            budget.tick = budget.tick.max(until);
+        } else if overload.is_probed() {
+            let flights = self.flights.borrow();
+            let idle = flights.sends.total() + flights.polls.total() == 0;
+            budget.polls = budget.polls.min(u32::from(idle));
+            budget.sends = budget.sends.min(u32::from(idle));
+        }
+        budget
+    }
+
+    fn budget_of_pace(&self, meta: Meta, now: i64) -> Budget {
+        let flights = self.flights.borrow();
+        match self.rows.options.pace {
+            Pace::AtOnce { outbox, .. } => {
+                let bucket = Bucket::new(outbox.rate, meta.full_at, now);
+                let room = |flying: &Flying| {
+                    let room = concurrency(outbox).saturating_sub(flying.total());
+                    room.min(limits::MAX_CLAIMS)
+                };
+                Budget {
+                    sends: bucket.tokens(now).min(room(&flights.sends)),
+                    polls: room(&flights.polls),
+                    bucket,
+                    tick: now,
+                }
+            }
+            Pace::Ticks { sends, polls, .. } => {
+                let open = u32::from(meta.next_tick <= now);
+                let room = |flying: &Flying| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
+                Budget {
+                    sends: sends.min(room(&flights.sends)) * open,
+                    polls: polls.min(room(&flights.polls)) * open,
+                    bucket: Bucket::new(None, 0, now),
+                    tick: meta.next_tick.max(now),
+                }
+            }
+        }
+    }
+
+    /// The poll pass: operations in the order in which they are due. Where as many are asked about as may be, the others
+    /// are put off, each until its turn, so that they are in nobody's way.
+    fn take_polls(&self, budget: &mut Budget, polls: &mut Vec<Claim>, now: i64) -> Result<()> {
+        if budget.polls == 0 {
+            return Ok(());
+        }
+        let most = concurrency(self.destination_limit());
+        let mut pauses: HashMap<String, Option<i64>> = HashMap::new();
+        for (id, destination, to) in self.rows.due_polls(now, limits::MAX_CLAIMS)? {
+            if budget.polls == 0 {
+                break;
+            }
+            let pause = match pauses.get(&destination) {
+                Some(pause) => *pause,
+                None => self.rows.destination(&destination)?.rests_until(now),
+            };
+            let pause = pause.filter(|_| !broken(Variant::PollsPastCircuit));
+            pauses.insert(destination, pause);
+            let mut flights = self.flights.borrow_mut();
+            if let Some(until) = pause {
+                let at = flights.poll_turns.next(&to, most, until);
+                self.rows.put_off(id, at)?;
+                continue;
+            }
+            if flights.polls.to(&to) >= most {
+                let at = flights.poll_turns.next(&to, most, now);
+                self.rows.put_off(id, at)?;
+                continue;
+            }
+            polls.push(self.rows.claim_poll(id, now)?);
+            flights.polls.begin(&to);
+            budget.polls -= 1;
+        }
+        Ok(())
+    }
+
+    /// Tries one alone that is due, or asks about it, when nothing else is in flight; until then nothing else begins. One whose
+    /// destination is left alone is put off.
+    fn take_alone(&self, budget: &mut Budget, taken: &mut Taken, now: i64) -> Result<()> {
+        let suspects = self.suspects.get();
+        if suspects.is_tried() || suspects.after() > now {
+            return Ok(());
+        }
+        while let Some(alone) = self.rows.first_alone(now)? {
+            let room = if alone.is_operation {
+                budget.polls
+            } else {
+                budget.sends
+            };
+            let mut to = self.rows.destination(&alone.destination)?;
+            let bucket = to.bucket(self.destination_limit().rate, now);
+            let put_off = match to.rests_until(now) {
+                Some(until) => Some(until),
+                None if alone.is_operation || bucket.tokens(now) > 0 => None,
+                None => Some(bucket.next_token().max(now + 1)),
+            };
+            if let Some(until) = put_off {
+                self.rows.put_off(alone.id, until)?;
+                continue;
+            }
+            let is_idle = {
+                let flights = self.flights.borrow();
+                flights.sends.total() + flights.polls.total() == 0
+            };
+            if !is_idle {
+                self.suspects.set(suspects.wait(now));
+                return Ok(());
+            }
+            if room == 0 {
+                // There is no token, or the node has too much to do.
+                return Ok(());
+            }
+            self.suspects.set(suspects.begin(now));
+            if alone.is_operation {
+                let claim = self.rows.claim_poll(alone.id, now)?;
+                self.flights.borrow_mut().polls.begin(claim.origin());
+                taken.polls.push(claim);
+                return Ok(());
+            }
+            to.served = to.served.wrapping_add(1);
+            to.set_bucket(bucket.take(1));
+            self.rows.save_destination(to)?;
+            budget.bucket = budget.bucket.take(1);
+            let claims = self.rows.claim(&alone.destination, &[alone.id], now)?;
+            for claim in &claims {
+                self.flights.borrow_mut().begin(claim);
+            }
+            taken.sends.extend(claims);
+            return Ok(());
+        }
+        self.suspects.set(suspects.end(now));
+        Ok(())
+    }
+
+    /// The limits of each destination.
+    pub(super) fn destination_limit(&self) -> Limit {
+        match self.rows.options.pace {
+            Pace::AtOnce { destination, .. } => destination,
+            Pace::Ticks { .. } => Limit {
+                rate: None,
+                concurrency: limits::MAX_CONCURRENCY,
+            },
+        }
+    }
+
+    /// The send pass: destinations in the order in which they have waited, each as far as it may.
+    fn take_due(&self, budget: &mut Budget, sends: &mut Vec<Claim>, now: i64) -> Result<()> {
+        while budget.sends > 0 {
+            let due = self
+                .rows
+                .due_destinations(now, limits::DESTINATIONS_AT_ONCE)?;
+            if due.is_empty() {
+                break;
+            }
+            for mut to in due {
+                if budget.sends == 0 {
+                    break;
+                }
+                let mut claims = self.take_from(&mut to, budget.sends, now)?;
+                if !claims.is_empty() {
+                    to.turn = self.next_turn();
+                }
+                self.rows.save_destination(to)?;
+                let count = claims.len() as u32;
+                budget.sends -= count;
+                budget.bucket = budget.bucket.take(count);
+                let mut flights = self.flights.borrow_mut();
+                for claim in &claims {
+                    flights.begin(claim);
+                }
+                sends.append(&mut claims);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what may go to one destination, and says in its row when to look at it again. If there is room and it takes none of
+    /// it, another that was parked is looked at.
+    fn take_from(&self, to: &mut destination::Row, allowed: u32, now: i64) -> Result<Vec<Claim>> {
+        if let Some(until) = to.rests_until(now) {
+            to.due_at = Some(until);
+            self.pass_room_on(to, now)?;
+            return Ok(Vec::new());
+        }
+        let limit = self.destination_limit();
+        let each = concurrency(limit);
+        let own = if to.is_probed() { 1 } else { each };
+        let room = self
+            .flights
+            .borrow()
+            .room(&to.destination, to.origin(), own, each, self.most());
+        let room = match room {
+            Ok(room) => room,
+            Err(full) => {
+                self.flights
+                    .borrow_mut()
+                    .park(&to.destination, to.origin(), full);
+                to.due_at = match full {
+                    // Whoever ends first looks again.
+                    Full::Destination => None,
+                    // So does who is parked; also if nobody does, it is looked at in a while.
+                    Full::Origin | Full::Silent => Some(now.saturating_add(millis(limits::PARKED))),
+                };
+                return Ok(Vec::new());
+            }
+        };
+        let bucket = to.bucket(limit.rate, now);
+        let tokens = bucket.tokens(now);
+        let most = room.min(tokens).min(allowed);
+        let claims = self.rows.claim_due(&to.destination, now, most, to.served)?;
+        let count = claims.len() as u32;
+        if count == 0 {
+            self.pass_room_on(to, now)?;
+        }
+        to.served = to.served.wrapping_add(i64::from(count));
+        let bucket = bucket.take(count);
+        to.set_bucket(bucket);
+        to.due_at = if count < most {
+            self.rows.first_due(&to.destination)?
+        } else if count == tokens && count < room {
+            Some(bucket.next_token().max(now + 1))
+        } else {
+            // There may be more, after those that have waited meanwhile.
+            Some(now)
+        };
+        Ok(claims)
+    }
+
+    fn pass_room_on(&self, from: &destination::Row, now: i64) -> Result<()> {
+        let parked = self.flights.borrow_mut().next_parked(from.origin());
+        self.rows.unpark(&parked, now)
+    }
+
+    /// How many attempts may be on their way, in all.
+    fn most(&self) -> u32 {
+        if self.overload.get().is_probed() {
+            return 1;
+        }
+        match self.rows.options.pace {
+            Pace::AtOnce { outbox, .. } => concurrency(outbox),
+            Pace::Ticks { .. } => limits::MAX_CONCURRENCY,
+        }
+    }
+
+    /// Messages whose deadline has passed fail. True if there may be more.
+    fn expire(&self, now: i64) -> Result<bool> {
+        let late: Vec<Late> = self
+            .rows
+            .sql
+            .exec(
+                "SELECT id, ordering_key, unknown, attempts, last_error, failing_since
+                 FROM outbox_messages INDEXED BY outbox_deadline
+                 WHERE deadline IS NOT NULL AND status = 'queued' AND deadline <= ?1 ORDER BY deadline LIMIT ?2",
+                (now, rows(limits::MAX_SWEPT)),
+            )?
+            .to_array()?;
+        for message in &late {
+            let error = match &message.last_error {
+                None => "the deadline passed before it could be sent".to_owned(),
+                Some(error) => format!(
+                    "the deadline passed after {} attempts; the last: {error}",
+                    message.attempts
+                ),
+            };
+            let letter = Burial {
+                id: message.id,
+                from: Status::Queued,
+                ordering_key: message.ordering_key.as_deref(),
+                error: &error,
+                unknown: message.unknown,
+                failing_since: message.failing_since,
+            };
+            self.rows.bury(&letter, now)?;
+        }
+        Ok(late.len() == limits::MAX_SWEPT)
+    }
+
+    /// Forgets what ended long ago. True if there may be more.
+    fn purge(&self, before: i64) -> Result<bool> {
+        let gone = self.rows.purge(before, limits::MAX_SWEPT)?;
+        if gone > 0 {
+            self.rows.purge_others(before, limits::MAX_SWEPT)?;
+        }
+        Ok(gone == limits::MAX_SWEPT)
+    }
+
+    /// The next batch of the first fan-out that runs. True if there is more to make.
+    fn make_batch(&self, now: i64) -> Result<bool> {
+        type Command = (i64, String, String, Option<String>);
+        let sql = &self.rows.sql;
+        let running: Option<Command> = sql
+            .exec(
+                "SELECT id, name, command, after FROM outbox_fan_outs WHERE status = 'running' ORDER BY id LIMIT 1",
+                (),
+            )?
+            .optional()?;
+        let Some((id, name, command, after)) = running else {
+            return Ok(false);
+        };
+        let room = self.rows.options.max_queued - self.rows.counts()?.queued;
+        let limit = usize::try_from(room)
+            .unwrap_or(0)
+            .min(limits::FAN_OUT_BATCH);
+        if limit == 0 {
+            // It goes on when some were sent.
+            return Ok(false);
+        }
+        let made = self.rows.storage.transaction_sync(|| {
+            let fan_out = self.registry.fan_out(&name)?;
+            let batch = AssertUnwindSafe(|| {
+                fan_out.batch(&self.rows.storage, &command, after.as_deref(), limit)
+            });
+            let batch = catch_unwind(batch).unwrap_or_else(|panic| {
+                Err(Error::new(format!("it panicked: {}", text_of(&*panic))))
+            })?;
+            if batch.next.is_some() && batch.next == after {
+                return Err(Error::new("its place does not move: it would never end"));
+            }
+            self.add_batch(id, &batch, limit, now)?;
+            Ok(batch)
+        });
+        match made {
+            Ok(batch) => {
+                let status = match batch.next {
+                    Some(_) => FanOutStatus::Running,
+                    None => FanOutStatus::Done,
+                };
+                sql.exec(
+                    "UPDATE outbox_fan_outs SET after = ?2, made = made + ?3, status = ?4, updated_at = ?5 WHERE id = ?1",
+                    (id, &batch.next, rows(batch.messages.len()), status.as_str(), now),
+                )?;
+            }
+            Err(error) => {
+                tracing::error!(fan_out = name, id, %error, "a fan-out has failed");
+                let why = cut(error.message().to_owned(), limits::MAX_ERROR_BYTES);
+                sql.exec(
+                    "UPDATE outbox_fan_outs SET status = 'failed', error = ?2, updated_at = ?3 WHERE id = ?1",
+                    (id, why, now),
+                )?;
+            }
+        }
+        self.fan_outs_run()
+    }
+
+    fn add_batch(&self, fan_out: i64, batch: &Batch, limit: usize, now: i64) -> Result<()> {
+        if batch.messages.len() > limit {
+            return Err(Error::new(format!(
+                "a batch has {} messages and was asked for {} at most",
+                batch.messages.len(),
+                limit
+            )));
+        }
+        let left_out = usize::from(broken(Variant::FanOutSkips));
+        let count = batch.messages.len().saturating_sub(left_out);
+        for message in &batch.messages[..count] {
+            // One that is there with the same dedup key was made before.
+            let (Added::New(_) | Added::Known(_)) = self.add(message, Some(fan_out), now)?;
+            if broken(Variant::FanOutRepeats) {
+                self.add(message, Some(fan_out), now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When there is something to do, if nothing ends before.
+    fn next_wake(
+        &self,
+        agenda: &Agenda,
+        send: Option<i64>,
+        budget: &Budget,
+        now: i64,
+    ) -> Option<i64> {
+        let mut wake = Earliest::default();
+        // What is short of room waits for something to end; what is short of tokens, for the next.
+        let flights = self.flights.borrow();
+        let most = self.most();
+        let probed =
+            self.overload.get().is_probed() && flights.sends.total() + flights.polls.total() > 0;
+        let suspects = self.suspects.get();
+        // Whatever ends next goes on.
+        let stopped = suspects.stop_others() && flights.sends.total() + flights.polls.total() > 0;
+        if flights.sends.total() < most && !probed && !stopped {
+            let token = match budget.bucket.tokens(now) {
+                0 => budget.bucket.next_token(),
+                _ => now,
+            };
+            wake.not_before(send, token.max(budget.tick));
+            wake.not_before(agenda.alone, token.max(budget.tick).max(suspects.after()));
+        }
+        if flights.polls.total() < most && !probed && !stopped {
+            wake.not_before(agenda.poll, budget.tick);
+        }
+        wake.not_before(agenda.deadline, now);
+        let keep = self.rows.options.keep_finished;
+        let keep = millis(keep.saturating_add((keep / 8).min(limits::PURGE_SLACK)));
+        wake.not_before(agenda.finished.map(|at| at.saturating_add(keep)), now);
+        wake.0
+    }
+
+    /// What waits for a retry, a poll or the end of a pause waits as long as it would have.
+    fn clock_went_back(&self, by: i64, now: i64) -> Result<()> {
+        tracing::warn!(
+            by_millis = by,
+            "the wall clock went back: waits of the outbox are counted from the new time"
+        );
+        self.flights.borrow_mut().poll_turns = Turns::default();
+        self.overload.set(Overload::default());
+        self.suspects.set(self.suspects.get().clock_went_back(now));
+        self.rows.agenda_changes();
+        self.rows.write_destinations()?;
+        let sql = &self.rows.sql;
+        sql.exec_on_all(
+            "UPDATE outbox_messages
+             SET next_at = max(next_at - ?1, ?2, coalesce(not_before, 0)), operation_since = operation_since - ?1
+             WHERE finished_at IS NULL AND next_at > ?2 AND (attempts > 0 OR coalesce(not_before, 0) < next_at)",
+            (by, now),
+        )?;
+        sql.exec_on_all(
+            "UPDATE outbox_destinations
+             SET due_at = ?2, paused_until = max(paused_until - ?1, ?2), open_until = max(open_until - ?1, ?2),
+                 ramp_since = ramp_since - ?1
+             WHERE due_at IS NOT NULL OR paused_until IS NOT NULL OR open_until IS NOT NULL OR spacing IS NOT NULL",
+            (by, now),
+        )?;
+        self.rows.forget_destinations();
+        self.rows.ready.borrow_mut().forget_all();
+        Ok(())
+    }
+}
+
+/// A message whose deadline has passed.
+#[derive(Deserialize)]
+struct Late {
+    id: i64,
+    ordering_key: Option<String>,
+    unknown: bool,
+    attempts: u32,
+    last_error: Option<String>,
+    failing_since: Option<i64>,
+}
+
+fn concurrency(limit: Limit) -> u32 {
+    limit.concurrency.clamp(1, limits::MAX_CONCURRENCY)
+}
+
+/// The earliest of some times.
+#[derive(Debug, Default)]
+struct Earliest(Option<i64>);
+
+impl Earliest {
+    /// Adds a time, if there is one, or a later one before which it is of no use.
+    fn not_before(&mut self, time: Option<i64>, floor: i64) {
+        if let Some(time) = time {
+            let time = time.max(floor);
+            self.0 = Some(self.0.map_or(time, |earliest| earliest.min(time)));
+        }
+    }
+}

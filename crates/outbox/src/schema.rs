@@ -1,0 +1,239 @@
+//! The outbox's tables, in the database of the object that holds it. `docs/format.md` describes them for people.
+
+use abide::{Result, ScheduledTime, Sql, State, Storage};
+
+use super::NAME;
+use abide_component::WakeUp;
+use abide_component::tables;
+
+/// The version of the tables, kept in `outbox_meta`.
+const VERSION: i64 = 4;
+
+const META: &str = "outbox_meta";
+
+/// What messages and dead letters have in common: a row moves from one table to the other as it is.
+pub(super) const COLUMNS: &str = "kind, status, destination, summary, idempotency_key, generation, dedup_key, \
+     dedup_hash, ordering_key, priority, schedule, not_before, deadline, blocked, next_at, attempts, first_attempt_at, unknown, \
+     operation, operation_since, polls, poll_errors, last_error, created_at, updated_at, finished_at, changes, fan_out, \
+     since, origin, alone, failing_since";
+
+const DEFINITIONS: &str = "
+    kind             TEXT NOT NULL,
+    status           TEXT NOT NULL,
+    destination      TEXT NOT NULL,
+    summary          TEXT NOT NULL,
+    idempotency_key  TEXT NOT NULL,
+    generation       INTEGER NOT NULL DEFAULT 0,
+    dedup_key        TEXT,
+    dedup_hash       BLOB,
+    ordering_key     TEXT,
+    priority         INTEGER NOT NULL,
+    schedule         TEXT,
+    not_before       INTEGER,
+    deadline         INTEGER,
+    blocked          INTEGER NOT NULL,
+    next_at          INTEGER,
+    attempts         INTEGER NOT NULL DEFAULT 0,
+    first_attempt_at INTEGER,
+    unknown          INTEGER NOT NULL DEFAULT 0,
+    operation        TEXT,
+    operation_since  INTEGER,
+    polls            INTEGER NOT NULL DEFAULT 0,
+    poll_errors      INTEGER NOT NULL DEFAULT 0,
+    last_error       TEXT,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    finished_at      INTEGER,
+    changes          INTEGER NOT NULL DEFAULT 0,
+    fan_out          INTEGER,
+    since            INTEGER NOT NULL DEFAULT 0,
+    origin           TEXT,
+    alone            INTEGER NOT NULL DEFAULT 0,
+    failing_since    INTEGER
+";
+
+/// Statements that need one of the partial indexes name it (`INDEXED BY`): by itself SQLite would rather take all rows of a
+/// status, however many there are, than a part of an index.
+const REST: &str = "
+    CREATE INDEX outbox_deadline ON outbox_messages (deadline) WHERE deadline IS NOT NULL AND status = 'queued';
+    CREATE INDEX outbox_order ON outbox_messages (ordering_key, blocked, id)
+        WHERE ordering_key IS NOT NULL AND finished_at IS NULL;
+    CREATE UNIQUE INDEX outbox_dedup ON outbox_messages (dedup_key) WHERE dedup_key IS NOT NULL;
+    CREATE INDEX outbox_finished ON outbox_messages (finished_at) WHERE finished_at IS NOT NULL;
+
+    CREATE INDEX outbox_dead_kind ON outbox_dead_letters (kind, id);
+    CREATE INDEX outbox_dead_destination ON outbox_dead_letters (destination, id);
+    CREATE INDEX outbox_dead_both ON outbox_dead_letters (destination, kind, id);
+    CREATE INDEX outbox_dead_order ON outbox_dead_letters (ordering_key, id) WHERE ordering_key IS NOT NULL;
+    CREATE UNIQUE INDEX outbox_dead_dedup ON outbox_dead_letters (dedup_key) WHERE dedup_key IS NOT NULL;
+
+    -- Apart, so that a change of a message does not write its payload anew.
+    CREATE TABLE outbox_payloads (
+        message INTEGER PRIMARY KEY,
+        payload TEXT NOT NULL
+    );
+
+    CREATE TABLE outbox_history (
+        message INTEGER NOT NULL,
+        seq     INTEGER NOT NULL,
+        at      INTEGER NOT NULL,
+        event   TEXT NOT NULL,
+        detail  TEXT,
+        PRIMARY KEY (message, seq)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE outbox_destinations (
+        destination  TEXT PRIMARY KEY,
+        due_at       INTEGER,
+        full_at      INTEGER NOT NULL DEFAULT 0,
+        paused_until INTEGER,
+        open_until   INTEGER,
+        turn         INTEGER NOT NULL DEFAULT 0,
+        failures     INTEGER NOT NULL DEFAULT 0,
+        opened       INTEGER NOT NULL DEFAULT 0,
+        last_error   TEXT,
+        served       INTEGER NOT NULL DEFAULT 0,
+        throttled    INTEGER NOT NULL DEFAULT 0,
+        refused      INTEGER NOT NULL DEFAULT 0,
+        refused_since INTEGER NOT NULL DEFAULT 0,
+        spacing      INTEGER,
+        ramp_since   INTEGER NOT NULL DEFAULT 0,
+        ramp_unit    INTEGER NOT NULL DEFAULT 0,
+        origin       TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX outbox_destination_due ON outbox_destinations (due_at, turn) WHERE due_at IS NOT NULL;
+    CREATE INDEX outbox_destination_trouble ON outbox_destinations (destination)
+        WHERE failures > 0 OR paused_until IS NOT NULL;
+
+    CREATE TABLE outbox_fan_outs (
+        id         INTEGER PRIMARY KEY AUTOINCREMENT,
+        name       TEXT NOT NULL,
+        command    TEXT NOT NULL,
+        status     TEXT NOT NULL,
+        after      TEXT,
+        made       INTEGER NOT NULL DEFAULT 0,
+        error      TEXT,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL
+    );
+    CREATE INDEX outbox_fan_out_running ON outbox_fan_outs (id) WHERE status = 'running';
+    CREATE INDEX outbox_fan_out_ended ON outbox_fan_outs (updated_at) WHERE status IN ('done', 'canceled');
+
+    CREATE TABLE outbox_meta (
+        version   INTEGER NOT NULL,
+        full_at   INTEGER NOT NULL DEFAULT 0,
+        next_tick INTEGER NOT NULL DEFAULT 0,
+        last_seen INTEGER NOT NULL DEFAULT 0,
+        go_on     INTEGER NOT NULL DEFAULT 0,
+        queued    INTEGER NOT NULL DEFAULT 0,
+        sending   INTEGER NOT NULL DEFAULT 0,
+        sent      INTEGER NOT NULL DEFAULT 0,
+        failed    INTEGER NOT NULL DEFAULT 0,
+        canceled  INTEGER NOT NULL DEFAULT 0,
+        discarded INTEGER NOT NULL DEFAULT 0,
+        failing   INTEGER NOT NULL DEFAULT 0
+    );
+";
+
+/// Indexes that version 2 has made anew.
+const INDEXES_2: &str = "
+    -- Due first attempts, and due repetitions, of a destination, in their order.
+    CREATE INDEX outbox_first ON outbox_messages (destination, priority, next_at, id)
+        WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND attempts = 0;
+    CREATE INDEX outbox_again ON outbox_messages (destination, priority, next_at, id)
+        WHERE status = 'queued' AND blocked = 0 AND alone = 0 AND attempts > 0;
+    -- What is to be tried, or asked about, alone.
+    CREATE INDEX outbox_alone ON outbox_messages (next_at, id) WHERE alone = 1 AND blocked = 0 AND next_at IS NOT NULL;
+    CREATE INDEX outbox_failing ON outbox_messages (id) WHERE failing_since IS NOT NULL;
+    CREATE INDEX outbox_destination_open ON outbox_destinations (destination) WHERE opened > 0;
+    CREATE INDEX outbox_destination_idle ON outbox_destinations (full_at) WHERE due_at IS NULL;
+";
+
+/// Indexes that version 3 has made anew: beginning an attempt and ending it changes as few as possible.
+const INDEXES_3: &str = "
+    CREATE INDEX outbox_status ON outbox_messages (status, id) WHERE status <> 'sending';
+    -- Attempts and polls that are on their way have no next time.
+    CREATE INDEX outbox_in_flight ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NULL;
+    -- Operations that are to be asked about, in the order in which they are due, and in that in which they were enqueued.
+    CREATE INDEX outbox_poll ON outbox_messages (next_at) WHERE status = 'sending' AND next_at IS NOT NULL;
+    CREATE INDEX outbox_operation ON outbox_messages (id) WHERE status = 'sending' AND next_at IS NOT NULL;
+";
+
+/// Makes tables of version 3 from those of version 2. History that is stored stays so.
+const FROM_2: &str = "
+    DROP INDEX outbox_status;
+    DROP INDEX outbox_sending;
+";
+
+/// Makes tables of version 2 from those of version 1.
+const FROM_1: &str = "
+    ALTER TABLE outbox_messages ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_messages ADD COLUMN origin TEXT;
+    ALTER TABLE outbox_messages ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_messages ADD COLUMN failing_since INTEGER;
+    ALTER TABLE outbox_dead_letters ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_dead_letters ADD COLUMN origin TEXT;
+    ALTER TABLE outbox_dead_letters ADD COLUMN alone INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_dead_letters ADD COLUMN failing_since INTEGER;
+    UPDATE outbox_messages SET since = max(created_at, coalesce(not_before, 0));
+    UPDATE outbox_dead_letters SET since = max(created_at, coalesce(not_before, 0));
+
+    ALTER TABLE outbox_destinations ADD COLUMN served INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN throttled INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN refused_since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN spacing INTEGER;
+    ALTER TABLE outbox_destinations ADD COLUMN ramp_since INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN ramp_unit INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE outbox_destinations ADD COLUMN origin TEXT;
+
+    ALTER TABLE outbox_meta ADD COLUMN failing INTEGER NOT NULL DEFAULT 0;
+
+    DROP INDEX outbox_due;
+    DROP INDEX outbox_destination_idle;
+";
+
+/// True if the object has the tables.
+pub(super) fn exists(storage: &Storage) -> Result<bool> {
+    tables::exists(&storage.sql(), META)
+}
+
+/// Until version 4 the object's own alarm was the outbox's, which kept the time of the object's.
+fn give_alarm_back(state: &State, sql: &Sql) -> Result<()> {
+    let own = sql.exec("SELECT own_alarm FROM outbox_meta", ())?;
+    let own: Option<i64> = own.one()?;
+    WakeUp::new(state, NAME).take_over_own()?;
+    if let Some(own) = own {
+        state.storage().set_alarm(ScheduledTime::wait_until(own))?;
+    }
+    sql.exec("ALTER TABLE outbox_meta DROP COLUMN own_alarm", ())
+        .map(drop)
+}
+
+/// Makes the tables if the object has none, or brings older ones forward.
+pub(super) fn prepare(state: &State) -> Result<()> {
+    let storage = state.storage();
+    tables::upgrade(storage, META, VERSION, |sql, from| match from {
+        1 => {
+            sql.exec(FROM_1, ())?;
+            sql.exec(INDEXES_2, ()).map(drop)
+        }
+        2 => {
+            sql.exec(FROM_2, ())?;
+            sql.exec(INDEXES_3, ()).map(drop)
+        }
+        3 => give_alarm_back(state, sql),
+        _ => Ok(()),
+    })?;
+    tables::prepare(storage, "outbox", META, VERSION, |sql| {
+        for (table, id) in [
+            ("outbox_messages", "INTEGER PRIMARY KEY AUTOINCREMENT"),
+            ("outbox_dead_letters", "INTEGER PRIMARY KEY"),
+        ] {
+            sql.exec(&format!("CREATE TABLE {table} (id {id},{DEFINITIONS})"), ())?;
+        }
+        sql.exec(REST, ())?;
+        sql.exec(INDEXES_2, ())?;
+        sql.exec(INDEXES_3, ()).map(drop)
+    })
+}

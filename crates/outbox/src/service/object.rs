@@ -1,0 +1,203 @@
+//! The class: an outbox under a name.
+
+use std::{cell::OnceCell, sync::Arc};
+
+use abide::prelude::*;
+
+use super::{Delayed, Refused, Shown};
+use crate::{
+    Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError, Page, Record,
+    Registry, Swept, limits,
+    live::{Live, Table},
+};
+
+/// An outbox and nothing else. Its program has shared a [`Registry`] and, if they are not the default, [`Options`]:
+/// see [`install`](super::install).
+///
+/// What is only read leaves nothing behind: the first message makes the outbox, or the first who watches.
+#[durable_object]
+pub struct Outbox {
+    state: State,
+    registry: Arc<Registry>,
+    options: Options,
+    opened: OnceCell<Opened>,
+}
+
+struct Opened {
+    outbox: crate::Outbox,
+    live: Live,
+}
+
+impl DurableObject for Outbox {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let this = Self {
+            registry: env.require()?,
+            options: env
+                .get::<Options>()
+                .map_or_else(Options::default, |options| (*options).clone()),
+            opened: OnceCell::new(),
+            state,
+        };
+        if crate::Outbox::exists(&this.state)? {
+            this.open()?;
+        }
+        Ok(this)
+    }
+
+    /// Lets a client watch.
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        match Live::refusal(&request) {
+            Some(refused) => Ok(refused),
+            None => self.open()?.live.accept(&request),
+        }
+    }
+}
+
+impl Outbox {
+    /// The outbox, made if it is not there.
+    fn open(&self) -> Result<&Opened> {
+        if let Some(opened) = self.opened.get() {
+            return Ok(opened);
+        }
+        let outbox = crate::Outbox::open(
+            &self.state,
+            Arc::clone(&self.registry),
+            self.options.clone(),
+        )?;
+        let live = Live::open(&self.state, &outbox, Table)?;
+        Ok(self.opened.get_or_init(|| Opened { outbox, live }))
+    }
+
+    /// The outbox, if it is there.
+    fn there(&self) -> Option<&crate::Outbox> {
+        self.opened.get().map(|opened| &opened.outbox)
+    }
+
+    /// What is known of the outbox: nothing, if it is not there.
+    fn read<T: Default, E>(
+        &self,
+        read: impl FnOnce(&crate::Outbox) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.there().map_or_else(|| Ok(T::default()), read)
+    }
+
+    /// The outbox that has a message.
+    fn of(&self, id: i64) -> Result<&crate::Outbox, OutboxError> {
+        self.there().ok_or(OutboxError::NotFound { id })
+    }
+}
+
+#[rpc]
+impl Outbox {
+    /// Enqueues all, or none.
+    pub async fn enqueue(&self, messages: Vec<Delayed>) -> Result<Vec<Enqueued>, Refused> {
+        let now = self.state.env().clock().unix_millis();
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let outbox = &self.open()?.outbox;
+        let enqueued = self.state.storage().transaction_sync(|| {
+            let enqueue = |(index, delayed): (usize, Delayed)| {
+                delayed
+                    .at(now)
+                    .and_then(|message| outbox.enqueue(&message))
+                    .map_err(|error| Refused { index, error })
+            };
+            messages.into_iter().enumerate().map(enqueue).collect()
+        });
+        if let Err(Refused {
+            error: OutboxError::Full { .. },
+            ..
+        }) = enqueued
+        {
+            // There may be room the next time.
+            self.state.forget_call();
+        }
+        enqueued
+    }
+
+    /// All of a message.
+    pub async fn show(&self, id: i64) -> Result<Shown, OutboxError> {
+        let outbox = self.of(id)?;
+        Ok(Shown {
+            record: outbox.get(id)?.ok_or(OutboxError::NotFound { id })?,
+            payload: outbox
+                .shown_payload(id)?
+                .ok_or(OutboxError::NotFound { id })?,
+            history: outbox.history(id)?,
+        })
+    }
+
+    /// Messages, newest first.
+    pub async fn list(&self, filter: Filter) -> Result<Page> {
+        self.read(|outbox| outbox.list(&filter))
+    }
+
+    /// Dead letters, newest first.
+    pub async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Page> {
+        self.read(|outbox| outbox.dead_letters(&filter))
+    }
+
+    /// What is failing: the destinations, and a page of the messages.
+    pub async fn failing(
+        &self,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<(Vec<Destination>, Page)> {
+        self.read(|outbox| {
+            let destinations = outbox.failing_destinations(limits::MAX_PAGE)?;
+            Ok((destinations, outbox.failing(before, limit)?))
+        })
+    }
+
+    /// Messages counted, and the destinations, those with trouble first.
+    pub async fn overview(&self) -> Result<(Counts, Vec<Destination>)> {
+        self.read(|outbox| Ok((outbox.counts()?, outbox.destinations(limits::MAX_PAGE)?)))
+    }
+
+    /// A page that shows the newest messages and keeps itself up to date.
+    pub async fn page(&self, title: String) -> Result<String> {
+        let (live, assets) = ("live?format=turbo", "assets");
+        match self.there() {
+            Some(outbox) => Table.page(&title, outbox, live, assets),
+            None => Ok(Table::empty_page(&title, live, assets)),
+        }
+    }
+
+    /// Cancels a queued message, or discards a dead letter.
+    pub async fn remove(&self, id: i64) -> Result<Record, OutboxError> {
+        self.of(id)?.remove(id)
+    }
+
+    /// Changes what a dead letter says, if clients may write messages of its kind.
+    pub async fn edit(&self, id: i64, payload: String) -> Result<Record, OutboxError> {
+        self.of(id)?.edit_open(id, &payload)
+    }
+
+    /// Queues a dead letter again.
+    pub async fn redrive(&self, id: i64) -> Result<Record, OutboxError> {
+        self.of(id)?.redrive(id)
+    }
+
+    /// Queues dead letters again.
+    pub async fn redrive_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
+        self.read(|outbox| outbox.redrive_all(&filter))
+    }
+
+    /// Discards dead letters.
+    pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
+        self.read(|outbox| outbox.discard_all(&filter))
+    }
+
+    /// Ends the rest of a destination. True if the destination is known.
+    pub async fn resume(&self, destination: String) -> Result<bool> {
+        self.read(|outbox| outbox.resume(&destination))
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self {
+            index: 0,
+            error: error.into(),
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! What comes of an attempt or a poll.
+//!
+//! Contract: every outcome has a clear result in the message's row: it is delivered, to be asked about, to be tried again
+//! at a time, or a dead letter with a reason. None is dropped.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use crate::broken::{Variant, broken};
+use abide::Result;
+
+use super::{
+    Failure, GiveUp, Pace, Polled, Polling, RetryPolicy, Status, Submitted,
+    claims::Claim,
+    deliver::Fate,
+    destination,
+    inner::Inner,
+    limits,
+    metrics::Event,
+    notes::Note,
+    registry::Handler,
+    rows::{Ask, Burial, Retry, Rows},
+};
+use abide_component::jittered;
+use abide_component::numbers::{micros, millis};
+
+/// How an attempt or a poll ended.
+#[derive(Clone, Debug)]
+pub(super) enum Outcome {
+    Submitted(Result<Submitted, Failure>),
+    Polled(Result<Polled, Failure>),
+}
+
+impl Outcome {
+    /// An attempt, or a poll if the claim's operation runs, that has failed.
+    pub(super) fn failed(claim: &Claim, failure: Failure) -> Self {
+        match claim.operation {
+            Some(_) => Self::Polled(Err(failure)),
+            None => Self::Submitted(Err(failure)),
+        }
+    }
+
+    fn fate(&self) -> Option<Fate> {
+        match self {
+            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.fate),
+            _ => None,
+        }
+    }
+
+    /// True if this node had too much to do.
+    pub(super) fn could_not_leave(&self) -> bool {
+        self.fate() == Some(Fate::NotSent)
+    }
+
+    /// True if this end was cut off.
+    pub(super) fn was_cut_off(&self) -> bool {
+        self.fate() == Some(Fate::CutOff)
+    }
+
+    /// Whether the destination has answered; none if nothing was asked of it.
+    pub(super) fn is_answer(&self) -> Option<bool> {
+        match self {
+            Self::Submitted(Err(failure)) => match failure.fate {
+                Fate::NotSent | Fate::CutOff => None,
+                Fate::Unknown => Some(false),
+                Fate::Refused | Fate::Throttled | Fate::Permanent => Some(true),
+            },
+            Self::Submitted(Ok(_)) => Some(true),
+            Self::Polled(_) => None,
+        }
+    }
+
+    /// True if the message has arrived.
+    pub(super) fn is_delivery(&self) -> bool {
+        matches!(
+            self,
+            Self::Submitted(Ok(Submitted::Done)) | Self::Polled(Ok(Polled::Done))
+        )
+    }
+}
+
+impl Inner {
+    /// Writes what came of a claim, to its row and to its destination's.
+    pub(super) fn settle(&self, claim: &Claim, outcome: Outcome, now: i64) -> Result<()> {
+        let mut to = self.rows.destination(&claim.destination)?;
+        let handler = self.registry.handler(&claim.kind).ok();
+        let settlement = Settlement {
+            inner: self,
+            rows: &self.rows,
+            claim,
+            handler: handler.map(AsRef::as_ref),
+            now,
+        };
+        settlement.settle(outcome, &mut to)?;
+        // It may be sent to again, behind those that wait already.
+        to.due_at = Some(now);
+        self.rows.save_destination(to)
+    }
+
+    /// Writes that messages have arrived.
+    pub(super) fn delivered(&self, claims: &[&Claim], now: i64) -> Result<()> {
+        let answered: BTreeSet<&str> = claims
+            .iter()
+            .filter(|claim| claim.operation.is_none())
+            .map(|claim| claim.destination.as_str())
+            .collect();
+        for destination in answered {
+            self.rows.destination_answered(destination, now)?;
+        }
+        self.rows.sent(claims, now)
+    }
+}
+
+/// A claim to which something has happened.
+struct Settlement<'a> {
+    inner: &'a Inner,
+    rows: &'a Rows,
+    claim: &'a Claim,
+    /// None if nobody delivers its kind any more.
+    handler: Option<&'a dyn Handler>,
+    now: i64,
+}
+
+impl Settlement<'_> {
+    fn settle(&self, outcome: Outcome, to: &mut destination::Row) -> Result<()> {
+        let &Self {
+            rows, claim, now, ..
+        } = self;
+        match outcome {
+            Outcome::Submitted(Ok(submitted)) => {
+                to.answered(now);
+                match submitted {
+                    Submitted::Done if broken(Variant::SentTwice) && claim.attempts == 1 => {
+                        let retry = Retry {
+                            unknown: true,
+                            attempts: 1,
+                            ..self.retry(now, "sent")
+                        };
+                        rows.requeue(claim, &retry, now)
+                    }
+                    Submitted::Done => rows.sent(&[claim], now),
+                    Submitted::Accepted { operation, after } => self.accept(&operation, after),
+                }
+            }
+            Outcome::Submitted(Err(failure)) => {
+                if failure.fate == Fate::NotSent {
+                    self.refund(to)?;
+                }
+                self.destination_failed(to, &failure);
+                self.submit_failed(&failure)
+            }
+            Outcome::Polled(Ok(Polled::Done)) => rows.sent(&[claim], now),
+            Outcome::Polled(Ok(Polled::Running { after })) => self.ask_again(after, None),
+            Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
+                self.operation_failed(&error, retry)
+            }
+            Outcome::Polled(Err(failure)) if failure.fate == Fate::NotSent => {
+                // Nobody was asked: it says nothing of the operation.
+                let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
+                let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER));
+                rows.put_off(claim.id, at)
+            }
+            Outcome::Polled(Err(failure)) => {
+                if failure.fate == Fate::Throttled {
+                    self.destination_failed(to, &failure);
+                }
+                self.ask_again(failure.after, Some(&failure))
+            }
+        }
+    }
+
+    /// The destination of something that could not leave has its token back, and so has the outbox.
+    fn refund(&self, to: &mut destination::Row) -> Result<()> {
+        let Pace::AtOnce {
+            outbox,
+            destination,
+        } = self.rows.options.pace
+        else {
+            return Ok(());
+        };
+        to.refund(destination.rate);
+        outbox
+            .rate
+            .map_or(Ok(()), |rate| self.rows.refund(micros(rate.interval)))
+    }
+
+    fn destination_failed(&self, to: &mut destination::Row, failure: &Failure) {
+        let configured = self.inner.destination_limit().rate;
+        if to.failed(failure, &self.rows.options.breaker, configured, self.now) {
+            let (event, to) = (Event::CircuitOpened, &to.destination);
+            let note = Note::warning(event, to, None, &failure.error);
+            self.rows.notes.add(note);
+        }
+    }
+
+    fn accept(&self, operation: &str, after: Option<Duration>) -> Result<()> {
+        if !(1..=limits::MAX_OPERATION_BYTES).contains(&operation.len()) {
+            let error = format!(
+                "the receiver accepted it and names its operation with {} bytes; 1 to {} can be kept",
+                operation.len(),
+                limits::MAX_OPERATION_BYTES
+            );
+            return self.give_up(&error, true);
+        }
+        let at = self.now.saturating_add(pause(after, self.polling()));
+        self.rows.accepted(self.claim, operation, at, self.now)
+    }
+
+    fn submit_failed(&self, failure: &Failure) -> Result<()> {
+        let &Self {
+            rows, claim, now, ..
+        } = self;
+        let error = failure.error.as_str();
+        let asked = failure
+            .after
+            .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
+        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
+        if broken(Variant::RefusedMeansSent) {
+            return rows.sent(&[claim], now);
+        }
+        let is_remembered = failure.remembered && !broken(Variant::RememberedRepeated);
+        if is_remembered || broken(Variant::NewKeyOnRetry) {
+            self.inner.renew_key(claim.id, now)?;
+        }
+        let wait = self.wait(claim.attempts).map(|wait| {
+            if broken(Variant::RetryAtOnce) {
+                0
+            } else {
+                wait
+            }
+        });
+        let again = Retry {
+            unknown,
+            ..self.retry(now, error)
+        };
+        match (failure.fate, wait) {
+            (Fate::Permanent, _) => self.give_up(error, unknown),
+            (Fate::CutOff, _) => self.cut_off(&again, wait),
+            (Fate::Throttled, _) if !broken(Variant::ThrottledCounts) => {
+                let patience = millis(rows.options.patience);
+                if now.saturating_sub(claim.since) >= patience {
+                    let days = rows.options.patience.as_secs_f64() / 86_400.0;
+                    let error =
+                        format!("it was throttled for {days:.1} days; the last answer: {error}");
+                    return self.give_up(&error, unknown);
+                }
+                self.count(Event::Throttled);
+                // Its destination pauses, and it keeps its place there.
+                let (at, attempts) = self.in_its_place();
+                let again = Retry {
+                    at,
+                    attempts,
+                    ..again
+                };
+                rows.requeue(claim, &again, now)
+            }
+            (Fate::NotSent, _) => {
+                self.count(Event::NotSent);
+                let (at, attempts) = self.in_its_place();
+                let again = Retry {
+                    at,
+                    attempts,
+                    alone: claim.alone,
+                    ..again
+                };
+                rows.requeue(claim, &again, now)
+            }
+            (_, Some(wait)) => {
+                self.count(Event::Retried);
+                let at = now.saturating_add(wait.max(asked));
+                rows.requeue(claim, &Retry { at, ..again }, now)
+            }
+            (_, None) => self.exhausted(error, unknown),
+        }
+    }
+
+    /// An attempt may be what ended the process, and counts. The last is made alone, and only one that was alone is given up for it.
+    fn cut_off(&self, again: &Retry<'_>, wait: Option<i64>) -> Result<()> {
+        let failing = wait.is_none() && self.claim.alone;
+        let never = self.rows.options.give_up == GiveUp::Never;
+        if (failing && !never) || (wait.is_none() && broken(Variant::SuspectsBuried)) {
+            return self.exhausted(again.error, again.unknown);
+        }
+        self.count(Event::Retried);
+        let next = self.claim.attempts.saturating_add(1);
+        let wait = wait.unwrap_or_else(|| self.last_wait());
+        let again = Retry {
+            at: self.now.saturating_add(wait),
+            alone: self.wait(next).is_none() && !broken(Variant::SuspectsTogether),
+            failing,
+            ..*again
+        };
+        self.rows.requeue(self.claim, &again, self.now)
+    }
+
+    /// The attempts of a message have run out.
+    fn exhausted(&self, error: &str, unknown: bool) -> Result<()> {
+        let error = match self.rows.options.give_up {
+            GiveUp::DeadLetter => {
+                format!("{error}; attempt {} was the last", self.claim.attempts)
+            }
+            GiveUp::Never => error.to_owned(),
+        };
+        self.give_up(&error, unknown)
+    }
+
+    /// A message will not be delivered as it is: it becomes a dead letter, or is failing.
+    fn give_up(&self, error: &str, unknown: bool) -> Result<()> {
+        if self.rows.options.give_up == GiveUp::DeadLetter || broken(Variant::NeverGivenUp) {
+            return self.bury(error, unknown);
+        }
+        self.count(Event::Retried);
+        let at = self.now.saturating_add(self.last_wait());
+        let again = Retry {
+            unknown,
+            failing: true,
+            ..self.retry(at, error)
+        };
+        self.rows.requeue(self.claim, &again, self.now)
+    }
+
+    /// An operation has had no effect. Another may be begun, if the receiver says so.
+    fn operation_failed(&self, error: &str, another: bool) -> Result<()> {
+        let wait = self.wait(self.claim.attempts).filter(|_| another);
+        if wait.is_none() && self.rows.options.give_up == GiveUp::DeadLetter {
+            return self.bury(error, false);
+        }
+        // The receiver remembers the old key as one that has failed.
+        self.inner.renew_key(self.claim.id, self.now)?;
+        let after = wait.unwrap_or_else(|| self.last_wait());
+        let again = Retry {
+            failing: wait.is_none(),
+            ..self.retry(self.now.saturating_add(after), error)
+        };
+        self.rows.requeue(self.claim, &again, self.now)
+    }
+
+    fn ask_again(&self, after: Option<Duration>, failure: Option<&Failure>) -> Result<()> {
+        let &Self { claim, now, .. } = self;
+        let polling = self.polling();
+        let error = failure.map(|failure| failure.error.as_str());
+        let mut wait = pause(after, polling);
+        if error.is_some() {
+            wait = wait.max(millis(polling.interval));
+        }
+        let at = now.saturating_add(wait);
+        // A receiver that asks for patience is there.
+        let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
+        let mut ask = Ask {
+            at,
+            error,
+            counts,
+            alone: false,
+            failing: false,
+        };
+        let was_cut_off = failure.is_some_and(|failure| failure.fate == Fate::CutOff);
+        let over = why_over(claim, failure, polling, now);
+        if was_cut_off {
+            // It may be what ended the process: as of attempts.
+            let errors = claim.poll_errors.saturating_add(1);
+            let since = claim.operation_since.unwrap_or(now);
+            ask.alone = errors >= polling.max_errors || at - since >= millis(polling.deadline);
+        }
+        match over {
+            Some(_) if was_cut_off && !claim.alone => {}
+            Some(why) if self.rows.options.give_up == GiveUp::DeadLetter => {
+                return self.bury(&why, true);
+            }
+            Some(_) => ask.failing = true,
+            None => {}
+        }
+        self.rows.ask_again(claim, &ask, now)
+    }
+
+    fn bury(&self, error: &str, unknown: bool) -> Result<()> {
+        let letter = Burial {
+            id: self.claim.id,
+            from: Status::Sending,
+            ordering_key: self.claim.ordering_key.as_deref(),
+            error,
+            unknown,
+            failing_since: self.claim.failing_since,
+        };
+        self.rows.bury(&letter, self.now)
+    }
+
+    fn count(&self, event: Event) {
+        let note = Note::new(event, &self.claim.destination);
+        self.rows.notes.add(note);
+    }
+
+    fn polling(&self) -> Polling {
+        self.handler
+            .and_then(Handler::polling)
+            .unwrap_or(self.rows.options.polling)
+    }
+
+    /// The time until the next attempt after so many, in milliseconds, if there is to be one.
+    fn wait(&self, attempts: u32) -> Option<i64> {
+        let done = attempts.max(1);
+        if let Some(waits) = own_schedule(self.claim) {
+            return waits.get(done as usize - 1).copied();
+        }
+        let (wait, most) = self.retry_policy().wait(done)?;
+        Some(self.jittered(millis(wait), most))
+    }
+
+    /// The longest time until an attempt, for one beyond the last.
+    fn last_wait(&self) -> i64 {
+        let least = millis(limits::NO_SCHEDULE_WAIT);
+        if let Some(waits) = own_schedule(self.claim) {
+            return waits.last().copied().unwrap_or_default().max(least);
+        }
+        match self.retry_policy().last_wait() {
+            Some((wait, most)) => self.jittered(millis(wait).max(least), most),
+            None => least,
+        }
+    }
+
+    fn retry_policy(&self) -> RetryPolicy {
+        let own = self.handler.and_then(Handler::retry);
+        own.unwrap_or_else(|| self.rows.options.retry.clone())
+    }
+
+    fn jittered(&self, wait: i64, most: f64) -> i64 {
+        if !self.rows.options.jitter {
+            return wait;
+        }
+        let parts = [
+            self.claim.idempotency_key.as_bytes(),
+            &self.claim.attempts.to_le_bytes(),
+        ];
+        jittered(wait, most, &parts)
+    }
+
+    /// It is tried again at a time, after an attempt that counts and had no effect.
+    fn retry<'a>(&self, at: i64, error: &'a str) -> Retry<'a> {
+        Retry {
+            at,
+            error,
+            unknown: false,
+            attempts: self.claim.attempts,
+            alone: false,
+            failing: false,
+        }
+    }
+
+    /// When it is due again after an attempt that does not count, and how many attempts it has had.
+    fn in_its_place(&self) -> (i64, u32) {
+        match self.claim.attempts.saturating_sub(1) {
+            0 => (self.claim.since.min(self.now), 0),
+            attempts => (self.now, attempts),
+        }
+    }
+}
+
+/// Why an operation is to be given up, if it is.
+fn why_over(
+    claim: &Claim,
+    failure: Option<&Failure>,
+    polling: Polling,
+    now: i64,
+) -> Option<String> {
+    let error = failure.map(|failure| failure.error.as_str());
+    if let Some(failure) = failure
+        && failure.fate == Fate::Permanent
+    {
+        let error = &failure.error;
+        return Some(format!("how the operation ended cannot be told: {error}"));
+    }
+    let since = claim.operation_since.unwrap_or(now);
+    if now.saturating_sub(since) >= millis(polling.deadline) {
+        return Some(format!(
+            "the operation did not end within {} s{}",
+            polling.deadline.as_secs(),
+            error
+                .map(|error| format!("; the last answer: {error}"))
+                .unwrap_or_default()
+        ));
+    }
+    let failure = failure.filter(|failure| failure.fate != Fate::Throttled)?;
+    (claim.poll_errors >= polling.max_errors).then(|| {
+        let asked = u64::from(claim.poll_errors) + 1;
+        let error = &failure.error;
+        format!("asked {asked} times in a row how the operation goes: {error}")
+    })
+}
+
+/// A message's own waits, in milliseconds.
+fn own_schedule(claim: &Claim) -> Option<Vec<i64>> {
+    serde_json::from_str(claim.schedule.as_deref()?).ok()
+}
+
+fn pause(asked: Option<Duration>, polling: Polling) -> i64 {
+    let asked = asked.map(|asked| asked.min(limits::MAX_RETRY_AFTER));
+    // A receiver that says "at once" is not asked without a pause.
+    millis(asked.unwrap_or(polling.interval)).max(millis(limits::MIN_POLL_PAUSE))
+}

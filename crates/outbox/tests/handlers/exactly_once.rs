@@ -1,0 +1,133 @@
+//! Two objects and an outbox between them: what one says, the other hears once, wherever the power was cut.
+
+use std::{sync::Arc, time::Duration};
+
+use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
+use abide::{
+    outbox::handlers::{CallDelivery, ObjectCall},
+    outbox::{Counts, Deliver, Options, Outbox, Registry},
+};
+
+use crate::world::store;
+
+/// Payments from one account to the other.
+const PAYMENTS: i64 = 3;
+
+#[durable_object]
+struct Account {
+    state: State,
+    outbox: Outbox,
+}
+
+impl DurableObject for Account {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let outbox = Outbox::open(&state, env.require::<Registry>()?, Options::default())?;
+        Ok(Self { state, outbox })
+    }
+}
+
+#[allow(
+    unreachable_pub,
+    reason = "the methods that others may call are the `pub` ones"
+)]
+#[rpc]
+impl Account {
+    pub async fn add(&self, amount: i64) -> Result<i64> {
+        let balance = self.state.storage().get("balance")?.unwrap_or(0) + amount;
+        self.state.storage().put("balance", &balance)?;
+        Ok(balance)
+    }
+
+    /// Takes the amount from here, and says in the same transaction that it is to be added there.
+    pub async fn pay(&self, to: String, amount: i64) -> Result<()> {
+        self.add(-amount).await?;
+        let call = ObjectCall::new("ACCOUNT", to, "add", &(amount,))?;
+        CallDelivery::enqueue(&self.outbox, &call)?;
+        Ok(())
+    }
+
+    pub async fn counts(&self) -> Result<Counts> {
+        self.outbox.counts()
+    }
+}
+
+struct World {
+    clock: TestClock,
+    node: Node,
+}
+
+impl World {
+    fn on(disk: &SimDisk, clock: &TestClock) -> Self {
+        let node = Node::builder(store(disk, clock))
+            .class::<Account>("ACCOUNT", ClassOptions::default())
+            .with(Registry::new().with(CallDelivery))
+            .clock(Arc::new(clock.clone()))
+            .start()
+            .unwrap();
+        Self {
+            clock: clock.clone(),
+            node,
+        }
+    }
+
+    fn account(&self, name: &str) -> Stub<Account> {
+        self.node.env().object::<Account>().get_by_name(name)
+    }
+
+    async fn balance(&self, name: &str) -> Result<i64> {
+        self.account(name).add(0).await?
+    }
+
+    /// Pays in one event each, until the power is cut.
+    async fn pay(&self) -> Result<()> {
+        for _ in 0..PAYMENTS {
+            self.account("ada").pay("grace".to_owned(), 1).await??;
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way from ada, or the power is cut.
+    async fn settle(&self) -> Result<()> {
+        loop {
+            let counts = self.account("ada").counts().await??;
+            assert_eq!(counts.failed, 0);
+            if counts.queued + counts.sending == 0 {
+                return Ok(());
+            }
+            self.clock.advance(Duration::from_millis(500));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Cuts the power after so many changes of the disk; true if all was over before.
+async fn cut(change: u64) -> bool {
+    let (disk, clock) = (SimDisk::new(), TestClock::new());
+    let world = World::on(&disk, &clock);
+    assert_eq!(world.balance("ada").await.unwrap(), 0);
+    disk.stop_at(disk.changes() + change);
+    let over = world.pay().await.is_ok() && world.settle().await.is_ok();
+
+    let again = World::on(&disk.crash(change), &clock);
+    again.settle().await.unwrap();
+    let (ada, grace) = (again.balance("ada").await, again.balance("grace").await);
+    let (ada, grace) = (ada.unwrap(), grace.unwrap());
+    assert_eq!(
+        ada + grace,
+        0,
+        "cut after {change} changes: ada has {ada}, grace {grace}"
+    );
+    if over {
+        assert_eq!(grace, PAYMENTS);
+    }
+    over
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_object_says_in_a_transaction_another_hears_once_wherever_the_power_was_cut() {
+    let mut change = 0;
+    while !cut(change).await {
+        change += 1;
+    }
+    assert!(change > 2, "there were few places to cut: {change}");
+}

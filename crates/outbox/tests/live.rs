@@ -1,0 +1,382 @@
+//! Live progress over real connections.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use abide::outbox::{
+    Deliver, Delivery, Failure, Message as Letter, Options, Outbox, Pace, Record, Registry,
+    RetryPolicy, Submitted,
+    live::{LIVE, Live, MAX_READERS, Table, refresh},
+};
+use abide::{
+    Host,
+    prelude::*,
+    server::{RunningHost, object_router},
+};
+use abide_harness::{Client, Version, in_time};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message as Frame,
+};
+
+/// Fails what says so, delivers the rest.
+struct Notes(Arc<AtomicUsize>);
+
+impl Deliver for Notes {
+    type Payload = String;
+    const KIND: &'static str = "note";
+
+    fn summary(&self, note: &String) -> String {
+        note.clone()
+    }
+
+    fn retry(&self) -> Option<RetryPolicy> {
+        Some(RetryPolicy::Schedule(Vec::new()))
+    }
+
+    async fn submit(&self, _: &Delivery, note: &String) -> Result<Submitted, Failure> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        match &**note {
+            "bad" => Err(Failure::permanent("<it> is bad")),
+            _ => Ok(Submitted::Done),
+        }
+    }
+}
+
+#[durable_object]
+struct Shop {
+    state: State,
+    outbox: Outbox,
+    live: Live,
+}
+
+impl DurableObject for Shop {
+    fn new(state: State, env: Env) -> Result<Self> {
+        let options = Options {
+            pace: Pace::unlimited(16),
+            ..Options::default()
+        };
+        let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
+        let live = Live::open(&state, &outbox, Table)?;
+        Ok(Self {
+            state,
+            outbox,
+            live,
+        })
+    }
+
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        if request.uri().path() == "/page" {
+            let page = Table.page("Notes", &self.outbox, "live?format=turbo", "assets")?;
+            return Ok(Response::new(Body::from(page)));
+        }
+        self.live.accept(&request)
+    }
+}
+
+#[rpc]
+impl Shop {
+    /// Enqueues notes in one transaction; the last one's id.
+    pub async fn note(&self, notes: Vec<String>) -> Result<i64> {
+        let mut last = 0;
+        for note in notes {
+            last = self.outbox.enqueue(&Letter::new("note", &note)?)?.id;
+        }
+        Ok(last)
+    }
+
+    /// Enqueues a note, and loses its memory before anybody is told.
+    pub async fn note_and_reset(&self, note: String) -> Result<i64> {
+        let state = self.state.clone();
+        // Begins after this poll, and before the outbox's own task.
+        self.state.wait_until(async move {
+            state.abort("the test wants it");
+        })?;
+        Ok(self.outbox.enqueue(&Letter::new("note", &note)?)?.id)
+    }
+
+    pub async fn record(&self, id: i64) -> Result<Option<Record>> {
+        self.outbox.get(id)
+    }
+}
+
+struct World {
+    host: RunningHost,
+    attempts: Arc<AtomicUsize>,
+}
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+impl World {
+    async fn new(idle: Duration) -> Self {
+        let attempts = Arc::<AtomicUsize>::default();
+        let class = ClassOptions {
+            idle_timeout: idle,
+            alarm_idle_timeout: idle,
+            ..ClassOptions::default()
+        };
+        let host = Host::open_in_memory()
+            .object_with::<Shop>("SHOP", class)
+            .with(Registry::new().with(Notes(Arc::clone(&attempts))))
+            .router(|env| object_router::<Shop>(&env))
+            .start()
+            .await
+            .unwrap();
+        Self { host, attempts }
+    }
+
+    fn shop(&self) -> Stub<Shop> {
+        self.host.env().object::<Shop>().get_by_name("shop")
+    }
+
+    async fn note(&self, notes: &[&str]) -> i64 {
+        let notes = notes.iter().map(|&note| note.to_owned()).collect();
+        self.shop().note(notes).await.unwrap().unwrap()
+    }
+
+    async fn watch(&self, query: &str) -> Socket {
+        let url = format!("ws://{}/shop/live?{query}", self.host.addr());
+        connect_async(url).await.unwrap().0
+    }
+
+    async fn read_events(&self) -> TcpStream {
+        let mut stream = TcpStream::connect(self.host.addr()).await.unwrap();
+        let request = "GET /shop/live HTTP/1.1\r\nhost: test\r\naccept: text/event-stream\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.host.addr().to_string(), Version::Http1)
+    }
+}
+
+async fn text(socket: &mut Socket) -> String {
+    let next = async {
+        loop {
+            if let Frame::Text(text) = socket.next().await.unwrap().unwrap() {
+                return text.to_string();
+            }
+        }
+    };
+    in_time("the watcher to be told something", next).await
+}
+
+async fn told(socket: &mut Socket) -> Value {
+    serde_json::from_str(&text(socket).await).unwrap()
+}
+
+/// Waits until a message with this summary has this status, and returns what was told of it.
+async fn becomes(socket: &mut Socket, summary: &str, status: &str) -> Value {
+    loop {
+        let told = told(socket).await;
+        let messages = told["messages"].as_array().unwrap();
+        if let Some(message) = messages
+            .iter()
+            .find(|message| message["summary"] == summary && message["status"] == status)
+        {
+            assert!(told["counts"].is_object());
+            return message.clone();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn json_watchers_get_a_snapshot_and_then_every_change_while_the_object_sleeps_in_between() {
+    let world = World::new(Duration::from_millis(50)).await;
+    world.note(&["first"]).await;
+    let mut socket = world.watch("format=json").await;
+    let snapshot = told(&mut socket).await;
+    assert_eq!(snapshot["type"], "snapshot");
+    assert_eq!(snapshot["messages"][0]["summary"], "first");
+    for note in ["second", "third"] {
+        // Long enough for the object to leave memory; what follows holds either way.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.note(&[note]).await;
+        becomes(&mut socket, note, "sent").await;
+    }
+    let gone = becomes(&mut socket, "bad", "failed");
+    world.note(&["bad"]).await;
+    assert_eq!(gone.await["last_error"], "<it> is bad");
+    assert_eq!(world.attempts.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn turbo_watchers_refresh_first_and_then_get_escaped_rows_and_the_head() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut socket = world.watch("format=turbo").await;
+    assert_eq!(text(&mut socket).await, refresh());
+    let id = world.note(&["bad"]).await;
+    let mut all = String::new();
+    while !all.contains("&lt;it&gt; is bad") {
+        all += &text(&mut socket).await;
+    }
+    assert!(!all.contains("<it>"), "{all}");
+    let new = "<turbo-stream action=\"prepend\" target=\"outbox-newest\">";
+    assert_eq!(all.matches(new).count(), 1, "it is new once: {all}");
+    for part in [
+        "<turbo-stream action=\"prepend\" target=\"outbox-dead-letters\">".to_owned(),
+        "<turbo-stream action=\"replace\" method=\"morph\" target=\"outbox-head\">".to_owned(),
+        format!("<tr id=\"message-{id}\" data-status=\"failed\">"),
+    ] {
+        assert!(all.contains(&part), "{part}: {all}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_of_one_message_hears_of_no_other() {
+    let world = World::new(Duration::from_secs(10)).await;
+    // The watcher knows the id before the message is there: ids rise by one.
+    let mut json = world.watch("format=json&message=2").await;
+    let mut turbo = world.watch("format=turbo&message=2").await;
+    assert_eq!(told(&mut json).await["messages"], json!([]));
+    assert_eq!(text(&mut turbo).await, refresh());
+    world.note(&["other", "mine", "another"]).await;
+    loop {
+        let told = told(&mut json).await;
+        let messages = told["messages"].as_array().unwrap().clone();
+        assert_eq!((messages.len(), &messages[0]["id"]), (1, &json!(2)));
+        assert_eq!(text(&mut turbo).await, refresh());
+        if messages[0]["status"] == "sent" {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_changes_at_once_let_pages_refresh_and_are_told_to_programs_in_parts() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut turbo = world.watch("format=turbo").await;
+    let mut json = world.watch("format=json").await;
+    text(&mut turbo).await;
+    text(&mut json).await;
+    let notes: Vec<String> = (0..250).map(|number| number.to_string()).collect();
+    world.shop().note(notes).await.unwrap().unwrap();
+    assert_eq!(text(&mut turbo).await, refresh());
+    let mut sent = std::collections::BTreeSet::new();
+    while sent.len() < 250 {
+        let told = told(&mut json).await;
+        let messages = told["messages"].as_array().unwrap();
+        assert!(messages.len() <= 100, "{}", messages.len());
+        let done = messages
+            .iter()
+            .filter(|message| message["status"] == "sent");
+        sent.extend(done.map(|message| message["id"].as_i64().unwrap()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watcher_that_missed_something_because_the_object_was_reset_is_told_how_things_stand() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut socket = world.watch("format=json").await;
+    told(&mut socket).await;
+    // Whatever became of the answer, the note is there.
+    let _ = world.shop().note_and_reset("lost".to_owned()).await;
+    world.shop().record(1).await.unwrap().unwrap();
+    let snapshot = told(&mut socket).await;
+    assert_eq!(snapshot["type"], "snapshot");
+    assert_eq!(snapshot["messages"][0]["summary"], "lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_events_are_bounded() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut readers = Vec::new();
+    for _ in 0..MAX_READERS {
+        let mut stream = world.read_events().await;
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        readers.push(stream);
+    }
+    let mut refused = world.read_events().await;
+    let mut first = [0; 12];
+    refused.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 503");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_sent_events_say_the_same() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut stream = world.read_events().await;
+    let mut all = String::new();
+    let read = async |stream: &mut TcpStream, all: &mut String, until: &str| {
+        let reads = async {
+            let mut buffer = [0; 4096];
+            while !all.contains(until) {
+                let count = stream.read(&mut buffer).await.unwrap();
+                assert!(count > 0, "it has ended: {all}");
+                *all += &String::from_utf8_lossy(&buffer[..count]);
+            }
+        };
+        in_time(until, reads).await;
+    };
+    read(&mut stream, &mut all, "\"snapshot\"").await;
+    assert!(all.contains("content-type: text/event-stream"), "{all}");
+    assert!(all.contains("retry: 2000\n\n"), "{all}");
+    world.note(&["hello"]).await;
+    read(&mut stream, &mut all, "\"status\":\"sent\"").await;
+    assert!(all.contains("\nid: "), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_make_no_sense_are_refused_and_ping_is_answered() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let client = world.client();
+    let refused = client.get("/shop/live?format=xml").await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (400, "invalid_query")
+    );
+    let refused = client.get("/shop/live").await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (426, "not_a_stream")
+    );
+    let page = client.get("/shop/page").await;
+    let page = page.body.as_str().unwrap();
+    assert!(
+        page.contains(&LIVE.name) && page.contains("<abide-live"),
+        "{page}"
+    );
+    let mut socket = world.watch("").await;
+    told(&mut socket).await;
+    socket.send(Frame::text("ping")).await.unwrap();
+    assert_eq!(text(&mut socket).await, "pong");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_connects_again_is_told_of_a_message_that_failed_meanwhile() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut first = world.watch("format=json").await;
+    told(&mut first).await;
+    let id = world.note(&["bad"]).await;
+    becomes(&mut first, "bad", "failed").await;
+    let mut again = world.watch("format=json").await;
+    let snapshot = told(&mut again).await;
+    assert_eq!(snapshot["counts"]["failed"], 1);
+    assert_eq!(snapshot["messages"][0]["id"], id, "{snapshot}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_loaded_again_shows_a_message_that_failed() {
+    let world = World::new(Duration::from_secs(10)).await;
+    let mut socket = world.watch("format=json").await;
+    told(&mut socket).await;
+    let id = world.note(&["bad"]).await;
+    becomes(&mut socket, "bad", "failed").await;
+    let page = world.client().get("/shop/page").await;
+    let page = page.body.as_str().unwrap();
+    assert!(page.contains(&format!("id=\"message-{id}\"")), "{page}");
+}

@@ -1,0 +1,32 @@
+//! What the outbox promises, tested through the public API on a disk in memory with a clock that stands still.
+
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+#[cfg(feature = "broken")]
+mod broken;
+mod crash;
+mod dead_letters;
+mod durable;
+mod edges;
+mod endpoints;
+mod enqueue;
+mod fairness;
+mod fan_out;
+mod giving_up;
+mod history;
+mod metrics;
+mod migration;
+mod operations;
+mod order;
+mod overload;
+mod pace;
+mod ready;
+mod retries;
+mod silent;
+mod simulation;
+mod support;
+mod suspects;
+mod throttling;
+mod trouble;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;

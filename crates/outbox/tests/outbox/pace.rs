@@ -1,0 +1,244 @@
+//! How fast: token buckets, concurrency, ticks, circuit breakers.
+
+use std::time::Duration;
+
+use abide::outbox::{Breaker, Limit, Options, Pace, Rate, Status, Submitted};
+
+use crate::support::{Act, World, at_a_time, note, plain, refused, run};
+
+fn limit(rate: Option<Rate>, concurrency: u32) -> Limit {
+    Limit { rate, concurrency }
+}
+
+#[test]
+fn a_rate_is_kept_when_the_process_is_killed() {
+    run(async {
+        let mut world = World::new(Options {
+            pace: Pace::AtOnce {
+                outbox: Limit {
+                    rate: None,
+                    concurrency: 16,
+                },
+                destination: Limit {
+                    rate: Some(Rate::per_second(100, 100)),
+                    concurrency: 16,
+                },
+            },
+            ..plain()
+        });
+        let all = (0..2_000).map(|number| note("bob", &format!("t{number}")));
+        world.enqueue_all(all.collect::<Vec<_>>()).await;
+        for _ in 0..4 {
+            world.rest().await;
+            world = world.killed();
+        }
+        let burst = world.script.calls().len();
+        assert!((16..=100).contains(&burst), "{burst} at once");
+        world.pass(Duration::from_secs(5)).await;
+        let calls = world.script.calls().len();
+        assert!((400..=600).contains(&calls), "{calls} in five seconds");
+    });
+}
+
+#[test]
+fn the_outbox_and_each_destination_keep_to_their_rates() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::AtOnce {
+                outbox: limit(Some(Rate::per_second(4, 8)), 64),
+                destination: limit(Some(Rate::per_second(2, 3)), 64),
+            },
+            ..plain()
+        });
+        for number in 0..10 {
+            world.enqueue(note("bob", &format!("b{number}"))).await;
+            world.enqueue(note("eve", &format!("e{number}"))).await;
+        }
+        world.rest().await;
+        assert_eq!(world.script.calls().len(), 6, "each destination's burst");
+        world.pass(Duration::from_secs(10)).await;
+        assert_eq!(world.counts().await.sent, 20);
+        let calls = world.script.calls();
+        for start in (0..10_000).step_by(500) {
+            let second = start + 1..=start + 1_000;
+            for who in ["b", "e"] {
+                let count = calls
+                    .iter()
+                    .filter(|call| call.text.starts_with(who) && second.contains(&call.at))
+                    .count();
+                assert!(count <= 3, "{count} to {who} in the second from {start}");
+            }
+        }
+        let last = calls.iter().map(|call| call.at).max().unwrap();
+        assert!((3_000..=4_500).contains(&last), "{last}");
+    });
+}
+
+#[test]
+fn a_bucket_outlives_the_process() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::AtOnce {
+                outbox: limit(None, 64),
+                destination: limit(Some(Rate::per_minute(1, 2)), 64),
+            },
+            ..plain()
+        });
+        for number in 0..4 {
+            world.enqueue(note("bob", &format!("b{number}"))).await;
+        }
+        world.until_counts(|counts| counts.sent == 2).await;
+        let world = world.killed();
+        world.pass(Duration::from_secs(30)).await;
+        assert_eq!(world.script.calls().len(), 2);
+        world.pass(Duration::from_secs(40)).await;
+        assert_eq!(world.script.calls().len(), 3);
+    });
+}
+
+#[test]
+fn no_more_attempts_are_on_their_way_than_allowed() {
+    run(async {
+        let world = World::new(at_a_time(5, 2));
+        for number in 0..20 {
+            for who in ["a", "b", "c", "d"] {
+                let message = note(who, &format!("{who}{number}"));
+                world.enqueue(message.not_before(1_767_225_601_000)).await;
+            }
+        }
+        world.pass(Duration::from_secs(1)).await;
+        world.until_counts(|counts| counts.sent == 80).await;
+        assert!(world.script.most() <= 5, "{}", world.script.most());
+        assert!(world.script.most() >= 4, "{}", world.script.most());
+    });
+}
+
+#[test]
+fn a_destination_with_much_to_do_does_not_hold_up_another() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::AtOnce {
+                outbox: limit(None, 4),
+                destination: limit(Some(Rate::per_second(1, 1)), 4),
+            },
+            ..plain()
+        });
+        let many = (0..500).map(|number| note("bob", &format!("b{number}")));
+        world.enqueue_all(many).await;
+        let id = world.enqueue(note("eve", "hello")).await;
+        world.until_status(id, Status::Sent).await;
+        assert_eq!(world.script.times("hello"), [0]);
+    });
+}
+
+#[test]
+fn the_classic_setting_sends_fifteen_at_each_tick() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::CLASSIC,
+            ..plain()
+        });
+        let many = (0..40).map(|number| note("bob", &format!("b{number}")));
+        world.enqueue_all(many).await;
+        world.pass(Duration::from_secs(30)).await;
+        assert_eq!(world.counts().await.sent, 40);
+        let at = |time| {
+            world
+                .script
+                .calls()
+                .iter()
+                .filter(|call| call.at == time)
+                .count()
+        };
+        assert_eq!((at(0), at(10_000), at(20_000)), (15, 15, 10));
+    });
+}
+
+#[test]
+fn a_circuit_opens_after_failures_in_a_row_and_a_probe_closes_it() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::unlimited(1),
+            breaker: Breaker {
+                failures: 3,
+                pause: Duration::from_secs(20),
+                max_pause: Duration::from_secs(30),
+            },
+            ..plain()
+        });
+        // Probes are in turn what was tried before and what was not.
+        for (number, times) in [2, 1, 1, 1, 0].into_iter().enumerate() {
+            world
+                .script
+                .say(&format!("b{number}"), vec![refused(); times]);
+        }
+        for number in 0..5 {
+            world.enqueue(note("bob", &format!("b{number}"))).await;
+        }
+        world.enqueue(note("eve", "hello")).await;
+        world.rest().await;
+        assert_eq!(world.script.calls().len(), 3 + 1, "eve's is not held back");
+        let destinations = world.sender().destinations().await.unwrap().unwrap();
+        assert_eq!(destinations[0].destination, "bob");
+        assert_eq!((destinations[0].failures, destinations[0].opened), (3, 1));
+        assert_eq!(destinations[0].last_error.as_deref(), Some("busy"));
+        world.pass(Duration::from_secs(19)).await;
+        assert_eq!(world.script.calls().len(), 4);
+        // The first probe fails, the second comes after the longest pause and fails, the third succeeds.
+        world.pass(Duration::from_secs(2)).await;
+        assert_eq!(world.script.calls().len(), 5);
+        world.pass(Duration::from_secs(28)).await;
+        assert_eq!(world.script.calls().len(), 5);
+        world.pass(Duration::from_secs(2)).await;
+        assert_eq!(world.script.calls().len(), 6);
+        world.pass(Duration::from_secs(40)).await;
+        assert_eq!(world.counts().await.sent, 6);
+        let destinations = world.sender().destinations().await.unwrap().unwrap();
+        let bob = destinations
+            .iter()
+            .find(|to| to.destination == "bob")
+            .unwrap();
+        assert_eq!((bob.failures, bob.opened, bob.paused_until), (0, 0, None));
+        for (id, attempts) in (1..=5).zip([3, 2, 2, 2, 1]) {
+            let record = world.get(id).await;
+            assert_eq!(record.attempts, attempts, "waiting used no attempts up");
+        }
+    });
+}
+
+#[test]
+fn a_success_closes_a_circuit_that_faster_failures_have_opened() {
+    run(async {
+        let world = World::new(Options {
+            pace: Pace::unlimited(16),
+            breaker: Breaker {
+                failures: 3,
+                ..Breaker::default()
+            },
+            ..plain()
+        });
+        let slow = Act::Submit(Ok(Submitted::Done));
+        world.script.say("slow", [Act::Later(slow.into())]);
+        for text in ["b1", "b2", "b3"] {
+            world.script.say(text, [refused()]);
+        }
+        let texts = ["slow", "b1", "b2", "b3"];
+        world.enqueue_all(texts.map(|text| note("bob", text))).await;
+        let bob = async || {
+            let destinations = world.sender().destinations().await.unwrap().unwrap();
+            destinations
+                .into_iter()
+                .find(|to| to.destination == "bob")
+                .unwrap()
+        };
+        while bob().await.opened == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(bob().await.paused_until.is_some());
+        world.script.now();
+        world.until_counts(|counts| counts.sent == 1).await;
+        assert_eq!((bob().await.opened, bob().await.paused_until), (0, None));
+        world.pass(Duration::from_secs(2)).await;
+        assert_eq!(world.counts().await.sent, 4);
+    });
+}

@@ -1,0 +1,168 @@
+//! One life of the process: from the opening of the data directory to its end.
+
+use std::{path::Path, pin::pin, rc::Rc, sync::Arc, time::Duration};
+
+use abide::outbox::Registry;
+use abide::{
+    AlarmRetry, ClassOptions, Env, Node,
+    clock::{Clock as _, TestClock},
+    random::SeededRandomness,
+    storage::{AlarmState, SimDisk, Store, StoreOptions},
+};
+use tokio::task::JoinHandle;
+
+use crate::{
+    classes::{Circular, Ledger, Sender},
+    executor::Executor,
+    history::{History, Recorder},
+    machine::Machine,
+    meanwhile,
+    network::Network,
+    plan::Plan,
+    receiver::{Receiver, ReceiverDelivery},
+};
+
+const DIR: &str = "/data";
+
+/// How long a clean stop waits for handlers.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How often a step may run and write before it is said to go on for ever.
+const PATIENCE: u32 = 10_000;
+
+/// A running process.
+pub(crate) struct Life {
+    pub(crate) node: Node,
+    pub(crate) disk: SimDisk,
+    pub(crate) executor: Rc<Executor>,
+    pub(crate) recorder: Recorder,
+    pub(crate) receiver: Receiver,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Life {
+    /// Opens the data directory and starts a node on it.
+    pub(crate) fn begin(
+        plan: &Plan,
+        machine: &dyn Machine,
+        disk: &SimDisk,
+        clock: &TestClock,
+        history: &History,
+        receiver: &Receiver,
+    ) -> Result<Self, String> {
+        let executor = Rc::new(Executor::new().map_err(|error| error.to_string())?);
+        disk.while_syncing(meanwhile::syncing);
+        let recorder = Recorder::new(history);
+        let wall = clock.clone();
+        let options = StoreOptions {
+            manual: true,
+            checkpoint_bytes: plan.checkpoint_bytes,
+            cache_kib: 64,
+            unix_millis: Arc::new(move || wall.unix_millis()),
+            ..StoreOptions::small()
+        };
+        let store = Store::open(machine.disk(disk), Path::new(DIR), options)
+            .map_err(|error| error.to_string())?;
+        let life = u64::from(history.life());
+        let options = || ClassOptions {
+            alarm_retry: AlarmRetry::for_ever(Duration::from_secs(10)),
+            ..ClassOptions::default()
+        };
+        let delivery = ReceiverDelivery {
+            recorder: recorder.clone(),
+            receiver: receiver.clone(),
+        };
+        let (node, futures) = Node::builder(store)
+            .class::<Ledger>("LEDGER", options())
+            .class::<Sender>("SENDER", options())
+            .with(Registry::new().with(delivery).with_fan_out(Circular))
+            .with(plan.delivery_options)
+            .with(clock.clone())
+            .clock(machine.clock(clock))
+            .randomness(Arc::new(SeededRandomness::new(
+                plan.seed.wrapping_add(life << 32),
+            )))
+            .outbound(Arc::new(Network::new(recorder.clone())))
+            .with(recorder.clone())
+            .workers(plan.workers)
+            .build()
+            .map_err(|error| error.to_string())?;
+        let tasks = futures.into_iter().map(|task| executor.spawn(task));
+        Ok(Self {
+            tasks: tasks.collect(),
+            node,
+            disk: disk.clone(),
+            executor,
+            recorder,
+            receiver: receiver.clone(),
+        })
+    }
+
+    pub(crate) fn env(&self) -> &Env {
+        self.node.env()
+    }
+
+    /// Runs until nothing can, with a disk that writes at once if it is not slow.
+    pub(crate) fn settle(&self, slow: bool) {
+        for _ in 0..PATIENCE {
+            self.executor.until_idle();
+            if slow || !self.node.store().write_group() {
+                return;
+            }
+        }
+        panic!("the node never comes to rest");
+    }
+
+    /// True if an alarm is to go off within this time.
+    pub(crate) fn alarm_within(&self, time: Duration) -> bool {
+        let now = self.env().clock().unix_millis().cast_signed();
+        let next = self.node.alarms(AlarmState::Pending, None, 1);
+        next.first()
+            .is_some_and(|alarm| alarm.due.unix_millis() <= now + time.as_millis() as i64)
+    }
+
+    /// How long it is until an alarm is tried again whose process has ended while it went off.
+    pub(crate) fn next_retry(&self) -> Option<Duration> {
+        let now = self.env().clock().unix_millis().cast_signed();
+        let next = self.node.alarms(AlarmState::Failing, None, 1);
+        let due = next.first()?.due.unix_millis();
+        Some(Duration::from_millis(u64::try_from(due - now).unwrap_or(0)))
+    }
+
+    /// True if the process would end itself, or a part of it has ended.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.node.failed() || self.tasks.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Stops the node cleanly, which lets its time pass.
+    pub(crate) fn stop(self, clock: &TestClock) -> Result<(), String> {
+        let node = self.node.clone();
+        let stopped = self
+            .executor
+            .spawn(async move { node.shutdown(GRACE).await });
+        let mut left = PATIENCE;
+        while !stopped.is_finished() || !self.tasks.iter().all(JoinHandle::is_finished) {
+            self.settle(false);
+            clock.advance(Duration::from_millis(100));
+            left -= 1;
+            if left == 0 {
+                return Err("the node does not stop".to_owned());
+            }
+        }
+        let mut stopped = pin!(stopped);
+        let waker = std::task::Waker::noop();
+        let mut cx = std::task::Context::from_waker(waker);
+        if let std::task::Poll::Ready(Ok(Err(error))) = stopped.as_mut().poll(&mut cx) {
+            return Err(error.to_string());
+        }
+        self.node.store().close().map_err(|error| error.to_string())
+    }
+
+    /// Ends it without giving it time. Its disk does nothing any more, and nobody hears of it.
+    pub(crate) fn end(self) {
+        self.disk.stop_at(0);
+        // The node's parts hold each other until they are told to stop.
+        drop(self.node);
+        self.executor.until_idle();
+    }
+}

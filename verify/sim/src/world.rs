@@ -1,0 +1,366 @@
+//! A machine, the process on it, and its clients: what a plan happens to.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use abide::{
+    clock::{Clock as _, TestClock},
+    storage::SimDisk,
+};
+
+use crate::{
+    client,
+    history::{Event, History, ObjectNo, Op, OpId, ProcessEnd, SocketNo},
+    life::Life,
+    machine::{HonestMachine, Machine},
+    meanwhile,
+    plan::{Plan, Step},
+    receiver::Receiver,
+    socket::Socket,
+};
+
+/// How much time everything gets at the end, and in which pieces.
+const LAST_PASSES: u32 = 12;
+const MAX_LAST_PASSES: u32 = 400;
+const SOON: Duration = Duration::from_secs(90);
+const LAST_PASS: Duration = Duration::from_secs(1);
+
+/// As long as an alarm waits that many processes have not survived.
+const LONGEST_WAIT: Duration = Duration::from_hours(8);
+
+/// Bigger than the number of any operation of a plan.
+const LAST_OPS: OpId = 1 << 24;
+
+/// Does what a plan says. What was seen is in the history.
+pub fn run(plan: &Plan) -> History {
+    run_on(plan, &HonestMachine)
+}
+
+/// Does what a plan says, on a machine that need not be honest.
+pub fn run_on(plan: &Plan, machine: &dyn Machine) -> History {
+    let history = History::default();
+    let mut world = World {
+        plan,
+        machine,
+        history: history.clone(),
+        clock: TestClock::new(),
+        disk: SimDisk::new(),
+        life: None,
+        slow: false,
+        capacity: None,
+        power: None,
+        sockets: BTreeMap::new(),
+        opened: 0,
+        receiver: Receiver::default(),
+    };
+    if world.begin() {
+        for (number, step) in plan.steps.iter().enumerate() {
+            if !world.step(number, step) {
+                return history;
+            }
+        }
+        world.finish();
+    }
+    history
+}
+
+struct World<'a> {
+    plan: &'a Plan,
+    machine: &'a dyn Machine,
+    history: History,
+    clock: TestClock,
+    disk: SimDisk,
+    life: Option<Life>,
+    slow: bool,
+    capacity: Option<u64>,
+    /// The loss of power that is to come.
+    power: Option<PowerLoss>,
+    /// The clients' WebSockets of this life, by their numbers in the plan, with the numbers that no two share.
+    sockets: BTreeMap<SocketNo, (SocketNo, Socket)>,
+    opened: SocketNo,
+    receiver: Receiver,
+}
+
+#[derive(Clone, Copy)]
+struct PowerLoss {
+    seed: u64,
+    again: Option<u32>,
+}
+
+impl World<'_> {
+    /// Starts the process, again if the machine loses its power meanwhile. False: there is nothing more to be seen.
+    fn begin(&mut self) -> bool {
+        loop {
+            self.disk.set_capacity(self.capacity);
+            match Life::begin(
+                self.plan,
+                self.machine,
+                &self.disk,
+                &self.clock,
+                &self.history,
+                &self.receiver,
+            ) {
+                Ok(life) => {
+                    self.life = Some(life);
+                    return true;
+                }
+                Err(_) if self.disk.has_stopped() => {
+                    self.history.note(Event::Died(ProcessEnd::PowerLoss));
+                    self.lose_power();
+                }
+                Err(_) if self.capacity.is_some() => self.capacity = None,
+                Err(error) => {
+                    self.history.note(Event::Refused(error));
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// The disk is as a loss of power leaves it.
+    fn lose_power(&mut self) {
+        let power = self.power.take();
+        let seed = power.map_or(0, |power| power.seed);
+        self.disk = self.disk.crash(seed);
+        if let Some(again) = power.and_then(|power| power.again) {
+            self.arm(again, seed.wrapping_add(1), None);
+        }
+    }
+
+    fn arm(&mut self, after: u32, seed: u64, again: Option<u32>) {
+        self.power = Some(PowerLoss { seed, again });
+        self.disk
+            .stop_at(self.disk.changes().saturating_add(u64::from(after)));
+    }
+
+    fn step(&mut self, number: usize, step: &Step) -> bool {
+        let Some(life) = &self.life else { return false };
+        match step {
+            Step::Client(id, op, pad) => client::send(life, *id, op, *pad),
+            Step::Open(at, object) => {
+                self.sockets.remove(at);
+                open(&mut self.sockets, &mut self.opened, life, *at, *object);
+            }
+            Step::Say(at, object, value) => {
+                let (number, socket) =
+                    open(&mut self.sockets, &mut self.opened, life, *at, *object);
+                life.recorder
+                    .note(Event::Said(*number, socket.object, *value));
+                socket.say(*value);
+            }
+            Step::Break(at) => drop(self.sockets.remove(at)),
+            Step::Rounds(count) => life.executor.rounds(*count),
+            Step::Settle => life.settle(self.slow),
+            Step::Write => {
+                life.node.store().write_group();
+            }
+            // What they come to is seen in what they leave.
+            Step::House => meanwhile::beside(&life.executor, || {
+                drop(life.node.store().run_maintenance());
+            }),
+            Step::Checkpoint => meanwhile::beside(&life.executor, || {
+                drop(life.node.store().checkpoint());
+            }),
+            Step::Pass(millis) => self
+                .clock
+                .advance(Duration::from_millis(u64::from(*millis))),
+            Step::Wall(millis) => {
+                let now = self.clock.unix_millis().cast_signed();
+                self.history.note(Event::Clock(now));
+                self.clock.set_wall(i64::from(*millis));
+            }
+            Step::Slow(slow) => self.slow = *slow,
+            Step::Full(left) => {
+                self.capacity = Some(self.disk.used() + u64::from(*left));
+                self.disk.set_capacity(self.capacity);
+                self.history.note(Event::Filled);
+            }
+            Step::Room => {
+                self.capacity = None;
+                self.disk.set_capacity(None);
+            }
+            Step::FailSyncs => self.disk.fail_syncs(true),
+            Step::FailSync => self.disk.fail_sync(),
+            Step::Kill => {
+                if !self.die(ProcessEnd::Kill) {
+                    return false;
+                }
+            }
+            Step::PowerLoss(after, seed, again) => self.arm(*after, *seed, *again),
+            Step::Restart => {
+                if !self.die(ProcessEnd::Stop) {
+                    return false;
+                }
+            }
+        }
+        self.history
+            .note(Event::Stepped(number as u32, self.disk.changes()));
+        self.look()
+    }
+
+    /// Ends the process if its machine or its log is no more.
+    fn look(&mut self) -> bool {
+        // The next life may meet the same at once.
+        loop {
+            let death = match &self.life {
+                Some(_) if self.disk.has_stopped() => ProcessEnd::PowerLoss,
+                Some(life) if life.has_failed() => ProcessEnd::Failure,
+                Some(_) => return true,
+                None => return false,
+            };
+            if !self.die(death) {
+                return false;
+            }
+        }
+    }
+
+    /// Ends this life and begins the next.
+    fn die(&mut self, death: ProcessEnd) -> bool {
+        let Some(life) = self.life.take() else {
+            return false;
+        };
+        self.sockets.clear();
+        if death == ProcessEnd::Stop {
+            let disk = life.disk.clone();
+            if let Err(error) = life.stop(&self.clock)
+                && !disk.has_stopped()
+                && self.capacity.is_none()
+                && !disk.syncs_fail()
+            {
+                self.history.note(Event::Failed(error));
+                return false;
+            }
+            self.history.note(Event::Died(death));
+            self.history.next_life();
+            if disk.has_stopped() {
+                self.lose_power();
+            } else if disk.syncs_fail() {
+                self.disk = disk.crash(disk.changes());
+            }
+            // Otherwise the disk is the same: a lock that was kept would be seen.
+            return self.begin();
+        }
+        self.history.note(Event::Died(death));
+        self.history.next_life();
+        match death {
+            ProcessEnd::PowerLoss => self.lose_power(),
+            // What a failed sync has not written is lost with the machine's power, or stays in its cache, where the next life
+            // finds it.
+            ProcessEnd::Failure => {
+                if !life.disk.syncs_fail() {
+                    self.history
+                        .note(Event::Failed("the node failed without a cause".to_owned()));
+                }
+                let changes = self.disk.changes();
+                self.disk = if changes.is_multiple_of(2) {
+                    self.disk.crash(changes)
+                } else {
+                    self.disk.after_kill()
+                };
+                self.power = None;
+            }
+            ProcessEnd::Kill | ProcessEnd::Stop => {
+                self.disk = self.disk.after_kill();
+                self.power = None;
+            }
+        }
+        life.end();
+        self.begin()
+    }
+
+    /// Gives everything time on a healthy disk, then reads what is there; after a last loss of power it must be the same.
+    fn finish(&mut self) {
+        self.heal();
+        if !self.rest() {
+            return;
+        }
+        self.read_all(LAST_OPS);
+        if !self.rest() {
+            return;
+        }
+        for id in self.history.unanswered() {
+            self.history.note(Event::Hangs(id));
+        }
+        self.history.note(Event::Disk(self.disk.digest()));
+        self.power = Some(PowerLoss {
+            seed: self.plan.seed,
+            again: None,
+        });
+        if !self.die(ProcessEnd::PowerLoss) {
+            return;
+        }
+        let Some(life) = &self.life else { return };
+        for object in 0..self.plan.objects {
+            client::look(life, object);
+        }
+        for sender in 0..self.plan.senders {
+            client::look_at_outbox(life, sender);
+        }
+        life.settle(false);
+    }
+
+    fn heal(&mut self) {
+        self.slow = false;
+        self.capacity = None;
+        self.disk.set_capacity(None);
+        self.disk.stop_at(u64::MAX);
+        self.power = None;
+    }
+
+    fn rest(&mut self) -> bool {
+        for pass in 0..MAX_LAST_PASSES {
+            let Some(life) = &self.life else { return false };
+            life.settle(false);
+            let mut time = LAST_PASS;
+            if pass >= LAST_PASSES && !life.alarm_within(SOON) {
+                match life.next_retry() {
+                    Some(wait) if wait <= LONGEST_WAIT => time = wait,
+                    _ => break,
+                }
+            }
+            drop(life.node.store().run_maintenance());
+            self.clock.advance(time);
+            if !self.look() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn read_all(&self, first: OpId) {
+        let Some(life) = &self.life else { return };
+        for object in 0..self.plan.objects {
+            client::send(life, first + OpId::from(object), &Op::Read(object), 0);
+        }
+    }
+}
+
+impl Drop for World<'_> {
+    /// The parts of a node hold each other until they are told to stop, and nobody hears of that any more.
+    fn drop(&mut self) {
+        self.sockets.clear();
+        self.history.next_life();
+        if let Some(life) = self.life.take() {
+            life.end();
+        }
+    }
+}
+
+/// The WebSocket of this number in the plan; a new one to the object if there is none, or its connection has ended.
+fn open<'a>(
+    sockets: &'a mut BTreeMap<SocketNo, (SocketNo, Socket)>,
+    opened: &mut SocketNo,
+    life: &Life,
+    at: SocketNo,
+    object: ObjectNo,
+) -> &'a (SocketNo, Socket) {
+    if sockets
+        .get(&at)
+        .is_some_and(|(_, socket)| socket.is_closed())
+    {
+        sockets.remove(&at);
+    }
+    sockets.entry(at).or_insert_with(|| {
+        *opened += 1;
+        (*opened, Socket::open(life, *opened, object))
+    })
+}
