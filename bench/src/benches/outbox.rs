@@ -39,6 +39,10 @@ pub(crate) struct Options {
     /// Messages on their way at a time, over all outboxes and all workers.
     #[arg(long, default_value_t = 32)]
     in_flight: usize,
+    /// Messages that an outbox claims at a time, if its share of those on their way is not more: what one sends to a
+    /// destination at a time by default. Those for which the node has no room wait for it.
+    #[arg(long, default_value_t = 16)]
+    claims: usize,
     /// Workers of the peer that are tried, each with a connection; the best number is measured.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4, 8])]
     workers: Vec<usize>,
@@ -67,7 +71,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
     for (index, &outboxes) in options.outboxes.iter().enumerate() {
         let ours = if context.wants_ours() {
             let dir = context.fresh_dir("ours")?;
-            let senders = Senders::start(&dir, outboxes, options.in_flight)?;
+            let claims = options.in_flight.div_ceil(outboxes).max(options.claims);
+            let senders = Senders::start(&dir, outboxes, options.in_flight, claims)?;
             // Every object is there before the first slice.
             senders.settled()?;
             Some(senders)
@@ -80,6 +85,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<()> {
             receiver: &mut receiver,
             url: String::new(),
             next: 0,
+            fill_of_ours: Duration::ZERO,
+            fill_of_peer: Duration::ZERO,
         };
         bench.url = bench.receiver.url();
         if index == 0 {
@@ -136,6 +143,9 @@ struct Bench<'a> {
     url: String,
     /// The number of the next message.
     next: u64,
+    /// The longest time that filling took.
+    fill_of_ours: Duration,
+    fill_of_peer: Duration,
 }
 
 impl Bench<'_> {
@@ -146,6 +156,10 @@ impl Bench<'_> {
         server: Option<&Server>,
     ) -> Result<()> {
         self.enqueue(outboxes, ours, server)?;
+        if let Some(senders) = ours {
+            // The peer, too, is warm: the number of its workers is found first.
+            self.drain_ours(senders)?;
+        }
         for form in Form::ALL {
             if server.is_none() && form != Form::Batches {
                 break;
@@ -199,6 +213,13 @@ impl Bench<'_> {
             count: messages,
             not_before: Some(now() + DAY),
         };
+        // Each outbox has been opened, and has run its statements.
+        if let Some(senders) = ours {
+            senders.enqueue_each("later", &order, producers as u64)?;
+        }
+        if let Some(queue) = &queue {
+            queue.enqueue_for_later(url, messages)?;
+        }
         let rate = |begun: Instant| Ok([messages as f64 / begun.elapsed().as_secs_f64()]);
         let sides = self.context.alternate(
             ours.map(|senders| {
@@ -284,23 +305,28 @@ impl Bench<'_> {
     }
 
     fn drain_ours(&mut self, senders: &Senders) -> Result<[f64; 2]> {
-        let due = self.due();
+        let due = self.due(self.fill_of_ours);
         let order = Order {
             url: self.url.clone(),
             first: self.next,
             count: self.options.messages,
             not_before: Some(due),
         };
-        let begun = Self::fill(due, None, || senders.fill(&order))?;
+        let took = Self::fill(due, || senders.fill(&order))?;
+        self.fill_of_ours = self.fill_of_ours.max(took);
+        let begun = Begun::now(None)?;
         self.received(self.options.messages)?;
         senders.settled()?;
         self.cost(&begun, None)
     }
 
     fn drain_queue(&mut self, queue: &Queue, server: Option<&Server>) -> Result<[f64; 2]> {
-        let (first, count, due) = (self.next, self.options.messages, self.due());
+        let (first, count) = (self.next, self.options.messages);
+        let due = self.due(self.fill_of_peer);
         let before = queue.marked()?;
-        let begun = Self::fill(due, server, || queue.fill(&self.url, first, count, due))?;
+        let took = Self::fill(due, || queue.fill(&self.url, first, count, due))?;
+        self.fill_of_peer = self.fill_of_peer.max(took);
+        let begun = Begun::now(server)?;
         queue.tell()?;
         self.received(count)?;
         while queue.marked()? < before + count as usize {
@@ -309,26 +335,31 @@ impl Bench<'_> {
         self.cost(&begun, server)
     }
 
-    /// When messages are due that are enqueued now: after the last of them is.
-    fn due(&self) -> i64 {
-        // Messages that are enqueued in a second; fewer if each is in an outbox of its own.
-        let least = match self.options.outboxes.iter().max() {
-            Some(outboxes) if *outboxes >= 1_000 => 400,
-            _ => 5_000,
+    /// When messages are due that are enqueued now: after the last of them is. `longest` is the longest time that this has taken.
+    fn due(&self, longest: Duration) -> i64 {
+        let fill = if longest.is_zero() {
+            // Each outbox is opened.
+            let outboxes = self.options.outboxes.iter().max().copied();
+            let opened = outboxes.unwrap_or_default() as u64 * 1_000 / 400;
+            Duration::from_millis(opened + self.options.messages * 1_000 / 5_000)
+        } else {
+            longest * 2
         };
-        now() + 500 + self.options.messages.cast_signed() * 1_000 / least
+        now() + 500 + fill.as_millis() as i64
     }
 
-    /// Enqueues, and returns at the moment when all are due.
-    fn fill(due: i64, server: Option<&Server>, fill: impl FnOnce() -> Result<()>) -> Result<Begun> {
+    /// Enqueues, and returns at the moment when all are due. Tells how long enqueuing took.
+    fn fill(due: i64, fill: impl FnOnce() -> Result<()>) -> Result<Duration> {
+        let begun = Instant::now();
         fill()?;
+        let took = begun.elapsed();
         let left = due - now();
         ensure!(
             left >= 0,
             "messages were due before all were enqueued: take fewer with --messages"
         );
         sleep(Duration::from_millis(left.unsigned_abs()));
-        Begun::now(server)
+        Ok(took)
     }
 
     /// Messages per second since then, and the microseconds of CPU time that each took.

@@ -118,14 +118,19 @@ pub(crate) struct Senders {
 }
 
 impl Senders {
-    pub(crate) fn start(dir: &Path, outboxes: usize, in_flight: usize) -> anyhow::Result<Self> {
+    /// `in_flight` messages are on their way at a time; an outbox claims at most `claims`.
+    pub(crate) fn start(
+        dir: &Path,
+        outboxes: usize,
+        in_flight: usize,
+        claims: usize,
+    ) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()?;
-        let each = in_flight.div_ceil(outboxes);
         let host = Host::builder(dir)
             .with(Registry::new().with(Poster))
-            .with(Concurrency(u32::try_from(each)?))
+            .with(Concurrency(u32::try_from(claims)?))
             .object_with::<Sender>(
                 "SENDER",
                 ClassOptions {
