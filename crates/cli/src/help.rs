@@ -137,6 +137,85 @@ Example:
   abide schedule discard Subscription/acme report",
     ),
     (
+        "workflow list",
+        "\
+Example:
+  abide workflow list signup --status stuck",
+    ),
+    (
+        "workflow show",
+        "\
+Example:
+  abide workflow show signup ada",
+    ),
+    (
+        "workflow steps",
+        "\
+Example:
+  abide workflow steps signup ada",
+    ),
+    (
+        "workflow pause",
+        "\
+Example:
+  abide workflow pause signup ada",
+    ),
+    (
+        "workflow resume",
+        "\
+Example:
+  abide workflow resume signup ada",
+    ),
+    (
+        "workflow cancel",
+        "\
+Example:
+  abide workflow cancel signup ada --reason \"asked us to\"",
+    ),
+    (
+        "workflow restart",
+        "\
+Example:
+  abide workflow restart signup ada send-mail",
+    ),
+    (
+        "queue show",
+        "\
+Example:
+  abide queue show mails",
+    ),
+    (
+        "queue dead-letters",
+        "\
+Example:
+  abide queue dead-letters mails",
+    ),
+    (
+        "queue redrive",
+        "\
+Examples:
+  abide queue redrive mails 3-127
+  abide queue redrive mails --all",
+    ),
+    (
+        "queue discard",
+        "\
+Example:
+  abide queue discard mails 3-127",
+    ),
+    (
+        "queue pause",
+        "\
+Example:
+  abide queue pause mails",
+    ),
+    (
+        "queue resume",
+        "\
+Example:
+  abide queue resume mails",
+    ),
+    (
         "objects list",
         "\
 Example:

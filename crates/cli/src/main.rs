@@ -13,6 +13,7 @@ mod node;
 mod object;
 mod objects;
 mod outbox;
+mod queue;
 mod recovery;
 mod repair;
 mod schedule;
@@ -20,6 +21,7 @@ mod sql;
 mod text;
 mod token;
 mod verify;
+mod workflow;
 
 use std::{backtrace::BacktraceStatus, io::Write, process::ExitCode};
 
@@ -37,11 +39,13 @@ use crate::{
     data::DataArgs,
     new::NewArgs,
     node::NodeArgs,
+    queue::Queue,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
     schedule::Schedule,
     sql::SqlArgs,
     token::Tokens,
+    workflow::Workflow,
 };
 
 /// A fifth less CPU for each request than with the allocator of glibc.
@@ -84,6 +88,12 @@ enum Command {
     /// Look after the schedules of objects on a running node
     #[command(subcommand)]
     Schedule(Schedule),
+    /// Look after the workflows of a program on a running node
+    #[command(subcommand)]
+    Workflow(Workflow),
+    /// Look after the queues of a program on a running node
+    #[command(subcommand)]
+    Queue(Queue),
     /// List the objects of a data directory
     #[command(subcommand)]
     Objects(Objects),
@@ -160,6 +170,8 @@ fn run() -> Result<ExitCode> {
         Command::New(args) => new::run(&args, &mut out)?,
         Command::Alarms(command) => alarms::run(&command, &mut out)?,
         Command::Schedule(command) => schedule::run(&command, &mut out)?,
+        Command::Workflow(command) => workflow::run(&command, &mut out)?,
+        Command::Queue(command) => queue::run(&command, &mut out)?,
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,

@@ -1,6 +1,7 @@
 //! A node that runs, asked through one of its listeners or the Unix socket in its data directory.
 
 use std::{
+    fmt,
     fs::File,
     os::fd::AsRawFd,
     path::{Path, PathBuf},
@@ -69,7 +70,29 @@ struct Refusal {
 
 #[derive(Deserialize)]
 struct ErrorBody {
+    code: String,
     message: String,
+}
+
+/// What a node refused, and why.
+#[derive(Debug)]
+struct Refused {
+    code: String,
+    message: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// True if a node refused because an object is not there.
+pub(crate) fn is_no_object(error: &anyhow::Error) -> bool {
+    let refused = error.downcast_ref::<Refused>();
+    refused.is_some_and(|refused| refused.code == "no_such_object")
 }
 
 impl NodeArgs {
@@ -232,7 +255,10 @@ impl Node {
         let body = answer.bytes().await?;
         if !status.is_success() {
             match serde_json::from_slice::<Refusal>(&body) {
-                Ok(refusal) => bail!("{}", refusal.error.message),
+                Ok(Refusal { error }) => bail!(Refused {
+                    code: error.code,
+                    message: error.message,
+                }),
                 Err(_) => bail!("{} answered {status}", self.place),
             }
         }

@@ -42,14 +42,7 @@ async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
     command.args(args).arg("--data").arg(data);
     command.current_dir(data.parent().unwrap());
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let output = output.await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    if output.status.success() {
-        Ok(text(output.stdout))
-    } else {
-        Err(text(output.stderr))
-    }
+    abide_harness::printed(command).await
 }
 
 /// A node with two classes of clockwork: one is given up after a retry at once, the other is tried again an hour later.

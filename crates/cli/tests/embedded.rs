@@ -104,14 +104,7 @@ impl Town {
     async fn abide(&self, args: &[&str]) -> Result<String, String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
         command.args(args).arg("--data").arg(&self.data);
-        let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-        let output = output.await.unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        if output.status.success() {
-            Ok(text(output.stdout))
-        } else {
-            Err(text(output.stderr))
-        }
+        abide_harness::printed(command).await
     }
 }
 

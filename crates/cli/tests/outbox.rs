@@ -48,14 +48,7 @@ async fn abide(server: &Server, args: &[&str]) -> Result<String, String> {
     command.args(["--url", &format!("http://{}", server.address())]);
     // A proxy that is not there, and that the command must not ask.
     command.env("http_proxy", "http://127.0.0.1:1");
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let output = output.await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    if output.status.success() {
-        Ok(text(output.stdout))
-    } else {
-        Err(text(output.stderr))
-    }
+    abide_harness::printed(command).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -39,14 +39,7 @@ async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
     command.args(args).arg("--data").arg(data);
     command.current_dir(data.parent().unwrap());
-    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
-    let output = output.await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    if output.status.success() {
-        Ok(text(output.stdout))
-    } else {
-        Err(text(output.stderr))
-    }
+    abide_harness::printed(command).await
 }
 
 /// The bookmark at the end of what `abide restore` prints.

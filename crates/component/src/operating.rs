@@ -11,6 +11,9 @@ use axum::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+/// Entries of a page if the operator does not say.
+const DEFAULT_PAGE: usize = 100;
+
 /// The answer to an operator, or why there is none.
 pub type Answer = Result<Response, ApiError>;
 
@@ -28,6 +31,17 @@ pub fn query<T: DeserializeOwned>(request: &Request) -> Result<T, ApiError> {
         )
     })?;
     Ok(query)
+}
+
+/// How many entries a page has: so many as the operator wants, [`DEFAULT_PAGE`] if that is not said.
+pub fn page(limit: Option<usize>, max: usize) -> Result<usize, ApiError> {
+    match limit.unwrap_or(DEFAULT_PAGE.min(max)) {
+        limit if (1..=max).contains(&limit) => Ok(limit),
+        _ => Err(ApiError::bad_request(
+            "invalid_query",
+            format!("limit is from 1 to {max}."),
+        )),
+    }
 }
 
 /// The JSON body of a request.

@@ -1,6 +1,6 @@
 //! Texts that others have written.
 
-use std::any::Any;
+use std::{any::Any, fmt::Display};
 
 /// What a panic says.
 pub fn text_of(panic: &(dyn Any + Send)) -> &str {
@@ -11,6 +11,19 @@ pub fn text_of(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("no message")
 }
 
+/// An error as a sentence.
+pub fn sentence(error: &impl Display) -> String {
+    let text = error.to_string();
+    let mut chars = text.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first
+        .into_iter()
+        .flatten()
+        .chain(chars)
+        .chain(['.'])
+        .collect()
+}
+
 /// The text without what is beyond so many bytes.
 pub fn cut(mut text: String, bytes: usize) -> String {
     if text.len() > bytes {
@@ -18,4 +31,16 @@ pub fn cut(mut text: String, bytes: usize) -> String {
         text.push('…');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_and_ends_with_a_full_stop() {
+        assert_eq!(sentence(&"there is no timer `a`"), "There is no timer `a`.");
+        assert_eq!(sentence(&"über"), "Über.");
+        assert_eq!(sentence(&""), ".");
+    }
 }

@@ -13,6 +13,7 @@
 mod acs;
 mod browser;
 mod client;
+mod command;
 mod http_double;
 mod hunt;
 mod listener;
@@ -29,6 +30,7 @@ mod walk;
 pub use acs::{AcsCourse, AcsEnd, AcsMail, AcsMischief, AcsOptions, AcsPoll, AcsSend, AcsServer};
 pub use browser::{Browser, Page};
 pub use client::{Answer, Broken, Client, Version};
+pub use command::printed;
 pub use http_double::Received;
 pub use hunt::hunt;
 pub use mail_parser;

@@ -107,6 +107,13 @@ pub struct MessageId {
     pub(super) number: i64,
 }
 
+impl MessageId {
+    /// Its shard, from 0.
+    pub fn shard(self) -> u32 {
+        self.shard
+    }
+}
+
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.shard, self.number)

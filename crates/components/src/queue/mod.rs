@@ -58,6 +58,7 @@ mod inner;
 pub mod limits;
 mod message;
 mod meta;
+mod operations;
 mod options;
 mod passes;
 mod pump;

@@ -5,13 +5,14 @@ use std::rc::Rc;
 use abide::prelude::*;
 
 use super::{
-    Counts, DeadLetter, Message, QueueError, Queues, Sent, inner::Inner, limits, rows::Rows, schema,
+    Counts, DeadLetter, Message, QueueError, Queues, Sent, inner::Inner, limits, operations,
+    rows::Rows, schema,
 };
 
 /// A shard of a queue: its name is the queue's, a `/` and its number. A [`Queue`](super::Queue) finds the right one.
 #[durable_object]
 pub struct QueueShard {
-    inner: Rc<Inner>,
+    pub(super) inner: Rc<Inner>,
 }
 
 impl DurableObject for QueueShard {
@@ -35,6 +36,13 @@ impl DurableObject for QueueShard {
         };
         let inner = Inner::new(state, rows, queues);
         inner.go_on()?;
+        let answering = Rc::clone(&inner);
+        inner
+            .state
+            .serve_operations(operations::NAME, move |request| {
+                let inner = Rc::clone(&answering);
+                Self { inner }.operate(request)
+            })?;
         Ok(Self { inner })
     }
 

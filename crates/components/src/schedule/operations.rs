@@ -13,10 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Schedule, ScheduleError, limits};
-use abide_component::operating::{Answer, body, json, no_operation, query};
-
-/// Timers, runs and entries of a page if the operator does not say.
-const DEFAULT_PAGE: usize = 100;
+use abide_component::operating::{Answer, body, json, no_operation, page, query};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,17 +56,20 @@ impl Schedule {
         match (is_read, &*path) {
             (true, "timers") => {
                 let wanted: WantedTimers = query(&request)?;
-                let timers = self.list(wanted.after.as_deref(), page(wanted.limit)?)?;
+                let timers = self.list(
+                    wanted.after.as_deref(),
+                    page(wanted.limit, limits::MAX_PAGE)?,
+                )?;
                 Ok(json(&json!({ "timers": timers })))
             }
             (true, "failed") => {
                 let wanted: WantedFailed = query(&request)?;
-                let runs = self.failed(wanted.after, page(wanted.limit)?)?;
+                let runs = self.failed(wanted.after, page(wanted.limit, limits::MAX_PAGE)?)?;
                 Ok(json(&json!({ "runs": runs })))
             }
             (true, "history") => {
                 let wanted: WantedHistory = query(&request)?;
-                let limit = page(wanted.limit)?;
+                let limit = page(wanted.limit, limits::MAX_PAGE)?;
                 let entries = self.history(wanted.timer.as_deref(), wanted.before, limit)?;
                 Ok(json(&json!({ "entries": entries })))
             }
@@ -91,16 +91,6 @@ impl Schedule {
         let Which { timer } = body(request).await?;
         change(self, &timer).map_err(refused)?;
         Ok(json(&self.get(&timer)?))
-    }
-}
-
-fn page(limit: Option<usize>) -> Result<usize, ApiError> {
-    match limit.unwrap_or(DEFAULT_PAGE) {
-        limit @ 1..=limits::MAX_PAGE => Ok(limit),
-        _ => Err(ApiError::bad_request(
-            "invalid_query",
-            format!("limit is from 1 to {}.", limits::MAX_PAGE),
-        )),
     }
 }
 

@@ -62,6 +62,7 @@ pub mod limits;
 mod migration;
 mod notices;
 mod object;
+mod operations;
 mod options;
 mod record;
 mod registry;

@@ -18,6 +18,7 @@ use super::{
     inner::Inner,
     limits,
     notices::{self, Parent},
+    operations,
     rows::Rows,
 };
 
@@ -60,19 +61,25 @@ impl DurableObject for WorkflowInstance {
             .get::<Options>()
             .map_or_else(Options::default, |options| (*options).clone());
         options.check()?;
-        Ok(Self {
-            inner: Rc::new(Inner {
-                registry: env.require::<Registry>()?,
-                options,
-                rows: Rows::new(state.storage()),
-                running: false.into(),
-                news: Notify::new(),
-                ended: Notify::new(),
-                cancel: RefCell::default(),
-                seen: SeenByAlarm::default(),
-                state,
-            }),
-        })
+        let inner = Rc::new(Inner {
+            registry: env.require::<Registry>()?,
+            options,
+            rows: Rows::new(state.storage()),
+            running: false.into(),
+            news: Notify::new(),
+            ended: Notify::new(),
+            cancel: RefCell::default(),
+            seen: SeenByAlarm::default(),
+            state,
+        });
+        let answering = Rc::clone(&inner);
+        inner
+            .state
+            .serve_operations(operations::NAME, move |request| {
+                let inner = Rc::clone(&answering);
+                Self { inner }.operate(request)
+            })?;
+        Ok(Self { inner })
     }
 
     async fn alarm(&self, _info: AlarmInfo) -> Result<()> {
@@ -393,14 +400,18 @@ fn all_same<'a>(
 /// The instances of a workflow, as they have told. Its object is named after the workflow.
 #[durable_object]
 pub struct WorkflowDirectory {
-    directory: Directory,
+    pub(super) directory: Rc<Directory>,
 }
 
 impl DurableObject for WorkflowDirectory {
     fn new(state: State, _env: Env) -> Result<Self> {
-        Ok(Self {
-            directory: Directory::new(&state),
-        })
+        let directory = Rc::new(Directory::new(&state));
+        let answering = Rc::clone(&directory);
+        state.serve_operations(operations::NAME, move |request| {
+            let directory = Rc::clone(&answering);
+            std::future::ready(Ok(Self { directory }.operate(&request)))
+        })?;
+        Ok(Self { directory })
     }
 }
 

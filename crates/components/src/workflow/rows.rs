@@ -8,7 +8,8 @@ use serde::Deserialize;
 use crate::broken::{Variant, broken};
 
 use super::{
-    InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, notices::Parent, schema,
+    Failure, InstanceRecord, Status, StepKind, StepName, StepRecord, StepState, notices::Parent,
+    schema,
 };
 
 /// The one row of `workflow_instance`.
@@ -251,7 +252,12 @@ impl Rows {
         let rows = self
             .sql
             .exec(sql, (after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
-        rows.to_array()
+        let mut steps: Vec<StepRecord> = rows.to_array()?;
+        for error in steps.iter_mut().filter_map(|step| step.error.as_mut()) {
+            // It is stored with its kind, which is the workflow's.
+            *error = Failure::from_json(error).message().to_owned();
+        }
+        Ok(steps)
     }
 
     /// A step that is asked for the first time. It keeps the idempotency key that it had before a restart, if it is to, and

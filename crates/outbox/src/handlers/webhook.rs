@@ -33,7 +33,7 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 ///
 /// ```
 /// use abide::{
-///     deliver::{StaticSecrets, Webhook, WebhookDelivery},
+///     outbox::handlers::{StaticSecrets, Webhook, WebhookDelivery},
 ///     outbox::{Deliver, Outbox, OutboxError, Registry},
 /// };
 /// use serde_json::json;

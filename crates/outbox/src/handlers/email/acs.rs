@@ -43,7 +43,7 @@ const CONTENT_HASH: HeaderName = HeaderName::from_static("x-ms-content-sha256");
 ///
 /// ```
 /// use abide::{
-///     deliver::{AcsDelivery, Email},
+///     outbox::handlers::{AcsDelivery, Email},
 ///     outbox::{Deliver, Outbox, OutboxError, Registry},
 /// };
 ///

@@ -44,7 +44,7 @@ const TIMEOUT: Duration = Duration::from_secs(58);
 ///
 /// ```
 /// use abide::{
-///     deliver::{Email, SmtpDelivery},
+///     outbox::handlers::{Email, SmtpDelivery},
 ///     outbox::{Deliver, Outbox, OutboxError, Registry},
 /// };
 ///
