@@ -36,7 +36,7 @@
 //! - [`DurableObject`], [`State`], [`Storage`], [`Sql`]: what an object is made of.
 //! - [`Env`], [`Namespace`], [`Stub`], [`Call`]: how one finds objects and calls them.
 //! - [`Error`]: what went wrong and what to do.
-//! - [`Node`]: runs objects on a [`Store`].
+//! - [`Node`]: runs objects on a [`Store`](storage::Store).
 //!
 //! # What you need not do
 //!

@@ -107,10 +107,10 @@ impl Opened<'_> {
 
     fn named(&self, error: Error) -> Error {
         let InstanceArgs { workflow, id, .. } = self.args;
-        match is_no_object(&error) {
-            true => anyhow!("workflow `{workflow}` has no instance `{id}`"),
-            false => error,
+        if is_no_object(&error) {
+            return anyhow!("workflow `{workflow}` has no instance `{id}`");
         }
+        error
     }
 }
 

@@ -42,9 +42,12 @@ impl Workflow for Signup {
 
     async fn run(&self, context: Context, name: String) -> Result<String, Failure> {
         let is_mended = self.0.is();
-        let sent = async move |_| match is_mended {
-            true => Ok(()),
-            false => Err(Failure::permanent("the mail\u{7} server is gone")),
+        let sent = async move |_| {
+            if is_mended {
+                Ok(())
+            } else {
+                Err(Failure::permanent("the mail\u{7} server is gone"))
+            }
         };
         context.step("send mail", RetryPolicy::once(), sent).await?;
         let answer: String = context.wait_for_event("answer", A_DAY).await?;
@@ -54,14 +57,11 @@ impl Workflow for Signup {
 
 async fn start(data: &Path, mended: &Mended) -> RunningHost {
     let takes = mended.clone();
-    let take = queue::function(async move |batch: &Batch<String>| match takes.is() {
-        true => Ok(()),
-        false => {
-            for message in batch.messages() {
-                message.refuse("no such address");
-            }
-            Ok(())
+    let take = queue::function(async move |batch: &Batch<String>| {
+        for message in batch.messages().iter().filter(|_| !takes.is()) {
+            message.refuse("no such address");
         }
+        Ok(())
     });
     let options = queue::Options {
         shards: 2,

@@ -33,7 +33,7 @@ pub fn query<T: DeserializeOwned>(request: &Request) -> Result<T, ApiError> {
     Ok(query)
 }
 
-/// How many entries a page has: so many as the operator wants, [`DEFAULT_PAGE`] if that is not said.
+/// How many entries a page has: so many as the operator wants, 100 if that is not said.
 pub fn page(limit: Option<usize>, max: usize) -> Result<usize, ApiError> {
     match limit.unwrap_or(DEFAULT_PAGE.min(max)) {
         limit if (1..=max).contains(&limit) => Ok(limit),

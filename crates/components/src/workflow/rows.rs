@@ -255,7 +255,9 @@ impl Rows {
         let mut steps: Vec<StepRecord> = rows.to_array()?;
         for error in steps.iter_mut().filter_map(|step| step.error.as_mut()) {
             // It is stored with its kind, which is the workflow's.
-            *error = Failure::from_json(error).message().to_owned();
+            Failure::from_json(&error.clone())
+                .message()
+                .clone_into(error);
         }
         Ok(steps)
     }
