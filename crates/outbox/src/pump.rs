@@ -31,7 +31,8 @@ use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::Futures
 
 use super::{
     Delivery, Failure, Record, claims::Claim, flights::Flights, inner::Inner, limits,
-    overload::Overload, passes::Taken, registry::Attempt, settle::Outcome, suspects::Suspects,
+    overload::Overload, passes::Taken, registry::Attempt, schema, settle::Outcome,
+    suspects::Suspects,
 };
 use abide_component::numbers::millis;
 use abide_component::waits;
@@ -326,6 +327,11 @@ impl Task {
             Ok(Then::HandOver) => {
                 let flights = std::mem::take(&mut self.flights);
                 self.guard.cut_off = self.inner.spawn(flights).is_err();
+            }
+            // The object has deleted everything, and the outbox with it.
+            Err(_) if matches!(schema::exists(&self.inner.rows.storage), Ok(false)) => {
+                self.inner.running.set(false);
+                self.guard.cut_off = false;
             }
             Err(error) => {
                 tracing::error!(%error, "the outbox stops until its alarm");

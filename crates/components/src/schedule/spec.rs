@@ -109,8 +109,31 @@ impl Spec {
         self
     }
 
-    /// Refuses what makes no sense.
-    pub(super) fn check(&self, now: i64) -> Result<(), ScheduleError> {
+    /// The first times after a time at which a timer goes off that is set then, at most so many: a preview. Times are
+    /// milliseconds since 1970.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Invalid`] if a time cannot be known.
+    pub fn preview(&self, now: i64, most: usize) -> Result<Vec<i64>, ScheduleError> {
+        let anchor = self.timing.anchor(now);
+        let mut next = self.timing.first(anchor, now);
+        let mut times = Vec::new();
+        while times.len() < most {
+            let Some(time) = next.map_err(ScheduleError::Invalid)? else {
+                break;
+            };
+            times.push(time);
+            next = self.timing.after(anchor, time);
+        }
+        Ok(times)
+    }
+
+    /// Refuses what [`Schedule::upsert`](super::Schedule::upsert) would refuse at this time, in milliseconds since 1970: for
+    /// programs that look before they make anything.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Invalid`], whose text says what would do.
+    pub fn check(&self, now: i64) -> Result<(), ScheduleError> {
         let invalid = |text: String| Err(ScheduleError::Invalid(text));
         if !(1..=limits::MAX_KIND_BYTES).contains(&self.kind.len()) {
             return invalid(format!(
@@ -164,4 +187,22 @@ pub enum Overlap {
     Queue,
     /// Both run at a time.
     Allow,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_has_the_times_at_which_the_timer_will_go_off() {
+        let hourly = Spec::every("tick", Duration::from_hours(1)).starting(7_000);
+        assert_eq!(
+            hourly.preview(5_000, 3).unwrap(),
+            [7_000, 3_607_000, 7_207_000]
+        );
+        let daily = Spec::cron("tick", "0 0 * * *", "UTC");
+        assert_eq!(daily.preview(1, 2).unwrap(), [86_400_000, 172_800_000]);
+        assert_eq!(Spec::once("tick", 9).preview(5, 3).unwrap(), [9]);
+        assert!(Spec::cron("tick", "0 0 * *", "UTC").preview(0, 1).is_err());
+    }
 }
