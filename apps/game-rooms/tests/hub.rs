@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use abide::{ClassOptions, Node, SimDisk, Store, StoreOptions, Stub, clock::TestClock};
+use abide::{ClassOptions, Node, Stub, clock::TestClock, storage::{SimDisk, Store, StoreOptions}};
 use game_rooms::{ATTEMPTS, Codes, GameHub, HUB_BINDING, HubError, LIFETIME};
 
 struct World {

@@ -6,7 +6,7 @@ use abide::{
     Response,
     server::{ApiError, UrlPath},
 };
-use abide_patterns::outbox::live::Asset;
+use abide::outbox::live::Asset;
 use serde::Deserialize;
 
 /// How the pages look.

@@ -5,11 +5,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use abide_patterns::{
-    deliver::{HttpCall, HttpDelivery},
-    outbox::{Deliver, Message},
-    schedule::{Overlap, ScheduleError, Spec},
-};
+use abide::{outbox::handlers::{HttpCall, HttpDelivery}, outbox::{Deliver, Message}, schedule::{Overlap, ScheduleError, Spec}};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

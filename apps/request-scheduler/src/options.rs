@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide_patterns::outbox::{BehindDeadLetter, Options};
+use abide::outbox::{BehindDeadLetter, Options};
 
 use crate::{Definition, limits};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use abide_patterns::outbox::{Change, Record, Status};
+use abide::outbox::{Change, Record, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::Definition;

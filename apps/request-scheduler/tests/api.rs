@@ -4,7 +4,7 @@
 mod support;
 
 use abide_harness::{Receiver, ReceiverAct, until};
-use abide_patterns::deliver::verify;
+use abide::outbox::handlers::verify;
 use http::{Method, Request};
 use http_body_util::Full;
 use request_scheduler::SigningKey;

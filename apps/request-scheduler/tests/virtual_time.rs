@@ -7,12 +7,9 @@ use std::{
     time::Duration,
 };
 
-use abide::{ClassOptions, Node, SimDisk, Store, StoreOptions, Stub, clock::TestClock};
+use abide::{ClassOptions, Node, Stub, clock::TestClock, storage::{SimDisk, Store, StoreOptions}};
 use abide_harness::until;
-use abide_patterns::{
-    deliver::{HttpCall, HttpDelivery},
-    outbox::{Deliver, Delivery, Failure, Registry, Submitted},
-};
+use abide::{outbox::handlers::{HttpCall, HttpDelivery}, outbox::{Deliver, Delivery, Failure, Registry, Submitted}};
 use request_scheduler::{
     BINDING, Definition, INDEX_BINDING, Phase, Put, RequestIndex, Room, ScheduledRequest,
 };

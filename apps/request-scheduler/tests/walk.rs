@@ -1,7 +1,7 @@
 //! Who may call what, where others can reach the program.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-#[path = "../../../crates/harness/shared/walk.rs"]
+#[path = "../../../verify/harness/shared/walk.rs"]
 mod shared;
 
 use abide_harness::Program;

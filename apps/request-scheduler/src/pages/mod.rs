@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use crate::{Entry, Outcome};
-use abide_patterns::outbox::Status;
+use abide::outbox::Status;
 
 pub(crate) use list::list;
 pub(crate) use request::request;

@@ -16,11 +16,7 @@ use std::{
 };
 
 use abide::{ErrorKind, prelude::*};
-use abide_patterns::{
-    alarm::WakeUp,
-    outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Registry, Status},
-    schedule::{self, Schedule, ScheduleError},
-};
+use abide::{component::WakeUp, outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Registry, Status}, schedule::{self, Schedule, ScheduleError}};
 use serde::{Deserialize, Serialize};
 
 use self::stored::{DEFINITION, ID, PROGRESS, Progress, Stored};

@@ -1,7 +1,7 @@
 //! Runs: how they begin, and what follows when they have ended.
 
 use abide::Result;
-use abide_patterns::outbox::{DeadLetterFilter, Outbox, OutboxError};
+use abide::outbox::{DeadLetterFilter, Outbox, OutboxError};
 
 use super::{
     Parts, of_scheduler,
