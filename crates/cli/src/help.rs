@@ -170,7 +170,7 @@ Example:
         "workflow cancel",
         "\
 Example:
-  abide workflow cancel signup ada --reason \"asked us to\"",
+  abide workflow cancel signup ada --reason duplicate",
     ),
     (
         "workflow restart",
