@@ -1,0 +1,81 @@
+//! The way between data centres: each reports to the world and hears what the others have reported.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use abide::Env;
+use tokio::task::JoinSet;
+
+use super::{Centre, Room};
+use crate::objects::{DataCentre, World};
+
+/// Between two reports to the world.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// A way between a data centre and the world, on which everything takes a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// In one direction.
+    pub delay: Duration,
+}
+
+impl Link {
+    /// Sends a call over the link, and its answer back.
+    pub async fn over<T>(self, call: impl Future<Output = T>) -> T {
+        if self.delay.is_zero() {
+            return call.await;
+        }
+        tokio::time::sleep(self.delay).await;
+        let answer = call.await;
+        tokio::time::sleep(self.delay).await;
+        answer
+    }
+}
+
+/// Before anybody is let in each data centre has reported, and has heard of all others.
+pub(super) async fn meet(env: &Env, room: &Room) -> abide::Result<()> {
+    for centre in &room.centres {
+        let object = env.object::<DataCentre>().get_by_name(&name(centre));
+        object.resume(env.clock().unix_millis()).await??;
+    }
+    for _ in 0..2 {
+        for centre in &room.centres {
+            exchange(env, centre).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Goes on until the process ends.
+pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
+    let mut centres = JoinSet::new();
+    for centre in &room.centres {
+        let (env, centre) = (env.clone(), Arc::clone(centre));
+        centres.spawn(async move {
+            while !env.is_stopping() {
+                if let Err(error) = exchange(&env, &centre).await {
+                    tracing::warn!(%error, data_centre = centre.terms.data_centre, "a data centre could not report");
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+        });
+    }
+    while centres.join_next().await.is_some() {}
+}
+
+async fn exchange(env: &Env, centre: &Centre) -> abide::Result<()> {
+    let own = env.object::<DataCentre>().get_by_name(&name(centre));
+    let terms = centre.terms.clone();
+    let report = own.summary(terms, env.clock().unix_millis()).await??;
+    let world = env.object::<World>().get_by_name(&centre.terms.room);
+    let others = centre.cache.link.over(world.exchange(report)).await??;
+    own.hear(others).await?
+}
+
+/// The name of a data centre's object.
+pub(super) fn name(centre: &Centre) -> String {
+    object_name(&centre.terms.room, &centre.terms.data_centre)
+}
+
+pub(super) fn object_name(room: &str, data_centre: &str) -> String {
+    format!("{room}/{data_centre}")
+}
