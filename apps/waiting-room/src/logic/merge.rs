@@ -86,6 +86,16 @@ impl RoomState {
         self.admitted_by_lane.values().sum()
     }
 
+    /// Admissions of this minute in the data centre that made this.
+    pub fn admitted_here(&self, lane: Lane) -> u64 {
+        let mut reports = self.reports.iter();
+        let own = reports
+            .find(|report| report.data_centre == self.data_centre && report.minute == self.minute);
+        own.and_then(|own| own.admitted_by_lane.get(&lane))
+            .copied()
+            .unwrap_or(0)
+    }
+
     /// Who waits.
     pub fn waiting(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.waiting).sum()
@@ -110,10 +120,7 @@ impl RoomState {
 
     /// The shares that divide this minute's slots.
     pub fn shares(&self) -> Shares {
-        let reachable = self
-            .reports
-            .iter()
-            .filter(|report| report.workers > 0 || report.data_centre == self.data_centre);
+        let reachable = self.reports.iter().filter(|report| !report.is_silent);
         let names: Vec<_> = reachable.map(|report| report.data_centre.clone()).collect();
         Shares::of_arrivals(&self.arrivals(self.minute.before(LAG_MINUTES)), &names)
     }

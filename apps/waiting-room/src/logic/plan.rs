@@ -123,11 +123,15 @@ impl Plan {
         if is_whole && self.slots > 0 {
             return Way::Open;
         }
+        if eligible == 0 {
+            return Way::Shut;
+        }
         let admitted = self.state.admitted_by_lane.get(&lane).copied().unwrap_or(0);
         let parts = self.shares.divide(eligible + admitted);
         let here = parts.own.get(&self.state.data_centre).copied().unwrap_or(0);
         let part = Part {
-            here,
+            // What others did not use of their parts may have gone to those who wait: no more than is left now.
+            here: here.min(self.state.admitted_here(lane) + eligible),
             anywhere: parts.anywhere,
         };
         if part == Part::default() {

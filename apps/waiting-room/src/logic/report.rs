@@ -58,6 +58,8 @@ pub struct Report {
     pub admitted: BTreeMap<Minute, u64>,
     /// The minute that `admitted_by_lane` is of.
     pub minute: Minute,
+    /// Nobody has heard of it for a while: it has no part of the slots. Only whoever reads a report says that.
+    pub is_silent: bool,
     /// Those of this minute, by where they stood.
     pub admitted_by_lane: BTreeMap<Lane, u64>,
 }

@@ -305,6 +305,7 @@ impl DataCentre {
             arrivals: by_minute("SELECT minute, count FROM arrivals")?,
             admitted: by_minute("SELECT minute, count(*) FROM admitted GROUP BY minute")?,
             minute,
+            is_silent: false,
             admitted_by_lane: lanes
                 .into_iter()
                 .map(|(lane, count)| (Lane::from_column(lane), count))
@@ -321,6 +322,7 @@ impl DataCentre {
         });
         let heard = peers.values().cloned().map(|mut report| {
             if now.saturating_sub(report.at) >= PEER_SILENCE {
+                report.is_silent = true;
                 report.workers = 0;
                 report.waiting.clear();
             }
