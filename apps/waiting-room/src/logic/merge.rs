@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    division::Workers,
+    division::{Part, Workers},
     history::{LAG_MINUTES, Shares},
     minute::Minute,
     queue::Bucket,
@@ -86,14 +86,23 @@ impl RoomState {
         self.admitted_by_lane.values().sum()
     }
 
-    /// Admissions of this minute in the data centre that made this.
-    pub fn admitted_here(&self, lane: Lane) -> u64 {
-        let mut reports = self.reports.iter();
+    /// Admissions of this minute with a number of the data centre that made this, and with one of *Anywhere*.
+    pub fn admitted_in(&self, lane: Lane) -> Part {
+        let of = |lanes: &BTreeMap<Lane, u64>| lanes.get(&lane).copied().unwrap_or(0);
+        let reports = self
+            .reports
+            .iter()
+            .filter(|report| report.minute == self.minute);
         let own = reports
-            .find(|report| report.data_centre == self.data_centre && report.minute == self.minute);
-        own.and_then(|own| own.admitted_by_lane.get(&lane))
-            .copied()
-            .unwrap_or(0)
+            .clone()
+            .find(|report| report.data_centre == self.data_centre);
+        let here = own.map_or(0, |own| {
+            of(&own.admitted_by_lane).saturating_sub(of(&own.anywhere_by_lane))
+        });
+        Part {
+            here,
+            anywhere: reports.map(|report| of(&report.anywhere_by_lane)).sum(),
+        }
     }
 
     /// Who waits.

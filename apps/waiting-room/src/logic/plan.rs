@@ -1,8 +1,8 @@
 //! Who may enter in one data centre, in one minute: the merged state, the rules, and all that follows from both.
 //!
 //! Contract: a plan is good for one minute. As visitors are let in, the slots that are free become fewer and the admissions of the minute
-//! more by the same number, so a bound on the *number* of admissions in the minute stays right however old the state is in which it was
-//! computed. That is why bounds are numbers of the minute, not slots that are left.
+//! more by the same number, so a bound on the *number* of admissions in the minute stays right also if the data centre's own workers have let in
+//! visitors since. That is why bounds are numbers of the minute, not slots that are left.
 
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -126,13 +126,13 @@ impl Plan {
         if eligible == 0 {
             return Way::Shut;
         }
-        let admitted = self.state.admitted_by_lane.get(&lane).copied().unwrap_or(0);
-        let parts = self.shares.divide(eligible + admitted);
-        let here = parts.own.get(&self.state.data_centre).copied().unwrap_or(0);
+        let admitted = self.state.admitted_in(lane);
+        // What is left is divided, not what there was: slots that one data centre does not need are everybody's soon.
+        let left = self.shares.divide(eligible);
+        let here = left.own.get(&self.state.data_centre).copied().unwrap_or(0);
         let part = Part {
-            // What others did not use of their parts may have gone to those who wait: no more than is left now.
-            here: here.min(self.state.admitted_here(lane) + eligible),
-            anywhere: parts.anywhere,
+            here: admitted.here + here,
+            anywhere: admitted.anywhere + left.anywhere,
         };
         if part == Part::default() {
             return Way::Shut;

@@ -62,4 +62,6 @@ pub struct Report {
     pub is_silent: bool,
     /// Those of this minute, by where they stood.
     pub admitted_by_lane: BTreeMap<Lane, u64>,
+    /// Of them, those with a number of *Anywhere*.
+    pub anywhere_by_lane: BTreeMap<Lane, u64>,
 }

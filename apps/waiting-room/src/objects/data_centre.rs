@@ -32,7 +32,8 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS waiting (visitor BLOB PRIMARY KEY, bucket INTEGER NOT NULL, seen INTEGER NOT NULL) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS waiting_by_bucket ON waiting (bucket);
     CREATE INDEX IF NOT EXISTS waiting_by_time ON waiting (seen);
-    CREATE TABLE IF NOT EXISTS admitted (visitor BLOB PRIMARY KEY, minute INTEGER NOT NULL, lane INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS admitted (visitor BLOB PRIMARY KEY, minute INTEGER NOT NULL, lane INTEGER NOT NULL,
+        is_from_anywhere INTEGER NOT NULL) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS admitted_by_minute ON admitted (minute, lane);
     CREATE TABLE IF NOT EXISTS arrivals (minute INTEGER PRIMARY KEY, count INTEGER NOT NULL);
     CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen INTEGER NOT NULL) WITHOUT ROWID";
@@ -79,6 +80,8 @@ pub enum Happening {
         minute: Minute,
         /// Where they stood.
         lane: Lane,
+        /// With a number of *Anywhere*.
+        is_from_anywhere: bool,
     },
     /// A new visitor was turned away.
     TurnedAway {
@@ -183,7 +186,7 @@ impl DataCentre {
         let name = counter_name(&terms.room, &terms.data_centre, open);
         let counter = self.env.object::<TicketCounter>().get_by_name(&name);
         for (visitor, lane) in counter.close().await?? {
-            self.admit(visitor, open, lane, now)?;
+            self.admit(visitor, open, lane, false, now)?;
         }
         self.state.storage().put(OPEN_MINUTE, &minute)?;
         Ok(minute)
@@ -200,7 +203,8 @@ impl DataCentre {
                 visitor,
                 minute,
                 lane,
-            } => self.admit(visitor, minute, lane, now)?,
+                is_from_anywhere,
+            } => self.admit(visitor, minute, lane, is_from_anywhere, now)?,
             Happening::TurnedAway { minute } => self.arrive(minute)?,
             Happening::Seen { visitor } => self.see(visitor, now)?,
             Happening::Looked { visitor, bucket } => {
@@ -210,10 +214,17 @@ impl DataCentre {
         Ok(())
     }
 
-    fn admit(&self, visitor: VisitorId, minute: Minute, lane: Lane, now: u64) -> Result<()> {
+    fn admit(
+        &self,
+        visitor: VisitorId,
+        minute: Minute,
+        lane: Lane,
+        is_from_anywhere: bool,
+        now: u64,
+    ) -> Result<()> {
         let added = self.sql().exec(
-            "INSERT OR IGNORE INTO admitted (visitor, minute, lane) VALUES (?, ?, ?) RETURNING minute",
-            (&visitor.0[..], minute.0, lane.to_column()),
+            "INSERT OR IGNORE INTO admitted (visitor, minute, lane, is_from_anywhere) VALUES (?, ?, ?, ?) RETURNING minute",
+            (&visitor.0[..], minute.0, lane.to_column(), is_from_anywhere),
         )?;
         if added.optional::<u64>()?.is_none() {
             return Ok(());
@@ -294,8 +305,16 @@ impl DataCentre {
                 .map(|(minute, count)| (Minute(minute), count))
                 .collect())
         };
-        let lanes = "SELECT lane, count(*) FROM admitted WHERE minute = ? GROUP BY lane";
-        let lanes = sql.exec(lanes, (minute.0,))?.to_array::<(i64, u64)>()?;
+        let by_lane = |condition: &str| -> Result<BTreeMap<Lane, u64>> {
+            let query = format!(
+                "SELECT lane, count(*) FROM admitted WHERE minute = ? {condition} GROUP BY lane"
+            );
+            let rows = sql.exec(&query, (minute.0,))?.to_array::<(i64, u64)>()?;
+            Ok(rows
+                .into_iter()
+                .map(|(lane, count)| (Lane::from_column(lane), count))
+                .collect())
+        };
         Ok(Report {
             data_centre: terms.data_centre.clone(),
             at: now,
@@ -306,10 +325,8 @@ impl DataCentre {
             admitted: by_minute("SELECT minute, count(*) FROM admitted GROUP BY minute")?,
             minute,
             is_silent: false,
-            admitted_by_lane: lanes
-                .into_iter()
-                .map(|(lane, count)| (Lane::from_column(lane), count))
-                .collect(),
+            admitted_by_lane: by_lane("")?,
+            anywhere_by_lane: by_lane("AND is_from_anywhere")?,
         })
     }
 

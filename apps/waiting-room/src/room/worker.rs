@@ -155,7 +155,8 @@ impl Worker {
                 if !self.take_own(plan.minute(), lane, allowance) {
                     return Admission::No;
                 }
-                self.record_admission(plan.minute(), lane, visitor).await
+                self.record_admission(plan.minute(), lane, visitor, false)
+                    .await
             }
             None => self.take_number(plan, lane, way, visitor).await,
         }
@@ -211,6 +212,7 @@ impl Worker {
                     visitor,
                     minute,
                     lane,
+                    is_from_anywhere: false,
                 });
                 return Admission::Yes;
             }
@@ -235,7 +237,9 @@ impl Worker {
             let number = self.cache.link.over(far.take(claim)).await;
             match number.and_then(|number| number) {
                 Ok(Number::Given) => {
-                    return self.record_admission(plan.minute(), lane, visitor).await;
+                    return self
+                        .record_admission(plan.minute(), lane, visitor, true)
+                        .await;
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -248,11 +252,18 @@ impl Worker {
         Admission::No
     }
 
-    async fn record_admission(&self, minute: Minute, lane: Lane, visitor: VisitorId) -> Admission {
+    async fn record_admission(
+        &self,
+        minute: Minute,
+        lane: Lane,
+        visitor: VisitorId,
+        is_from_anywhere: bool,
+    ) -> Admission {
         let admitted = Happening::Admitted {
             visitor,
             minute,
             lane,
+            is_from_anywhere,
         };
         match self.reporter.record(Some(admitted)).await {
             Ok(()) => Admission::Yes,

@@ -125,15 +125,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_overshoot_no_more_and_queue_no_more_too_early_than_the_others() {
-        let outcomes = compare(1, 1);
+    fn counters_are_no_worse_than_the_others_in_either_measure_and_the_weaknesses_of_those_show() {
+        /// What few runs leave to chance, in visitors of 1,000.
+        const CHANCE: f64 = 2.0;
+        let outcomes = compare(1, 4);
+        let overshoot = |division: &str| -> f64 {
+            let own = outcomes
+                .iter()
+                .filter(|outcome| outcome.division == division);
+            own.map(|outcome| outcome.overshoot).sum()
+        };
+        assert!(overshoot("counters") < overshoot("even"));
+        assert!(overshoot("counters") < overshoot("curve"));
         for of_scenario in outcomes.chunks(DIVISIONS.len()) {
             let [even, curve, counters] = of_scenario else {
                 panic!("three ways for each scenario");
             };
             for other in [even, curve] {
                 assert!(
-                    counters.overshoot <= other.overshoot,
+                    counters.overshoot <= other.overshoot + CHANCE,
                     "{counters:?} {other:?}"
                 );
                 assert!(
@@ -141,22 +151,11 @@ mod tests {
                     "{counters:?} {other:?}"
                 );
             }
+            assert!(
+                even.queued_too_early > curve.queued_too_early,
+                "{even:?} {curve:?}"
+            );
         }
-    }
-
-    #[test]
-    fn the_weaknesses_show_that_led_from_one_way_to_the_next() {
-        let outcomes = compare(1, 1);
-        let sum = |division: &str, of: &dyn Fn(&Outcome) -> f64| -> f64 {
-            outcomes
-                .iter()
-                .filter(|outcome| outcome.division == division)
-                .map(of)
-                .sum()
-        };
-        let early = |division| sum(division, &|outcome| outcome.queued_too_early);
-        let over = |division| sum(division, &|outcome| outcome.overshoot);
-        assert!(early("even") > early("curve") && over("curve") > over("counters"));
     }
 
     #[test]

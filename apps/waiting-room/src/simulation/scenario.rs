@@ -31,10 +31,10 @@ pub(super) fn all() -> Vec<Scenario> {
     let base = Scenario {
         name: "",
         limit: 1_000,
-        minutes: 14,
+        minutes: 12,
         calm: [60.0, 40.0, 40.0, 20.0],
         spike: [60.0, 40.0, 40.0, 20.0],
-        spike_minutes: 7..11,
+        spike_minutes: 7..9,
         stay: 5,
         workers: [[6, 4, 4, 2], [9, 6, 6, 3]],
         delay: 2,
@@ -52,22 +52,22 @@ pub(super) fn all() -> Vec<Scenario> {
         },
         Scenario {
             name: "spike from one place, 20 % full",
-            spike: [15.0, 10.0, 10.0, 500.0],
+            spike: [15.0, 10.0, 10.0, 2_000.0],
             ..low.clone()
         },
         Scenario {
             name: "spike from one place, 80 % full",
-            spike: [60.0, 40.0, 40.0, 500.0],
+            spike: [60.0, 40.0, 40.0, 2_000.0],
             ..high.clone()
         },
         Scenario {
             name: "spike from many places, 20 % full",
-            spike: [200.0, 150.0, 150.0, 100.0],
+            spike: [800.0, 600.0, 600.0, 400.0],
             ..low
         },
         Scenario {
             name: "spike from many places, 80 % full",
-            spike: [200.0, 150.0, 150.0, 100.0],
+            spike: [800.0, 600.0, 600.0, 400.0],
             ..high
         },
     ]

@@ -62,7 +62,10 @@ struct World<'a> {
     centres: Vec<Centre>,
     waiting: Vec<Waiting>,
     anywhere: HashMap<Lane, u64>,
-    random: Random,
+    /// Who comes: the same for each way to divide.
+    arrivals: Random,
+    /// Which worker a request reaches, and which is replaced.
+    workers: Random,
     measured: Measured,
     minute: Minute,
 }
@@ -113,7 +116,8 @@ impl<'a> World<'a> {
             centres: centres.collect(),
             waiting: Vec::new(),
             anywhere: HashMap::new(),
-            random: Random::new(seed),
+            arrivals: Random::new(seed),
+            workers: Random::new(!seed),
             measured: Measured::default(),
             minute: Minute(FIRST_MINUTE),
         };
@@ -159,7 +163,7 @@ impl<'a> World<'a> {
         };
         for (centre, rate) in rates.iter().enumerate() {
             let average = rate / (MINUTE * STEPS_PER_SECOND) as f64;
-            for _ in 0..self.random.arrivals(average) {
+            for _ in 0..self.arrivals.arrivals(average) {
                 self.come(step, centre);
             }
         }
@@ -177,6 +181,7 @@ impl<'a> World<'a> {
             centre.numbers.clear();
             centre.report.minute = minute;
             centre.report.admitted_by_lane.clear();
+            centre.report.anywhere_by_lane.clear();
         }
     }
 
@@ -197,7 +202,7 @@ impl<'a> World<'a> {
                 .workers
                 .resize(usize::try_from(wanted).unwrap_or(1), None);
             if step.is_multiple_of(20 * STEPS_PER_SECOND) {
-                let replaced = usize::try_from(self.random.below(wanted)).unwrap_or(0);
+                let replaced = usize::try_from(self.workers.below(wanted)).unwrap_or(0);
                 centre.workers[replaced] = None;
             }
             let active = centre
@@ -298,21 +303,30 @@ impl<'a> World<'a> {
         let count = self.centres[number].workers.len();
         // Requests are not spread evenly: some workers get twice as many.
         let worker = usize::try_from(
-            self.random
+            self.workers
                 .below(count as u64)
-                .min(self.random.below(count as u64)),
+                .min(self.workers.below(count as u64)),
         )
         .unwrap_or(0);
         let centre = &mut self.centres[number];
         centre.workers[worker] = Some(step);
+        let mut is_from_anywhere = false;
         let admits = match centre.plan.way(lane) {
             Way::Shut => false,
-            Way::Open => true,
+            // Counted like the others, as numbers of the minute.
+            Way::Open => {
+                *centre.numbers.entry(lane).or_default() += 1;
+                *centre.own.entry((worker, lane)).or_default() += 1;
+                true
+            }
             Way::Bounded(part) => match centre.plan.allowance(part) {
                 Some(allowance) => below(centre.own.entry((worker, lane)).or_default(), allowance),
                 None => {
-                    below(centre.numbers.entry(lane).or_default(), part.here)
-                        || below(self.anywhere.entry(lane).or_default(), part.anywhere)
+                    below(centre.numbers.entry(lane).or_default(), part.here) || {
+                        is_from_anywhere =
+                            below(self.anywhere.entry(lane).or_default(), part.anywhere);
+                        is_from_anywhere
+                    }
                 }
             },
         };
@@ -321,6 +335,9 @@ impl<'a> World<'a> {
             centre.leaving.push_back(step + stay);
             *centre.report.admitted.entry(self.minute).or_default() += 1;
             *centre.report.admitted_by_lane.entry(lane).or_default() += 1;
+            if is_from_anywhere {
+                *centre.report.anywhere_by_lane.entry(lane).or_default() += 1;
+            }
         }
         admits
     }
