@@ -533,7 +533,7 @@ impl Reader<'_> {
         let address = file.address.map(|text| {
             let expected = "an address or a block of addresses, such as \"10.0.0.0/8\"";
             text.parse()
-                .map_err(|_| self.invalid(&of("address"), &text, expected))
+                .map_err(|()| self.invalid(&of("address"), &text, expected))
         });
         let header = match (file.header, file.value) {
             (Some(name), Some(value)) => Some((self.header(&of("header"), &name)?, value)),

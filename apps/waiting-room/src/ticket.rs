@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_accepted_ticket_expires_a_session_after_the_last_request_and_a_place_after_5_minutes() {
-        let session = Duration::from_secs(60);
+        let session = Duration::from_mins(1);
         let inside = ticket(Some(1));
         assert_eq!(
             inside.standing(160_000, session),

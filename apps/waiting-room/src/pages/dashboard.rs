@@ -62,15 +62,12 @@ pub fn rooms(rooms: &[Arc<Room>]) -> Markup {
 fn describe(room: &Room) -> Markup {
     let samples = room.samples.all();
     let plan = room.plan();
-    let (active, queued, limit) =
-        plan.as_ref()
-            .map_or((0, 0, room.settings.limits.total_active_users), |plan| {
-                (
-                    plan.state.active,
-                    plan.state.waiting(),
-                    plan.rules.limits.total_active_users,
-                )
-            });
+    let limit = plan
+        .as_ref()
+        .map_or(room.settings.limits, |plan| plan.rules.limits);
+    let newest = samples.last();
+    let active = newest.map_or(0, |sample| sample.sum(|centre| centre.active));
+    let queued = newest.map_or(0, |sample| sample.sum(|centre| centre.queued));
     let slots = plan.as_ref().map_or(0, |plan| plan.slots);
     let pace = plan
         .as_ref()
@@ -83,15 +80,15 @@ fn describe(room: &Room) -> Markup {
                 @if is_held { span.pill { "holds everybody" } } @else if slots <= 0 { span.pill { "full" } }
             }
             dl.numbers {
-                div { dt { "Active" } dd { (active) " " small { "of " (limit) } } }
+                div { dt { "Active" } dd { (active) " " small { "of " (limit.total_active_users) } } }
                 div { dt { "Queued" } dd { (queued) } }
                 div { dt { "Free slots" } dd { (slots.max(0)) } }
                 div { dt { "Admissions per minute" } dd { (format!("{pace:.0}")) } }
             }
             div.charts {
-                (chart("Active users", &samples, |centre| centre.active, Some(limit)))
+                (chart("Active users", &samples, |centre| centre.active, Some(limit.total_active_users)))
                 (chart("Queued users", &samples, |centre| centre.queued, None))
-                (chart("Admissions in the last full minute", &samples, |centre| centre.admitted, Some(room.settings.limits.new_users_per_minute)))
+                (chart("Admissions in the last full minute", &samples, |centre| centre.admitted, Some(limit.new_users_per_minute)))
             }
             table {
                 thead { tr { th { "Data centre" } th { "Active" } th { "Queued" } th { "Admitted" } th { "Workers" } } }
@@ -127,12 +124,13 @@ fn chart(
     let limit = limit.filter(|limit| *limit <= highest.saturating_mul(4).max(10));
     let top = round_up(highest.max(limit.unwrap_or(0)).max(1));
     let y = |value: u64| TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - value as f64 / top as f64);
-    let begin = samples.first().map_or(0, |sample| sample.at);
+    let end = samples.last().map_or(0, |sample| sample.at);
     let length = samples
-        .last()
-        .map_or(1, |sample| sample.at - begin)
+        .first()
+        .map_or(0, |sample| end - sample.at)
         .max(60_000);
-    let x = |at: u64| LEFT + (WIDTH - LEFT - 4.0) * ((at - begin) as f64 / length as f64);
+    // The newest sample is at the right edge, also while there are few.
+    let x = |at: u64| WIDTH - 4.0 - (WIDTH - LEFT - 4.0) * ((end - at) as f64 / length as f64);
     let count = samples.last().map_or(0, |sample| sample.centres.len());
     let area = |index: usize| {
         let mut path = String::new();

@@ -94,7 +94,9 @@ fn failed() -> ApiError {
 pub fn router(edge: Arc<Edge>) -> Router {
     let opening = Arc::clone(&edge);
     tokio::spawn(async move {
-        if let Err(error) = opening.rooms().await {
+        if let Err(error) = opening.rooms().await
+            && !opening.env.is_stopping()
+        {
             tracing::warn!(%error, "the rooms could not be opened; the first visitor tries again");
         }
     });

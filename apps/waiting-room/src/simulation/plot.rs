@@ -4,7 +4,7 @@ use plotters::prelude::*;
 
 use super::{DIVISIONS, Outcome};
 
-const SIZE: (u32, u32) = (960, 620);
+const SIZE: (u32, u32) = (1_100, 640);
 const COLOURS: [RGBColor; 3] = [
     RGBColor(15, 138, 109),
     RGBColor(179, 89, 10),
@@ -52,14 +52,11 @@ fn bars(
         .y_label_area_size(46)
         .build_cartesian_2d(0.0..groups.len() as f64, 0.0..highest)?;
     let label = |x: &f64| {
-        let is_middle = (x.fract() - 0.5).abs() < 0.01;
         let group = groups
             .iter()
             .zip(0_u32..)
-            .find(|(_, index)| f64::from(*index) == x.floor());
-        group
-            .filter(|_| is_middle)
-            .map_or_else(String::new, |(group, _)| group[0].scenario.to_owned())
+            .find(|(_, index)| (x - f64::from(*index) - 0.5).abs() < 0.01);
+        group.map_or_else(String::new, |(group, _)| group[0].scenario.to_owned())
     };
     chart
         .configure_mesh()

@@ -266,9 +266,9 @@ pub(crate) async fn rush(client: &Client, count: usize) -> (Vec<Visitor>, Vec<Vi
     for visitor in coming {
         let (visitor, enters) = visitor.await.unwrap();
         if enters {
-            inside.push(visitor)
+            inside.push(visitor);
         } else {
-            waiting.push(visitor)
+            waiting.push(visitor);
         }
     }
     (inside, waiting)
