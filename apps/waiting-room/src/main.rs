@@ -54,7 +54,7 @@ enum Command {
 #[derive(Args)]
 struct Serve {
     #[command(flatten)]
-    serve: ServeArgs,
+    host: ServeArgs,
 
     /// File with the origin and the rooms
     #[arg(long, value_name = "FILE", default_value = "waiting-room.toml")]
@@ -84,7 +84,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
     let settings = Settings::load(&args.rooms)?;
-    let mut config = args.serve.load()?;
+    let mut config = args.host.load()?;
     // Names of rooms are names of this server. What another site may make a browser send is the application's business, as it would be
     // without a waiting room.
     if let Hosts::Named(hosts) = &mut config.server.hosts {
