@@ -221,7 +221,7 @@ fn an_origin_that_is_not_there_is_a_502_and_costs_nobody_the_place() {
         let text = std::fs::read_to_string(&rooms).unwrap();
         std::fs::write(
             &rooms,
-            text.replace(&site.origin.address, &nobody.address().to_string()),
+            text.replace(&site.origin.address, &nobody.address()),
         )
         .unwrap();
         let server = site.start();
