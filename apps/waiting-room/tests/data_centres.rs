@@ -4,7 +4,7 @@
 mod support;
 
 use abide_harness::{Client, run, until};
-use support::{Site, Visitor, status, until_status};
+use support::{Site, Visitor, pause, second, status, until_status};
 
 const TOP: &str = "data_centre_header = \"x-data-centre\"";
 const ROOM: &str = "total_active_users = 30\nnew_users_per_minute = 1000";
@@ -54,6 +54,28 @@ fn three_data_centres_let_in_as_many_as_one_and_know_of_each_other_s_queue() {
                 .all(|centre| centre["queued"].as_u64().unwrap() > 0),
             "{seen}"
         );
+    });
+}
+
+#[test]
+fn a_room_that_is_full_stays_so_when_a_minute_begins() {
+    run(async {
+        let top = format!("{TOP}\nminute = \"4s\"\nrefresh = \"60s\"");
+        let site = Site::new(&top, ROOM)
+            .await
+            .arg("--data-centres=3")
+            .arg("--delay=80ms");
+        let server = site.start();
+        let client = server.client();
+        let (mut inside, _) = rush(&client, 60).await;
+        let begun = second();
+        // Three minutes begin meanwhile, and visitors come all the time.
+        while second() < begun + 13 {
+            inside += rush(&client, 6).await.0;
+            assert!(inside <= 30, "{inside}");
+            pause().await;
+        }
+        assert_eq!(inside, 30);
     });
 }
 

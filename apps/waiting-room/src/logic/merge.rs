@@ -105,6 +105,15 @@ impl RoomState {
         }
     }
 
+    /// Every other data centre has reported in this minute, and so everybody whom it let in before.
+    pub fn is_settled(&self) -> bool {
+        let mut others = self
+            .reports
+            .iter()
+            .filter(|report| report.data_centre != self.data_centre && !report.is_silent);
+        others.all(|report| report.minute >= self.minute)
+    }
+
     /// Who waits.
     pub fn waiting(&self) -> u64 {
         self.buckets.iter().map(|bucket| bucket.waiting).sum()
@@ -245,6 +254,25 @@ mod tests {
             slots(at(16, 34)).own,
             BTreeMap::from([("a".into(), 450), ("b".into(), 550)])
         );
+    }
+
+    #[test]
+    fn a_state_is_settled_when_every_other_data_centre_that_is_heard_of_has_reported_in_the_minute()
+    {
+        let of = |name: &str, minute| Report {
+            minute,
+            ..report(name, 0, &[])
+        };
+        let settled = |reports| RoomState::merge("a", at(12, 1), reports).is_settled();
+        let own = of("a", at(12, 1));
+        assert!(settled(vec![own.clone()]));
+        assert!(settled(vec![own.clone(), of("b", at(12, 1))]));
+        assert!(!settled(vec![own.clone(), of("b", at(12, 0))]));
+        let silent = Report {
+            is_silent: true,
+            ..of("b", at(12, 0))
+        };
+        assert!(settled(vec![own, silent]));
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::objects::{DataCentre, World};
 
 /// Between two reports to the world.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// The same while a minute begins and others have not reported in it.
+const SETTLING_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A way between a data centre and the world, on which everything takes a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,23 +54,48 @@ pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
         let (env, centre) = (env.clone(), Arc::clone(centre));
         centres.spawn(async move {
             while !env.is_stopping() {
-                if let Err(error) = exchange(&env, &centre).await {
-                    tracing::warn!(%error, data_centre = centre.terms.data_centre, "a data centre could not report");
-                }
-                tokio::time::sleep(INTERVAL).await;
+                let pause = match exchange(&env, &centre).await {
+                    Ok(Settled::Yes) => until_next_report(&env, &centre),
+                    Ok(Settled::No) => SETTLING_INTERVAL,
+                    Err(error) => {
+                        tracing::warn!(%error, data_centre = centre.terms.data_centre, "a data centre could not report");
+                        INTERVAL
+                    }
+                };
+                tokio::time::sleep(pause).await;
             }
         });
     }
     while centres.join_next().await.is_some() {}
 }
 
-async fn exchange(env: &Env, centre: &Centre) -> abide::Result<()> {
+/// Whether all others have reported in the newest minute that any has reported in.
+enum Settled {
+    Yes,
+    No,
+}
+
+/// Reports come at the beginning of a minute, too: the others wait for them.
+fn until_next_report(env: &Env, centre: &Centre) -> Duration {
+    let length = centre.terms.minute_millis.max(1);
+    let left = length - env.clock().unix_millis() % length;
+    INTERVAL.min(Duration::from_millis(left))
+}
+
+async fn exchange(env: &Env, centre: &Centre) -> abide::Result<Settled> {
     let own = env.object::<DataCentre>().get_by_name(&name(centre));
     let terms = centre.terms.clone();
     let report = own.summary(terms, env.clock().unix_millis()).await??;
+    let minute = report.minute;
     let world = env.object::<World>().get_by_name(&centre.terms.room);
     let others = centre.cache.link.over(world.exchange(report)).await??;
-    own.hear(others).await?
+    let is_settled = others.iter().all(|other| other.minute >= minute);
+    own.hear(others).await??;
+    Ok(if is_settled {
+        Settled::Yes
+    } else {
+        Settled::No
+    })
 }
 
 /// The name of a data centre's object.

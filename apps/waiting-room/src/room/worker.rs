@@ -1,7 +1,8 @@
 //! A worker: decides about each request, alone or with a number from a counter.
 //!
 //! Contract: a visitor who is inside is let through without any call of an object. Whoever is let in or gets a place is on disk before
-//! hearing of it. A worker decides from a state of the current minute, never from that of a minute that is over.
+//! hearing of it. A worker decides from a state of the current minute, never from that of a minute that is over, and the
+//! state counts everybody whom any data centre let in before the minute, unless one cannot be heard.
 
 use std::{
     collections::HashMap,
@@ -23,6 +24,10 @@ use crate::{
 
 /// The name of what is nobody's own part.
 const ANYWHERE: &str = "anywhere";
+/// Milliseconds of a minute in which a visitor who is new waits for the reports of other data centres.
+const LONGEST_SETTLING: u64 = 2_000;
+/// Between two looks whether they have come.
+const SETTLING_STEP: Duration = Duration::from_millis(20);
 
 /// A worker of a data centre.
 #[derive(Debug)]
@@ -126,15 +131,26 @@ impl Worker {
         Verdict::TryAgain
     }
 
-    /// The plan of the minute; asks for it if the cache has an older one.
+    /// The plan of the minute; asks for it if the cache has an older one. When a minute begins it waits a moment for what the other
+    /// data centres have done in the one before, if they can be heard.
     async fn plan(&self, now: u64) -> Option<Arc<Plan>> {
         let minute = self.cache.minute(now);
+        let length = self.cache.terms.minute_millis;
+        let is_given_up = |now: u64| now % length > LONGEST_SETTLING.min(length / 2);
         let fits = |plan: &Arc<Plan>| plan.minute() >= minute;
-        if let Some(plan) = self.cache.plan().filter(fits) {
+        if let Some(plan) = self.cache.plan().filter(fits)
+            && (plan.state.is_settled() || is_given_up(now))
+        {
             return Some(plan);
         }
-        self.reporter.record(None).await.ok()?;
-        self.cache.plan().filter(fits)
+        loop {
+            self.reporter.record(None).await.ok()?;
+            let plan = self.cache.plan().filter(fits)?;
+            if plan.state.is_settled() || is_given_up(self.cache.now()) {
+                return Some(plan);
+            }
+            tokio::time::sleep(SETTLING_STEP).await;
+        }
     }
 
     async fn admit(&self, plan: &Plan, lane: Lane, visitor: VisitorId) -> Admission {

@@ -61,6 +61,8 @@ struct World<'a> {
     rules: Rules,
     centres: Vec<Centre>,
     waiting: Vec<Waiting>,
+    /// Visitors who have come while a minute begins, by data centre.
+    held: Vec<usize>,
     anywhere: HashMap<Lane, u64>,
     /// Who comes: the same for each way to divide.
     arrivals: Random,
@@ -115,6 +117,7 @@ impl<'a> World<'a> {
             rules,
             centres: centres.collect(),
             waiting: Vec::new(),
+            held: Vec::new(),
             anywhere: HashMap::new(),
             arrivals: Random::new(seed),
             workers: Random::new(!seed),
@@ -166,6 +169,9 @@ impl<'a> World<'a> {
             for _ in 0..self.arrivals.arrivals(average) {
                 self.come(step, centre);
             }
+        }
+        for centre in std::mem::take(&mut self.held) {
+            self.come(step, centre);
         }
         self.look(step);
         let active: u64 = self.centres.iter().map(|centre| centre.report.active).sum();
@@ -254,6 +260,10 @@ impl<'a> World<'a> {
 
     /// Somebody comes who was not here before.
     fn come(&mut self, step: u64, centre: usize) {
+        if !self.centres[centre].plan.state.is_settled() {
+            self.held.push(centre);
+            return;
+        }
         self.measured.visitors += 1;
         *self.centres[centre]
             .report
@@ -285,7 +295,8 @@ impl<'a> World<'a> {
     fn look(&mut self, step: u64) {
         let mut still = Vec::new();
         for visitor in std::mem::take(&mut self.waiting) {
-            let is_time = step % LOOK == visitor.looks;
+            let is_settled = self.centres[visitor.centre].plan.state.is_settled();
+            let is_time = is_settled && step % LOOK == visitor.looks;
             if is_time && self.admit(step, visitor.centre, Lane::Bucket(visitor.bucket)) {
                 let waiting = &mut self.centres[visitor.centre].report.waiting;
                 if let Some(count) = waiting.get_mut(&visitor.bucket) {
