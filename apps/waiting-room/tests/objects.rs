@@ -141,7 +141,7 @@ fn whoever_does_not_look_any_more_has_left_the_queue_but_not_because_the_process
         assert_eq!(state.waiting(), 2);
         // A start after ten minutes.
         let later = NOW + 10 * MINUTE;
-        centre.resume(later).await.unwrap().unwrap();
+        centre.resume(terms("dc-1"), later).await.unwrap().unwrap();
         assert_eq!(report(&centre, "dc-1", later, &[]).await.waiting(), 2);
         let looked = Happening::Looked {
             visitor: visitor(2),

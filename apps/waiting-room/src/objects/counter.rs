@@ -107,6 +107,12 @@ impl TicketCounter {
             storage.set_alarm(KEPT)?;
         }
         storage.put(CLOSED, &true)?;
+        self.given().await
+    }
+
+    /// Who has a number.
+    pub async fn given(&self) -> Result<Vec<(VisitorId, Lane)>> {
+        let storage = self.state.storage();
         let rows = storage
             .sql()
             .exec("SELECT visitor, lane FROM numbers", ())?;

@@ -115,10 +115,18 @@ impl DurableObject for DataCentre {
 
 #[rpc]
 impl DataCentre {
-    /// The process begins: whoever waited could not look at the queue meanwhile, and has not left for that.
-    pub async fn resume(&self, now: u64) -> Result<()> {
+    /// The process begins. Whoever waited could not look at the queue meanwhile, and has not left for that; whoever had a number, of whom
+    /// no worker has told, is inside.
+    pub async fn resume(&self, terms: Terms, now: u64) -> Result<()> {
         self.sql().exec("UPDATE waiting SET seen = ?", (now,))?;
         self.sql().exec("DELETE FROM workers", ())?;
+        if let Some(open) = self.state.storage().get::<Minute>(OPEN_MINUTE)? {
+            let name = counter_name(&terms.room, &terms.data_centre, open);
+            let counter = self.env.object::<TicketCounter>().get_by_name(&name);
+            for (visitor, lane) in counter.given().await?? {
+                self.admit(visitor, open, lane, false, now)?;
+            }
+        }
         Ok(())
     }
 

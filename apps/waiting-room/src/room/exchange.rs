@@ -37,7 +37,9 @@ impl Link {
 pub(super) async fn meet(env: &Env, room: &Room) -> abide::Result<()> {
     for centre in &room.centres {
         let object = env.object::<DataCentre>().get_by_name(&name(centre));
-        object.resume(env.clock().unix_millis()).await??;
+        object
+            .resume(centre.terms.clone(), env.clock().unix_millis())
+            .await??;
     }
     for _ in 0..2 {
         for centre in &room.centres {
