@@ -53,14 +53,14 @@ struct Centre {
 struct Waiting {
     centre: usize,
     bucket: Minute,
-    looks: u64,
 }
 
 struct World<'a> {
     scenario: &'a Scenario,
     rules: Rules,
     centres: Vec<Centre>,
-    waiting: Vec<Waiting>,
+    /// Those who wait, by the step of the 20 seconds in which they look at the queue.
+    waiting: Vec<Vec<Waiting>>,
     /// Visitors who have come while a minute begins, by data centre.
     held: Vec<usize>,
     anywhere: HashMap<Lane, u64>,
@@ -116,7 +116,7 @@ impl<'a> World<'a> {
             scenario,
             rules,
             centres: centres.collect(),
-            waiting: Vec::new(),
+            waiting: (0..LOOK).map(|_| Vec::new()).collect(),
             held: Vec::new(),
             anywhere: HashMap::new(),
             arrivals: Random::new(seed),
@@ -271,7 +271,7 @@ impl<'a> World<'a> {
             .entry(self.minute)
             .or_default() += 1;
         let active: u64 = self.centres.iter().map(|centre| centre.report.active).sum();
-        let waiting = self.waiting.len() as u64;
+        let waiting = self.waiting.iter().map(Vec::len).sum::<usize>() as u64;
         if self.admit(step, centre, Lane::New) {
             return;
         }
@@ -284,20 +284,18 @@ impl<'a> World<'a> {
             .waiting
             .entry(self.minute)
             .or_default() += 1;
-        self.waiting.push(Waiting {
+        self.waiting[slot(step)].push(Waiting {
             centre,
             bucket: self.minute,
-            looks: step % LOOK,
         });
     }
 
     /// Those who wait look whether they may enter, each every 20 seconds.
     fn look(&mut self, step: u64) {
         let mut still = Vec::new();
-        for visitor in std::mem::take(&mut self.waiting) {
+        for visitor in std::mem::take(&mut self.waiting[slot(step)]) {
             let is_settled = self.centres[visitor.centre].plan.state.is_settled();
-            let is_time = is_settled && step % LOOK == visitor.looks;
-            if is_time && self.admit(step, visitor.centre, Lane::Bucket(visitor.bucket)) {
+            if is_settled && self.admit(step, visitor.centre, Lane::Bucket(visitor.bucket)) {
                 let waiting = &mut self.centres[visitor.centre].report.waiting;
                 if let Some(count) = waiting.get_mut(&visitor.bucket) {
                     *count = count.saturating_sub(1);
@@ -306,7 +304,7 @@ impl<'a> World<'a> {
                 still.push(visitor);
             }
         }
-        self.waiting = still;
+        self.waiting[slot(step)] = still;
     }
 
     fn admit(&mut self, step: u64, number: usize, lane: Lane) -> bool {
@@ -352,6 +350,11 @@ impl<'a> World<'a> {
         }
         admits
     }
+}
+
+/// Who looks at the queue in a step.
+fn slot(step: u64) -> usize {
+    usize::try_from(step % LOOK).unwrap_or(0)
 }
 
 /// Takes the next number, if it is below the bound.
