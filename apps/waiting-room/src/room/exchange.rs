@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use abide::Env;
 use tokio::task::JoinSet;
 
-use super::{Centre, Room};
+use super::{Cache, Room};
 use crate::objects::{DataCentre, World};
 
 /// Between two reports to the world.
@@ -34,15 +34,15 @@ impl Link {
 }
 
 /// Before anybody is let in each data centre has reported, and has heard of all others.
-pub(super) async fn meet(env: &Env, room: &Room) -> abide::Result<()> {
-    for centre in &room.centres {
+pub(super) async fn meet(env: &Env, centres: &[Arc<Cache>]) -> abide::Result<()> {
+    for centre in centres {
         let object = env.object::<DataCentre>().get_by_name(&name(centre));
         object
             .resume(centre.terms.clone(), env.clock().unix_millis())
             .await??;
     }
     for _ in 0..2 {
-        for centre in &room.centres {
+        for centre in centres {
             exchange(env, centre).await?;
         }
     }
@@ -53,7 +53,7 @@ pub(super) async fn meet(env: &Env, room: &Room) -> abide::Result<()> {
 pub(super) async fn keep_exchanging(env: Env, room: Arc<Room>) {
     let mut centres = JoinSet::new();
     for centre in &room.centres {
-        let (env, centre) = (env.clone(), Arc::clone(centre));
+        let (env, centre) = (env.clone(), Arc::clone(&centre.cache));
         centres.spawn(async move {
             while !env.is_stopping() {
                 let pause = match exchange(&env, &centre).await {
@@ -78,19 +78,19 @@ enum Settled {
 }
 
 /// Reports come at the beginning of a minute, too: the others wait for them.
-fn until_next_report(env: &Env, centre: &Centre) -> Duration {
+fn until_next_report(env: &Env, centre: &Cache) -> Duration {
     let length = centre.terms.minute_millis.max(1);
     let left = length - env.clock().unix_millis() % length;
     INTERVAL.min(Duration::from_millis(left))
 }
 
-async fn exchange(env: &Env, centre: &Centre) -> abide::Result<Settled> {
+async fn exchange(env: &Env, centre: &Cache) -> abide::Result<Settled> {
     let own = env.object::<DataCentre>().get_by_name(&name(centre));
     let terms = centre.terms.clone();
     let report = own.summary(terms, env.clock().unix_millis()).await??;
     let minute = report.minute;
     let world = env.object::<World>().get_by_name(&centre.terms.room);
-    let others = centre.cache.link.over(world.exchange(report)).await??;
+    let others = centre.link.over(world.exchange(report)).await??;
     let is_settled = others.iter().all(|other| other.minute >= minute);
     own.hear(others).await??;
     Ok(if is_settled {
@@ -101,7 +101,7 @@ async fn exchange(env: &Env, centre: &Centre) -> abide::Result<Settled> {
 }
 
 /// The name of a data centre's object.
-pub(super) fn name(centre: &Centre) -> String {
+pub(super) fn name(centre: &Cache) -> String {
     object_name(&centre.terms.room, &centre.terms.data_centre)
 }
 

@@ -107,7 +107,7 @@ impl Room {
         })?;
         let renew_after = (settings.session / RENEWALS_OF_A_SESSION).min(LONGEST_UNRENEWED);
         let unreported = 2 * renew_after + reporter::LONGEST_INTERVAL;
-        let mut centres = Vec::new();
+        let mut caches = Vec::new();
         for name in names(world.data_centres) {
             let terms = Terms {
                 room: settings.name.clone(),
@@ -124,14 +124,23 @@ impl Room {
                 renew_after,
                 plan: watch::Sender::new(None),
             });
+            caches.push(cache);
+        }
+        object
+            .keep_only(names(world.data_centres).collect())
+            .await??;
+        exchange::meet(env, &caches).await?;
+        // From here on no worker decides as if its data centre were alone.
+        let centres = caches.into_iter().map(|cache| {
             let workers = (0..world.workers).map(|number| Worker::start(&cache, number));
-            centres.push(Arc::new(Centre {
-                terms,
+            Arc::new(Centre {
+                terms: cache.terms.clone(),
                 workers: workers.collect(),
                 cache,
                 next: AtomicUsize::new(0),
-            }));
-        }
+            })
+        });
+        let centres = centres.collect();
         let room = Arc::new(Self {
             settings: settings.clone(),
             sealer: Sealer::new(&key, &settings.name),
@@ -139,10 +148,6 @@ impl Room {
             refresh: all.refresh,
             centres,
         });
-        object
-            .keep_only(names(world.data_centres).collect())
-            .await??;
-        exchange::meet(env, &room).await?;
         tokio::spawn(exchange::keep_exchanging(env.clone(), Arc::clone(&room)));
         tokio::spawn(samples::keep_sampling(env.clone(), Arc::clone(&room)));
         Ok(room)
