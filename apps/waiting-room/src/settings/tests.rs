@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::*;
 
 const LEAST: &str = r#"
