@@ -78,7 +78,8 @@ impl AddressBlock {
         Self { first, bits }
     }
 
-    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+    /// Whether an address lies in the block.
+    pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
                 let different = first.to_bits() ^ address.to_bits();
