@@ -10,7 +10,11 @@ use std::{
     time::Duration,
 };
 
-use abide::{ClassOptions, Node, Stub, clock::TestClock, storage::{SimDisk, Store, StoreOptions}};
+use abide::{
+    ClassOptions, Node, Stub,
+    clock::TestClock,
+    storage::{SimDisk, Store, StoreOptions},
+};
 use game_rooms::{ATTEMPTS, Codes, GameHub, HUB_BINDING, HubError, LIFETIME};
 
 struct World {

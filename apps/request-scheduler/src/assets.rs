@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
+use abide::outbox::live::Asset;
 use abide::{
     Response,
     server::{ApiError, UrlPath},
 };
-use abide::outbox::live::Asset;
 use serde::Deserialize;
 
 /// How the pages look.

@@ -5,7 +5,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use abide::{outbox::handlers::{HttpCall, HttpDelivery}, outbox::{Deliver, Message}, schedule::{Overlap, ScheduleError, Spec}};
+use abide::{
+    outbox::handlers::{HttpCall, HttpDelivery},
+    outbox::{Deliver, Message},
+    schedule::{Overlap, ScheduleError, Spec},
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -3,7 +3,10 @@
 //! Contract: every attempt at a run carries the same `Idempotency-Key`, which is also its `webhook-id`. The secret of each
 //! origin is derived from the program's key, so a request to one receiver cannot be replayed to another as genuine.
 
-use abide::{outbox::handlers::{HttpBody, HttpCall, HttpDelivery, Secret}, outbox::{Deliver, Delivery, Failure, Polled, Registry, Submitted}};
+use abide::{
+    outbox::handlers::{HttpBody, HttpCall, HttpDelivery, Secret},
+    outbox::{Deliver, Delivery, Failure, Polled, Registry, Submitted},
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

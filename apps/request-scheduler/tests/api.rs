@@ -3,8 +3,8 @@
 
 mod support;
 
-use abide_harness::{Receiver, ReceiverAct, until};
 use abide::outbox::handlers::verify;
+use abide_harness::{Receiver, ReceiverAct, until};
 use http::{Method, Request};
 use http_body_util::Full;
 use request_scheduler::SigningKey;

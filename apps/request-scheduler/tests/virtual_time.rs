@@ -7,9 +7,16 @@ use std::{
     time::Duration,
 };
 
-use abide::{ClassOptions, Node, Stub, clock::TestClock, storage::{SimDisk, Store, StoreOptions}};
+use abide::{
+    ClassOptions, Node, Stub,
+    clock::TestClock,
+    storage::{SimDisk, Store, StoreOptions},
+};
+use abide::{
+    outbox::handlers::{HttpCall, HttpDelivery},
+    outbox::{Deliver, Delivery, Failure, Registry, Submitted},
+};
 use abide_harness::until;
-use abide::{outbox::handlers::{HttpCall, HttpDelivery}, outbox::{Deliver, Delivery, Failure, Registry, Submitted}};
 use request_scheduler::{
     BINDING, Definition, INDEX_BINDING, Phase, Put, RequestIndex, Room, ScheduledRequest,
 };

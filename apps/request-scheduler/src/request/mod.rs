@@ -16,7 +16,11 @@ use std::{
 };
 
 use abide::{ErrorKind, prelude::*};
-use abide::{component::WakeUp, outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Registry, Status}, schedule::{self, Schedule, ScheduleError}};
+use abide::{
+    component::WakeUp,
+    outbox::{DeadLetterFilter, Filter, Outbox, OutboxError, Record, Registry, Status},
+    schedule::{self, Schedule, ScheduleError},
+};
 use serde::{Deserialize, Serialize};
 
 use self::stored::{DEFINITION, ID, PROGRESS, Progress, Stored};

@@ -1,7 +1,10 @@
 //! What is told of a request: read from what it has stored, its timer and its outbox.
 
 use abide::Result;
-use abide::{outbox::{Counts, Filter, Outbox, Status}, schedule};
+use abide::{
+    outbox::{Counts, Filter, Outbox, Status},
+    schedule,
+};
 
 use super::{Parts, TRIGGER, stored::Stored};
 use crate::{Definition, Entry, Outcome, Phase, Shown};
