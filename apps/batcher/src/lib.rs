@@ -29,11 +29,5 @@ pub const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// How batchers are run: they never give a batch up, and wait so long before they first send one again.
 pub fn options(first_retry: Duration) -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry {
-            base: first_retry,
-            ..AlarmRetry::for_ever(LONGEST_WAIT)
-        },
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(LONGEST_WAIT).base(first_retry))
 }

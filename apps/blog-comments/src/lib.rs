@@ -93,14 +93,11 @@ impl Site {
 /// How mails are delivered: tried again after so long at first, then after twice as long each time, and up to twelve times
 /// in all. With two seconds at first that takes a little more than an hour.
 pub fn options(first_retry: Duration) -> Options {
-    Options {
-        retry: RetryPolicy::Exponential {
-            base: first_retry,
-            max: Duration::from_hours(1),
-            max_attempts: 12,
-        },
-        ..Options::default()
-    }
+    Options::default().retry(RetryPolicy::Exponential {
+        base: first_retry,
+        max: Duration::from_hours(1),
+        max_attempts: 12,
+    })
 }
 
 #[cfg(test)]

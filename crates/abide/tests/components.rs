@@ -189,10 +189,7 @@ impl World {
     }
 
     fn node(&self, disk: &SimDisk, class: fn(NodeBuilder, ClassOptions) -> NodeBuilder) -> Node {
-        let options = ClassOptions {
-            unique_key: Some("Desk".to_owned()),
-            ..ClassOptions::default()
-        };
+        let options = ClassOptions::default().unique_key("Desk".to_owned());
         class(Node::builder(store(disk, &self.clock)), options)
             .with(Registry::new().with(self.post.clone()))
             .with(self.projection.clone())

@@ -103,17 +103,16 @@ impl DataArgs {
             "{} is empty; name a data directory with --data",
             dir.display()
         );
-        let options = StoreOptions {
-            segment_bytes: config.storage.segment_bytes,
-            checkpoint_bytes: config.storage.checkpoint_bytes,
+        let options = StoreOptions::default()
+            .segment_bytes(config.storage.segment_bytes)
+            .checkpoint_bytes(config.storage.checkpoint_bytes)
             // A tool adds to the archive what a node would, and leaves it to the node what is too old.
-            archive: ArchiveOptions {
-                enabled: config.archive.enabled,
-                retention: Duration::MAX,
-                max_bytes: u64::MAX,
-            },
-            ..StoreOptions::default()
-        };
+            .archive(
+                ArchiveOptions::default()
+                    .enabled(config.archive.enabled)
+                    .retention(Duration::MAX)
+                    .max_bytes(u64::MAX),
+            );
         Ok(Data {
             store: Store::open(Arc::new(RealDisk), dir, options)?,
             dir: dir.clone(),

@@ -101,11 +101,9 @@ impl Kv {
     /// Entries in key order: as many as wanted, or fewer if their values are large.
     pub async fn list(&self, query: ListQuery) -> Result<Page> {
         let limit = query.limit.unwrap_or(DEFAULT_PAGE);
-        let mut options = ListOptions {
-            prefix: query.prefix,
-            start_after: query.start_after,
-            ..ListOptions::default()
-        };
+        let mut options = ListOptions::default()
+            .prefix(query.prefix)
+            .start_after(query.start_after);
         let mut entries: Vec<Entry> = Vec::new();
         let mut bytes = 0;
         loop {

@@ -47,19 +47,13 @@ async fn abide(args: &[&str], data: &Path) -> Result<String, String> {
 
 /// A node with two classes of clockwork: one is given up after a retry at once, the other is tried again an hour later.
 async fn serve(data: &Path) -> RunningHost {
-    let options = |unique_key: &str, alarm_retry| ClassOptions {
-        unique_key: Some(unique_key.to_owned()),
-        alarm_retry,
-        ..ClassOptions::default()
+    let options = |unique_key: &str, alarm_retry| {
+        ClassOptions::default()
+            .unique_key(unique_key.to_owned())
+            .alarm_retry(alarm_retry)
     };
-    let at_once = AlarmRetry {
-        base: Duration::ZERO,
-        ..AlarmRetry::at_most(1)
-    };
-    let patient = AlarmRetry {
-        base: Duration::from_hours(1),
-        ..AlarmRetry::default()
-    };
+    let at_once = AlarmRetry::at_most(1).base(Duration::ZERO);
+    let patient = AlarmRetry::default().base(Duration::from_hours(1));
     let host = Host::builder(data)
         .object_with::<Clockwork>("CLOCKWORK", options("Clockwork", at_once))
         .object_with::<Clockwork>("STUBBORN", options("Stubborn", patient))

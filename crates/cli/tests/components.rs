@@ -63,10 +63,7 @@ async fn start(data: &Path, mended: &Mended) -> RunningHost {
         }
         Ok(())
     });
-    let options = queue::Options {
-        shards: 2,
-        ..queue::Options::default()
-    };
+    let options = queue::Options::default().shards(2);
     let queues = Queues::new().with("mails", options, take);
     let host = Host::builder(data).configure(|config| {
         config.server.listen = ListenAddress::any_port();

@@ -1,5 +1,6 @@
 //! How an outbox delivers: pace, retries, polling, circuit breaker, what is kept.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
@@ -7,7 +8,8 @@ use abide::{Error, ErrorKind, Result};
 use super::{RetryPolicy, limits};
 
 /// How an outbox delivers.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// How fast.
     pub pace: Pace,
@@ -179,7 +181,8 @@ impl Rate {
 }
 
 /// How operations that a receiver has accepted are polled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Polling {
     /// Between two polls, unless the receiver says. Default 10 s.
     pub interval: Duration,
@@ -201,7 +204,8 @@ impl Default for Polling {
 
 /// When a destination that keeps failing is left alone. While its circuit is open nothing is sent to it and no attempts
 /// are used up; then one message probes whether it is back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Breaker {
     /// Failures in a row that open the circuit. Default 10; 0 never opens it.
     pub failures: u32,

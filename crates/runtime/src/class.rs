@@ -4,6 +4,7 @@
 //! both are object-safe and speak the language-neutral [`Event`] and [`Reply`]. A Rust class implements
 //! [`DurableObject`], `#[durable_object]` adds [`ObjectClass`], and [`Native`] adapts that to the seam.
 
+use derive_setters::Setters;
 use std::{borrow::Cow, future::Future, marker::PhantomData, pin::Pin, rc::Rc, time::Duration};
 
 use crate::{
@@ -236,10 +237,12 @@ impl<T: ObjectClass> Instance for NativeInstance<T> {
 }
 
 /// How objects of a class are run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Setters)]
+#[non_exhaustive]
 pub struct ClassOptions {
     /// What ids are derived from; the class's name if `None`. Give one before you rename the class: objects
     /// are found by it. Two bindings may not share one.
+    #[setters(into)]
     pub unique_key: Option<String>,
     /// An object with nothing running or waiting leaves memory after this time.
     pub idle_timeout: Duration,

@@ -172,10 +172,7 @@ mod tests {
         let store = Store::open(
             Arc::new(disk.clone()),
             Path::new("/data"),
-            StoreOptions {
-                manual: true,
-                ..StoreOptions::small()
-            },
+            StoreOptions::small().manual(true),
         );
         (disk, store.unwrap())
     }
@@ -256,10 +253,7 @@ mod tests {
             write(&store, "Kv", ObjectId::from_name("Kv", name));
         }
         store.checkpoint().unwrap();
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         store.close().unwrap();
         drop(store);
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();

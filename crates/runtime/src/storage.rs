@@ -3,6 +3,7 @@
 //! Everything is synchronous. What is written between two awaits is one transaction; nobody needs to ask for
 //! it. Nothing that the object sends leaves before what it wrote is durable; nobody needs to wait for it.
 
+use derive_setters::Setters;
 use std::{collections::BTreeMap, fmt, rc::Rc, time::SystemTime};
 
 use abide_storage::{Bookmark, ListOptions, ObjectDb, cbor, limits::MAX_KEYS_PER_CALL};
@@ -15,7 +16,8 @@ use crate::{
 };
 
 /// How a value is put.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct PutOptions {
     /// What the object sends need not wait until this write is durable. If the machine fails, the write may be
     /// lost although somebody has seen its effect.

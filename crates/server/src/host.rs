@@ -214,21 +214,24 @@ impl HostBuilder {
         sockets: &Hub,
     ) -> (NodeBuilder, MakeRouter) {
         let objects = &self.config.objects;
-        let defaults = ClassOptions {
-            idle_timeout: objects.idle_timeout,
-            event_timeout: objects.event_timeout,
-            background_timeout: objects.background_timeout,
-            max_queued: objects.max_queued,
-            ..ClassOptions::default()
-        };
+        let defaults = ClassOptions::default()
+            .idle_timeout(objects.idle_timeout)
+            .event_timeout(objects.event_timeout)
+            .background_timeout(objects.background_timeout)
+            .max_queued(objects.max_queued);
         let websocket = &self.config.websocket;
-        node = node.websockets(WebSocketOptions {
-            max_message_bytes: usize::try_from(websocket.max_message_bytes).unwrap_or(usize::MAX),
-            send_buffer_bytes: usize::try_from(websocket.send_buffer_bytes).unwrap_or(usize::MAX),
-            slow_reader: websocket.slow_reader,
-            max_in_flight: websocket.max_in_flight,
-            delivery_patience: websocket.delivery_patience,
-        });
+        node = node.websockets(
+            WebSocketOptions::default()
+                .max_message_bytes(
+                    usize::try_from(websocket.max_message_bytes).unwrap_or(usize::MAX),
+                )
+                .send_buffer_bytes(
+                    usize::try_from(websocket.send_buffer_bytes).unwrap_or(usize::MAX),
+                )
+                .slow_reader(websocket.slow_reader)
+                .max_in_flight(websocket.max_in_flight)
+                .delivery_patience(websocket.delivery_patience),
+        );
         let policy = AddressPolicy::new(self.config.outbound.allow_private.clone());
         let connector = Connector::new(sockets.clone(), policy, Handle::current());
         node = node.websocket_connector(Arc::new(connector));

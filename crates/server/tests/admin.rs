@@ -53,14 +53,8 @@ impl Clockwork {
 }
 
 async fn host() -> RunningHost {
-    let options = ClassOptions {
-        alarm_retry: AlarmRetry {
-            base: Duration::ZERO,
-            max_retries: Some(1),
-            ..AlarmRetry::default()
-        },
-        ..ClassOptions::default()
-    };
+    let options = ClassOptions::default()
+        .alarm_retry(AlarmRetry::default().base(Duration::ZERO).max_retries(1));
     let host = Host::open_in_memory()
         .object_with::<Clockwork>("CLOCKWORK", options)
         .configure(|config| config.admin.access = AccessPolicy::Open);

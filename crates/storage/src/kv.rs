@@ -3,21 +3,28 @@
 use crate::database::ObjectDb;
 use crate::error::{Error, Result};
 use crate::limits::{MAX_KEY_BYTES, MAX_RESULT_BYTES, MAX_VALUE_BYTES};
+use derive_setters::Setters;
 
 /// Which keys [`ObjectDb::kv_list`] returns. Keys are ordered by their UTF-8 bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct ListOptions {
     /// Only keys that begin so.
+    #[setters(into)]
     pub prefix: Option<String>,
     /// Only this key and those behind it.
+    #[setters(into)]
     pub start: Option<String>,
     /// Only keys behind this one.
+    #[setters(into)]
     pub start_after: Option<String>,
     /// Only keys before this one.
+    #[setters(into)]
     pub end: Option<String>,
     /// From the last key to the first.
     pub reverse: bool,
     /// At most so many keys.
+    #[setters(into)]
     pub limit: Option<usize>,
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn open(
             &error,
         )
     };
-    let open_files = Arc::new(OpenFiles::new(options.cores()));
+    let open_files = Arc::new(OpenFiles::new(options.cores_or_all()));
     let disk: Arc<dyn Disk> = Arc::new(ReclaimingDisk::new(disk, open_files.clone()));
     disk.create_dir_all(dir).map_err(failed)?;
     let lock = lock(&*disk, dir)?;

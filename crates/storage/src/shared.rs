@@ -56,7 +56,7 @@ impl Shared {
             catalog: Catalog::new(disk.clone(), dir.clone(), manifest),
             threads: !options.manual,
             open_files,
-            cores: options.cores(),
+            cores: options.cores_or_all(),
             disk,
             dir,
             options,

@@ -21,13 +21,15 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle};
 use crate::threads;
 use crate::waits::{CommitWait, WaitReason, WaitStats};
+use derive_setters::Setters;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How a store is opened. [`StoreOptions::default`] suits a server; tests make everything smaller.
-#[derive(Clone)]
+#[derive(Clone, Setters)]
+#[non_exhaustive]
 pub struct StoreOptions {
     /// Size in bytes to which segments of the log grow under load, from 512 KiB on; fixed when the data directory is made.
     /// Default 64 MiB, at least 512 KiB.
@@ -44,6 +46,7 @@ pub struct StoreOptions {
     pub max_object_bytes: u64,
     /// The most that the databases of all objects may have together, in bytes. Default: no bound. With one their files are
     /// counted when the store is opened.
+    #[setters(into)]
     pub max_bytes: Option<u64>,
     /// What is kept of the past.
     pub archive: ArchiveOptions,
@@ -54,6 +57,7 @@ pub struct StoreOptions {
     pub manual: bool,
     /// The cores that the store works for. On larger machines it has more threads: see
     /// [`crate::limits::PARALLEL_CORES`]. Default: those of the machine or its container; one if `manual`.
+    #[setters(into)]
     pub cores: Option<NonZero<usize>>,
 }
 
@@ -110,7 +114,7 @@ impl StoreOptions {
         }
     }
 
-    pub(crate) fn cores(&self) -> usize {
+    pub(crate) fn cores_or_all(&self) -> usize {
         let cores = match self.cores {
             Some(cores) => cores,
             None if self.manual => NonZero::<usize>::MIN,

@@ -407,43 +407,33 @@ fn keys_are_listed_in_order_with_every_option() {
         ["a", "b/1", "b/2", "b/3", "c", "é"]
     );
     assert_eq!(
-        list(ListOptions {
-            prefix: text("b/"),
-            ..Default::default()
-        }),
+        list(ListOptions::default().prefix(text("b/"))),
         ["b/1", "b/2", "b/3"]
     );
     assert_eq!(
-        list(ListOptions {
-            prefix: text("b/"),
-            reverse: true,
-            limit: Some(2),
-            ..Default::default()
-        }),
+        list(
+            ListOptions::default()
+                .prefix(text("b/"))
+                .reverse(true)
+                .limit(2)
+        ),
         ["b/3", "b/2"]
     );
     assert_eq!(
-        list(ListOptions {
-            start: text("b/2"),
-            end: text("c"),
-            ..Default::default()
-        }),
+        list(ListOptions::default().start(text("b/2")).end(text("c"))),
         ["b/2", "b/3"]
     );
     assert_eq!(
-        list(ListOptions {
-            start_after: text("b/2"),
-            ..Default::default()
-        }),
+        list(ListOptions::default().start_after(text("b/2"))),
         ["b/3", "c", "é"]
     );
     assert_eq!(
-        list(ListOptions {
-            start: text("b"),
-            reverse: true,
-            limit: Some(1),
-            ..Default::default()
-        }),
+        list(
+            ListOptions::default()
+                .start(text("b"))
+                .reverse(true)
+                .limit(1)
+        ),
         ["é"]
     );
     assert!(db.kv_delete("a").unwrap());

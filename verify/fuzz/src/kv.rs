@@ -34,10 +34,7 @@ thread_local! {
 }
 
 fn object() -> (Store, ObjectDb) {
-    let options = StoreOptions {
-        manual: true,
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().manual(true);
     let store = Store::open(Arc::new(SimDisk::new()), Path::new("/data"), options);
     let store = store.expect("an empty disk");
     let namespace = store.namespace("fuzz").expect("a namespace");
@@ -93,14 +90,13 @@ fn listed(
     input: &mut Input<'_>,
 ) {
     let mut or_none = |bit: u8| (choice & bit != 0).then(|| text(input));
-    let options = ListOptions {
-        prefix: Some(key),
-        start: or_none(4),
-        start_after: or_none(8),
-        end: or_none(16),
-        reverse: choice & 32 != 0,
-        limit: (choice & 64 != 0).then(|| usize::from(choice >> 4)),
-    };
+    let options = ListOptions::default()
+        .prefix(key)
+        .start(or_none(4))
+        .start_after(or_none(8))
+        .end(or_none(16))
+        .reverse(choice & 32 != 0)
+        .limit((choice & 64 != 0).then(|| usize::from(choice >> 4)));
     let told = |(key, _): &(&String, &Vec<u8>)| {
         options
             .prefix

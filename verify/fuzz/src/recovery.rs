@@ -56,11 +56,9 @@ pub fn target(bytes: &[u8]) {
 }
 
 fn open(disk: &SimDisk) -> abide_storage::Result<Store> {
-    let options = StoreOptions {
-        manual: true,
-        unix_millis: Arc::new(|| 1_800_000_000_000),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small()
+        .manual(true)
+        .unix_millis(Arc::new(|| 1_800_000_000_000));
     Store::open(Arc::new(disk.clone()), Path::new(DIR), options)
 }
 

@@ -10,9 +10,6 @@ use abide::{
 /// The store of a disk, at the time of a clock.
 pub(crate) fn store(disk: &SimDisk, clock: &TestClock) -> Store {
     let time = clock.clone();
-    let options = StoreOptions {
-        unix_millis: Arc::new(move || time.unix_millis()),
-        ..StoreOptions::small()
-    };
+    let options = StoreOptions::small().unix_millis(Arc::new(move || time.unix_millis()));
     Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap()
 }

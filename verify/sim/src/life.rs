@@ -54,20 +54,16 @@ impl Life {
         disk.while_syncing(meanwhile::syncing);
         let recorder = Recorder::new(history);
         let wall = clock.clone();
-        let options = StoreOptions {
-            manual: true,
-            checkpoint_bytes: plan.checkpoint_bytes,
-            cache_kib: 64,
-            unix_millis: Arc::new(move || wall.unix_millis()),
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small()
+            .manual(true)
+            .checkpoint_bytes(plan.checkpoint_bytes)
+            .cache_kib(64)
+            .unix_millis(Arc::new(move || wall.unix_millis()));
         let store = Store::open(machine.disk(disk), Path::new(DIR), options)
             .map_err(|error| error.to_string())?;
         let life = u64::from(history.life());
-        let options = || ClassOptions {
-            alarm_retry: AlarmRetry::for_ever(Duration::from_secs(10)),
-            ..ClassOptions::default()
-        };
+        let options =
+            || ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_secs(10)));
         let delivery = ReceiverDelivery {
             recorder: recorder.clone(),
             receiver: receiver.clone(),

@@ -77,10 +77,7 @@ pub trait Subject {
 impl Clock {
     /// Opens the clock of a subscription, in its object's constructor.
     pub fn open(state: &State) -> Result<Self> {
-        let options = Options {
-            retry: attempts(PATIENCE),
-            ..Options::default()
-        };
+        let options = Options::default().retry(attempts(PATIENCE));
         Ok(Self {
             state: state.clone(),
             schedule: Schedule::open(state, options)?,

@@ -153,24 +153,12 @@ pub(crate) fn time(millis: i64) -> AlarmTime {
 
 /// Options without jitter, so that the time of a retry is known.
 pub(crate) fn exact() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry {
-            jitter: 0.0,
-            ..AlarmRetry::default()
-        },
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::default().jitter(0.0))
 }
 
 /// As [`exact`], and alarms are given up after so many retries.
 pub(crate) fn giving_up_after(retries: u32) -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry {
-            jitter: 0.0,
-            ..AlarmRetry::at_most(retries)
-        },
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::at_most(retries).jitter(0.0))
 }
 
 /// A node of sleepers and their script.

@@ -93,10 +93,7 @@ struct Crew {
 impl Crew {
     fn on(clock: TestClock, disk: SimDisk, moods: Moods) -> Self {
         let world = World::at(clock, disk, 1, |node| {
-            let options = ClassOptions {
-                event_timeout: Duration::MAX,
-                ..giving_up_after(0)
-            };
+            let options = giving_up_after(0).event_timeout(Duration::MAX);
             node.class::<Member>("MEMBER", options).with(moods.clone())
         });
         Self { world, moods }

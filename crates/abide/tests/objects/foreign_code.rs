@@ -220,10 +220,7 @@ fn a_worker_survives_the_destructor_of_a_response_that_an_abort_takes_back() {
 #[test]
 fn a_node_that_stops_drops_what_it_holds_although_destructors_panic() {
     run(async {
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), options).unwrap();
         let node = Node::builder(store.clone())

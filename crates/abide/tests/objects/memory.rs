@@ -82,13 +82,7 @@ impl Large {
 
 fn world(kib: u64) -> World {
     World::with_memory(kib * KIB, |node| {
-        node.class::<Large>(
-            "LARGE",
-            ClassOptions {
-                idle_timeout: Duration::MAX,
-                ..ClassOptions::default()
-            },
-        )
+        node.class::<Large>("LARGE", ClassOptions::default().idle_timeout(Duration::MAX))
     })
 }
 

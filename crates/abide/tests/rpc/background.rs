@@ -83,10 +83,7 @@ impl Cleaner {
 const LIMIT: Duration = Duration::from_secs(25);
 
 fn world() -> World {
-    let options = ClassOptions {
-        background_timeout: LIMIT,
-        ..ClassOptions::default()
-    };
+    let options = ClassOptions::default().background_timeout(LIMIT);
     World::new(|node| node.class::<Cleaner>("CLEANER", options))
 }
 

@@ -48,10 +48,7 @@ impl World {
         limit: u64,
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
-        let options = StoreOptions {
-            memory: MemoryBudget::new(limit),
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().memory(MemoryBudget::new(limit));
         Self::open(TestClock::new(), SimDisk::new(), 1, options, classes)
     }
 
@@ -73,20 +70,11 @@ impl World {
         classes: impl FnOnce(NodeBuilder) -> NodeBuilder,
     ) -> Self {
         let time = clock.clone();
-        let options = StoreOptions {
-            unix_millis: Arc::new(move || time.unix_millis()),
-            ..options
-        };
+        let options = options.unix_millis(Arc::new(move || time.unix_millis()));
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let signals = Signals::default();
         let builder = Node::builder(store)
-            .class::<Fence>(
-                "FENCE",
-                ClassOptions {
-                    idle_timeout: Duration::MAX,
-                    ..ClassOptions::default()
-                },
-            )
+            .class::<Fence>("FENCE", ClassOptions::default().idle_timeout(Duration::MAX))
             .with(signals.clone())
             .clock(Arc::new(clock.clone()))
             .workers(workers);

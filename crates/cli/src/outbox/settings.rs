@@ -184,8 +184,8 @@ impl Settings {
             rate: Some(Rate::per_second(number(flow.rate), number(flow.rate))),
             concurrency: number(flow.concurrency),
         };
-        Options {
-            pace: match self.tick {
+        Options::default()
+            .pace(match self.tick {
                 Some(every) => Pace::Ticks {
                     every,
                     sends: number(self.tick_sends),
@@ -195,19 +195,17 @@ impl Settings {
                     outbox: limit(self.all),
                     destination: limit(self.destination),
                 },
-            },
-            retry: RetryPolicy::Exponential {
+            })
+            .retry(RetryPolicy::Exponential {
                 base: self.retry_base,
                 max: self.retry_max,
                 max_attempts: number(self.max_attempts),
-            },
-            timeout: self.timeout,
-            keep_finished: self.keep_finished,
-            max_queued: i64::try_from(self.max_queued).unwrap_or(i64::MAX),
-            give_up: self.give_up,
-            behind_dead_letter: self.behind_dead_letter,
-            ..Options::default()
-        }
+            })
+            .timeout(self.timeout)
+            .keep_finished(self.keep_finished)
+            .max_queued(i64::try_from(self.max_queued).unwrap_or(i64::MAX))
+            .give_up(self.give_up)
+            .behind_dead_letter(self.behind_dead_letter)
     }
 
     /// What carries messages of each kind.

@@ -1,12 +1,15 @@
 //! How a chain is kept.
 
 use abide::{Error, ErrorKind, Result};
+use derive_setters::Setters;
 
 /// How a chain is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// Every so many outcomes a snapshot is taken in place of the one before, so that a cold start replays only what came
     /// after it. Default: never. A chain of 1,000 outcomes replays in about a millisecond without one.
+    #[setters(into)]
     pub snapshot_every: Option<i64>,
 }
 

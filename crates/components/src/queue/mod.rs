@@ -43,7 +43,7 @@
 //! }
 //!
 //! # fn main() {
-//! let queues = Queues::new().with("thumbnails", Options { shards: 4, ..Options::default() }, Painter);
+//! let queues = Queues::new().with("thumbnails", Options::default().shards(4), Painter);
 //! let host = queue::install(abide::Host::builder("data"), queues);
 //! # }
 //! ```
@@ -98,8 +98,5 @@ pub fn install(host: HostBuilder, queues: Queues) -> HostBuilder {
 
 /// How to run the class: its alarm is tried until it succeeds, at most a minute apart.
 pub fn class_options() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))
 }

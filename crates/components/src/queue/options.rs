@@ -1,12 +1,14 @@
 //! How a queue works: shards, batches, retries, bounds.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use super::{QueueError, limits};
 use abide_component::RetryPolicy;
 
 /// How a queue works. Bounds are of each shard.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// Objects that the queue is made of. Default 1. If there are fewer than before, what the others hold is consumed when
     /// they wake, and no handle sees it; so let them run empty first.

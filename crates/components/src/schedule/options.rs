@@ -1,5 +1,6 @@
 //! How a schedule runs its timers.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
@@ -7,7 +8,8 @@ use abide::{Error, ErrorKind, Result};
 use super::{RetryPolicy, limits};
 
 /// How a schedule runs its timers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// When a failed attempt is repeated, unless the timer says. Default: 12 attempts, the second after 2 s, doubling up to
     /// an hour.

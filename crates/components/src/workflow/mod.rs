@@ -120,8 +120,5 @@ pub fn install(host: HostBuilder, registry: Registry, options: Options) -> HostB
 /// How to run the class of instances, for a node without a host: its alarm is tried until it succeeds, at
 /// most a minute apart.
 pub fn class_options() -> ClassOptions {
-    ClassOptions {
-        alarm_retry: AlarmRetry::for_ever(Duration::from_mins(1)),
-        ..ClassOptions::default()
-    }
+    ClassOptions::default().alarm_retry(AlarmRetry::for_ever(Duration::from_mins(1)))
 }

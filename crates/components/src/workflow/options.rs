@@ -1,11 +1,13 @@
 //! How instances are run.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use abide::{Error, ErrorKind, Result};
 
 /// How the instances of a program are run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct Options {
     /// How long an instance is kept after it has ended, with its history, and with it its id. Default 30 days.
     pub keep_finished: Duration,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::{Failure, FailureKind};
 
 /// Where an instance is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -211,6 +211,9 @@ pub struct StepRecord {
     pub due: Option<i64>,
     /// What went wrong, the last time.
     pub error: Option<String>,
+    /// What that means for the step.
+    #[serde(default)]
+    pub failure: Option<FailureKind>,
     /// When it was asked for.
     pub asked_at: i64,
     /// When its last attempt began.

@@ -6,9 +6,7 @@ use serde_json::json;
 use crate::support::{World, damage};
 
 fn every(outcomes: i64) -> Options {
-    Options {
-        snapshot_every: Some(outcomes),
-    }
+    Options::default().snapshot_every(outcomes)
 }
 
 /// An account of 26 outcomes with a snapshot at the 20th.

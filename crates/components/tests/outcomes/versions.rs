@@ -148,9 +148,7 @@ struct Plank {
 
 impl DurableObject for Plank {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            snapshot_every: Some(2),
-        };
+        let options = Options::default().snapshot_every(2);
         let chain = match *env.require::<Program>()? {
             Program::First => Chain::First(Outcomes::open(&state, options)?),
             Program::Third => Chain::Third(Outcomes::open(&state, options)?),

@@ -91,13 +91,11 @@ fn a_queue_that_the_program_does_not_know_any_more_keeps_its_messages() {
 
 /// Of two shards, with small batches.
 fn small() -> Options {
-    Options {
-        shards: 2,
-        max_batch: 3,
-        concurrency: 2,
-        timeout: Duration::from_secs(2),
-        ..plain()
-    }
+    plain()
+        .shards(2)
+        .max_batch(3)
+        .concurrency(2)
+        .timeout(Duration::from_secs(2))
 }
 
 #[test]

@@ -339,11 +339,11 @@ pub(crate) fn message(body: &str) -> Message {
 
 /// A queue `words` of one shard, whose retries come after 1 s, 2 s, 4 s, exactly.
 pub(crate) fn plain() -> Options {
-    Options {
-        retry: RetryPolicy::Schedule([1, 2, 4].map(Duration::from_secs).to_vec()),
-        jitter: false,
-        ..Options::default()
-    }
+    Options::default()
+        .retry(RetryPolicy::Schedule(
+            [1, 2, 4].map(Duration::from_secs).to_vec(),
+        ))
+        .jitter(false)
 }
 
 pub(crate) fn words(script: &Script, life: usize) -> Queues {

@@ -400,11 +400,9 @@ fn dues_of(name: &str, effects: Result<Result<Vec<Effect>>>) -> Vec<i64> {
 /// Retries after 1 s, 2 s, 4 s exactly: four attempts.
 pub(crate) fn plain() -> Options {
     let waits = [1, 2, 4].map(Duration::from_secs).to_vec();
-    Options {
-        retry: RetryPolicy::Schedule(waits),
-        jitter: false,
-        ..Options::default()
-    }
+    Options::default()
+        .retry(RetryPolicy::Schedule(waits))
+        .jitter(false)
 }
 
 pub(crate) fn secs(seconds: u64) -> Duration {

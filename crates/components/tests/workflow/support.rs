@@ -243,11 +243,12 @@ impl World {
             .class::<WorkflowInstance>(workflow::INSTANCES, workflow::class_options())
             .class::<WorkflowDirectory>(workflow::DIRECTORIES, ClassOptions::default())
             .with(registry)
-            .with(Options {
-                keep_finished: Duration::from_hours(24 * 30),
-                recovery: Duration::from_secs(2),
-                rehearse,
-            })
+            .with(
+                Options::default()
+                    .keep_finished(Duration::from_hours(24 * 30))
+                    .recovery(Duration::from_secs(2))
+                    .rehearse(rehearse),
+            )
             .clock(Arc::new(clock.clone()))
             .workers(1)
             .start()

@@ -39,14 +39,9 @@ struct Teller {
 
 impl DurableObject for Teller {
     fn new(state: State, env: Env) -> Result<Self> {
-        let options = Options {
-            retry: retry(),
-            polling: Polling {
-                interval: SOON,
-                ..Polling::default()
-            },
-            ..Options::default()
-        };
+        let options = Options::default()
+            .retry(retry())
+            .polling(Polling::default().interval(SOON));
         let outbox = Outbox::open(&state, env.require::<Registry>()?, options)?;
         Ok(Self { state, outbox })
     }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{
-    DeadLetterFilter, Failure, Filter, Message, Options, OutboxError, Status, Swept,
-};
+use abide::outbox::{DeadLetterFilter, Failure, Filter, Message, OutboxError, Status, Swept};
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
@@ -227,10 +225,7 @@ fn an_edit_that_changes_nothing_keeps_the_key_of_what_may_have_had_its_effect() 
 #[test]
 fn destinations_to_which_nothing_is_left_are_forgotten_whatever_was_wrong_with_them() {
     run(async {
-        let world = World::new(Options {
-            keep_finished: Duration::from_mins(1),
-            ..plain()
-        });
+        let world = World::new(plain().keep_finished(Duration::from_mins(1)));
         for number in 0..9 {
             let text = format!("t{number}");
             world.script.say(&text, vec![refused(); 5]);

@@ -164,10 +164,7 @@ fn an_alarm_that_was_shared_with_an_outbox_becomes_the_objects_own_again() {
     run(async {
         for own in [None, Some(5_000)] {
             let (disk, clock, script) = (SimDisk::new(), TestClock::new(), Script::default());
-            let options = || ClassOptions {
-                unique_key: Some("Heir".to_owned()),
-                ..ClassOptions::default()
-            };
+            let options = || ClassOptions::default().unique_key("Heir".to_owned());
             let node = |classes: fn(NodeBuilder, ClassOptions) -> NodeBuilder, disk: &SimDisk| {
                 classes(Node::builder(store(disk, &clock)), options())
                     .with(Registry::new().with(Scripted::new(&script)))

@@ -24,14 +24,12 @@ fn silent() -> Act {
 }
 
 fn options() -> Options {
-    Options {
-        polling: Polling {
-            interval: Duration::from_secs(10),
-            deadline: Duration::from_secs(100),
-            max_errors: 3,
-        },
-        ..plain()
-    }
+    plain().polling(
+        Polling::default()
+            .interval(Duration::from_secs(10))
+            .deadline(Duration::from_secs(100))
+            .max_errors(3),
+    )
 }
 
 #[test]
@@ -279,14 +277,9 @@ fn nothing_is_asked_of_a_destination_that_wants_to_be_left_alone() {
 #[test]
 fn nothing_is_asked_of_a_destination_whose_circuit_is_open() {
     run(async {
-        let world = World::new(Options {
-            breaker: Breaker {
-                failures: 3,
-                pause: Duration::from_mins(5),
-                ..Breaker::default()
-            },
-            ..options()
-        });
+        let world = World::new(
+            options().breaker(Breaker::default().failures(3).pause(Duration::from_mins(5))),
+        );
         world.script.say("a", [accepted(None)]);
         world.script.say("a", vec![silent(); 100]);
         world.enqueue(note("bob", "a")).await;

@@ -202,12 +202,10 @@ pub(crate) fn gone() -> Act {
 /// As fast as possible, retries after 1 s, 2 s, 4 s… exactly.
 pub(crate) fn plain() -> Options {
     let waits = [1, 2, 4, 8].map(Duration::from_secs).to_vec();
-    Options {
-        pace: outbox::Pace::unlimited(16),
-        retry: outbox::RetryPolicy::Schedule(waits),
-        jitter: false,
-        ..Options::default()
-    }
+    Options::default()
+        .pace(outbox::Pace::unlimited(16))
+        .retry(outbox::RetryPolicy::Schedule(waits))
+        .jitter(false)
 }
 
 /// The same with so many at a time, in all and for each destination.
@@ -216,11 +214,8 @@ pub(crate) fn at_a_time(outbox: u32, destination: u32) -> Options {
         rate: None,
         concurrency,
     };
-    Options {
-        pace: outbox::Pace::AtOnce {
-            outbox: limit(outbox),
-            destination: limit(destination),
-        },
-        ..plain()
-    }
+    plain().pace(outbox::Pace::AtOnce {
+        outbox: limit(outbox),
+        destination: limit(destination),
+    })
 }

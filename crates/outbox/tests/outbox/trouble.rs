@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::outbox::{Options, Status};
+use abide::outbox::Status;
 use abide_harness::until;
 
 use crate::support::{Act, World, note, plain, refused, run};
@@ -30,10 +30,7 @@ fn a_handler_that_panics_has_failed_its_attempt_and_the_outbox_goes_on() {
 #[test]
 fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
     run(async {
-        let world = World::new(Options {
-            timeout: Duration::from_secs(30),
-            ..plain()
-        });
+        let world = World::new(plain().timeout(Duration::from_secs(30)));
         world.script.say("bad", [Act::Hang]);
         let bad = world.enqueue(note("bob", "bad")).await;
         let good = world.enqueue(note("bob", "good")).await;
@@ -75,10 +72,7 @@ fn a_reset_of_the_object_makes_what_is_on_its_way_unknown_and_it_is_sent_again()
 #[test]
 fn attempts_that_outlive_a_background_task_are_carried_on() {
     run(async {
-        let world = World::new(Options {
-            timeout: Duration::from_secs(100),
-            ..plain()
-        });
+        let world = World::new(plain().timeout(Duration::from_secs(100)));
         world.script.say("slow", [Act::Hang]);
         let id = world.enqueue(note("bob", "slow")).await;
         world.pass(Duration::from_secs(99)).await;

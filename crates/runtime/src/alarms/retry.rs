@@ -1,12 +1,14 @@
 //! When a failed alarm is tried again, and when it is given up.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use crate::{limits, random::Randomness};
 
 /// How failed alarms of a class are retried. The wait before retry *n*, counted from 0, is `base · 2ⁿ`, at most
 /// `max_backoff`, and up to `jitter` of itself longer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Setters)]
+#[non_exhaustive]
 pub struct AlarmRetry {
     /// The wait before the first retry. Default 2 s.
     pub base: Duration,
@@ -17,6 +19,7 @@ pub struct AlarmRetry {
     pub jitter: f64,
     /// Retries before the alarm is given up. Default `None`: it is tried until it succeeds. Attempts that the process did
     /// not survive count for none.
+    #[setters(into)]
     pub max_retries: Option<u32>,
 }
 

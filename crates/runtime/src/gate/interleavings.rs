@@ -30,10 +30,7 @@ impl Model {
     /// A store whose groups a thread of the model writes, and a lane that is told of them.
     fn new() -> Self {
         let disk = SimDisk::new();
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap();
         let lane = Arc::new(Lane::new(Egress::new()));
         let key = ObjectKey {
@@ -230,10 +227,7 @@ fn a_second_node_on_the_store_shows_nothing_that_is_not_durable() {
             .depart(&model.store, floor, &last_held, departure);
         if receiver.try_recv().is_ok() {
             let after = model.disk.crash(1);
-            let options = StoreOptions {
-                manual: true,
-                ..StoreOptions::small()
-            };
+            let options = StoreOptions::small().manual(true);
             let store = Store::open(Arc::new(after), Path::new("/data"), options).unwrap();
             let db = store.open_object(model.key).unwrap();
             assert_eq!(db.kv_get("key").unwrap(), seen, "it was shown and is lost");

@@ -206,10 +206,7 @@ mod tests {
 
     /// A store that makes nothing durable by itself, and the position of a write in it.
     fn store_with_a_write() -> (Store, Lsn) {
-        let options = StoreOptions {
-            manual: true,
-            ..StoreOptions::small()
-        };
+        let options = StoreOptions::small().manual(true);
         let disk = Arc::new(SimDisk::new());
         let store = Store::open(disk, Path::new("/data"), options).unwrap();
         let namespace = store.namespace("test").unwrap();

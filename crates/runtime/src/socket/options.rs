@@ -1,5 +1,6 @@
 //! How a node treats its sockets.
 
+use derive_setters::Setters;
 use std::time::Duration;
 
 use crate::limits;
@@ -18,7 +19,8 @@ pub enum SlowReader {
 }
 
 /// How a node treats its sockets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct WebSocketOptions {
     /// Longest message in either direction, in bytes.
     pub max_message_bytes: usize,

@@ -49,8 +49,8 @@ impl Alarms {
 
     /// What the index is told of them.
     ///
-    /// An attempt that an earlier process began and did not end goes before one of this process: the object stays a suspect
-    /// until it has been made again.
+    /// The object stays a suspect until each attempt that an earlier process began and did not end has been made again. What it
+    /// says of attempts is independent of the process, but for `cut_off`: the next one finds its index as this one left it.
     fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
         let of = |row: &AlarmRow| AlarmEntry {
             cut_off: !row.failed && row.was_cut_off(epoch.0),
@@ -62,14 +62,10 @@ impl Alarms {
             return Some(first);
         }
         let all = || self.rows.values().map(of);
-        let begun = all()
-            .filter(|entry| entry.begun.is_some())
-            .max_by_key(|entry| (entry.cut_off, entry.begun));
         Some(AlarmEntry {
             failing: all().any(|entry| entry.failing),
-            begun: begun.and_then(|entry| entry.begun),
-            cut_off: begun.is_some_and(|entry| entry.cut_off)
-                && !broken(Variant::SuspectClearedByAnother),
+            begun: all().filter_map(|entry| entry.begun).max(),
+            cut_off: all().any(|entry| entry.cut_off) && !broken(Variant::SuspectClearedByAnother),
             // One that waits may come to be the first when the clock is set back.
             wait: all().any(|entry| entry.wait),
             named: true,
@@ -273,5 +269,31 @@ impl ObjectDb {
             rows.insert(name.into(), alarm);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alarms::{BegunAttempt, Isolation};
+
+    /// The index keeps what it was told in an earlier epoch.
+    #[test]
+    fn attempts_of_two_processes_look_the_same_to_a_third() {
+        let begun = |epoch, isolation| AlarmRow {
+            begun: Some(BegunAttempt { epoch, isolation }),
+            ..AlarmRow::at(50)
+        };
+        let rows = [
+            ("first".into(), begun(1, Isolation::Free)),
+            ("second".into(), begun(2, Isolation::Few)),
+        ];
+        let alarms = Alarms {
+            rows: rows.into(),
+            has_table: true,
+        };
+        let told = alarms.entry(Epoch(2));
+        assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");
+        assert!(AlarmEntry::agree(told, alarms.entry(Epoch(3))), "{told:?}");
     }
 }

@@ -49,6 +49,7 @@ use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::timing;
+use derive_setters::Setters;
 use hole::ArchiveHole;
 use image::Image;
 use lookup::Lookup;
@@ -64,7 +65,8 @@ use stream::Stream;
 const DIR: &str = "archive";
 
 /// What is kept of the past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
+#[non_exhaustive]
 pub struct ArchiveOptions {
     /// Keep history. While it is off nothing is archived, and what was stays as it is. Switched on (again), the history of an
     /// object that was written meanwhile begins with the checkpoint after its next commit: until then, up to

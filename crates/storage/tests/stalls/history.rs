@@ -28,15 +28,10 @@ struct World {
 
 fn options(clock: &Arc<AtomicU64>) -> StoreOptions {
     let clock = clock.clone();
-    StoreOptions {
-        manual: true,
-        unix_millis: Arc::new(move || clock.load(Ordering::Relaxed)),
-        archive: ArchiveOptions {
-            retention: Duration::from_hours(24),
-            ..ArchiveOptions::default()
-        },
-        ..StoreOptions::small()
-    }
+    StoreOptions::small()
+        .manual(true)
+        .unix_millis(Arc::new(move || clock.load(Ordering::Relaxed)))
+        .archive(ArchiveOptions::default().retention(Duration::from_hours(24)))
 }
 
 impl World {

@@ -328,10 +328,8 @@ impl Ledger {
                 (),
             )?
             .to_array()?;
-        let kept: Vec<(String, Value)> = storage.list(&ListOptions {
-            prefix: Some("value ".to_owned()),
-            ..ListOptions::default()
-        })?;
+        let kept: Vec<(String, Value)> =
+            storage.list(&ListOptions::default().prefix("value ".to_owned()))?;
         let version: u32 = storage.get("version")?.unwrap_or(0);
         let expected: Vec<_> = rows
             .iter()

@@ -31,8 +31,8 @@ pub(crate) struct DeliveryOptions {
 
 impl DeliveryOptions {
     fn options(self) -> Options {
-        Options {
-            pace: if self.ticks {
+        Options::default()
+            .pace(if self.ticks {
                 Pace::Ticks {
                     every: Duration::from_secs(2),
                     sends: 5,
@@ -40,31 +40,31 @@ impl DeliveryOptions {
                 }
             } else {
                 Pace::unlimited(16)
-            },
-            retry: RetryPolicy::Exponential {
+            })
+            .retry(RetryPolicy::Exponential {
                 base: Duration::from_secs(1),
                 max: Duration::from_secs(4),
                 max_attempts: 6,
-            },
-            polling: Polling {
-                interval: Duration::from_secs(1),
-                deadline: Duration::from_secs(20),
-                max_errors: 3,
-            },
-            breaker: Breaker {
-                failures: 4,
-                pause: Duration::from_secs(2),
-                max_pause: Duration::from_secs(4),
-            },
-            timeout: Duration::from_secs(3),
-            recovery: Duration::from_secs(1),
-            behind_dead_letter: if self.wait {
+            })
+            .polling(
+                Polling::default()
+                    .interval(Duration::from_secs(1))
+                    .deadline(Duration::from_secs(20))
+                    .max_errors(3),
+            )
+            .breaker(
+                Breaker::default()
+                    .failures(4)
+                    .pause(Duration::from_secs(2))
+                    .max_pause(Duration::from_secs(4)),
+            )
+            .timeout(Duration::from_secs(3))
+            .recovery(Duration::from_secs(1))
+            .behind_dead_letter(if self.wait {
                 BehindDeadLetter::Wait
             } else {
                 BehindDeadLetter::GoOn
-            },
-            ..Options::default()
-        }
+            })
     }
 }
 
