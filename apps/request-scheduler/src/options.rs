@@ -8,12 +8,10 @@ use crate::{Definition, limits};
 
 /// The options of a request's outbox: how long finished runs are kept depends on how often it runs.
 pub(crate) fn outbox_options(definition: &Definition, now: i64) -> Options {
-    Options {
-        keep_finished: history(definition, now),
-        max_queued: limits::MAX_OPEN_RUNS,
-        behind_dead_letter: BehindDeadLetter::GoOn,
-        ..Options::default()
-    }
+    Options::default()
+        .keep_finished(history(definition, now))
+        .max_queued(limits::MAX_OPEN_RUNS)
+        .behind_dead_letter(BehindDeadLetter::GoOn)
 }
 
 /// How long the history of a request goes back.

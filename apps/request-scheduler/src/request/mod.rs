@@ -328,11 +328,9 @@ impl Parts {
         if let Some(schedule) = self.schedule.get() {
             return Ok(schedule);
         }
-        let options = schedule::Options {
-            history: 0,
-            keep_ended: Duration::from_secs(1),
-            ..schedule::Options::default()
-        };
+        let options = schedule::Options::default()
+            .history(0)
+            .keep_ended(Duration::from_secs(1));
         let schedule = Schedule::open(&self.state, options)?;
         let parts = Rc::clone(self);
         schedule.on_firing(move |firing| parts.run_again(firing.due_at))?;

@@ -30,10 +30,7 @@ impl World {
         if known.is_none_or(|known| known.at <= report.at) {
             storage.put(&name, &report)?;
         }
-        let options = ListOptions {
-            prefix: Some(REPORT.to_owned()),
-            ..ListOptions::default()
-        };
+        let options = ListOptions::default().prefix(REPORT.to_owned());
         let all = storage
             .list::<Report>(&options)?
             .into_iter()
@@ -46,10 +43,7 @@ impl World {
     /// Forgets data centres that are no more, so that nothing of the room is kept for them.
     pub async fn keep_only(&self, data_centres: Vec<String>) -> Result<()> {
         let storage = self.state.storage();
-        let options = ListOptions {
-            prefix: Some(REPORT.to_owned()),
-            ..ListOptions::default()
-        };
+        let options = ListOptions::default().prefix(REPORT.to_owned());
         for (name, report) in storage.list::<Report>(&options)? {
             if !data_centres.contains(&report.data_centre) {
                 storage.delete(&name)?;
