@@ -1,4 +1,4 @@
-//! A call that is on its way.
+//! A call in progress.
 
 use std::{
     fmt,
@@ -12,19 +12,19 @@ use tokio::sync::oneshot;
 
 use crate::{Error, Fetching, Reply, Result, chain::Link, gate::Released};
 
-/// What the reply channel of an event carries: only what the output gate let out.
+/// The content of an event's reply channel: only values that the output gate has released.
 pub(crate) type Answer = Released<Result<Reply>>;
 
-/// The answer to a call of an object, or to a request that leaves the node, later.
+/// The future result of a call of an object, or of a request that leaves the node.
 ///
-/// The call was sent when the stub's method was called: calls on one stub start in the order in which they
-/// were made, and dropping this future does not stop the handler. A call that is made inside an object leaves
-/// when what the object wrote before it is durable.
-#[must_use = "the call is on its way, but without `.await` nobody learns its outcome"]
+/// The call is sent when the stub's method is called. Calls on one stub start in the order in which they were made, and
+/// dropping this future does not stop the handler. A call made inside an object leaves once the object's earlier writes
+/// are durable.
+#[must_use = "the call has been sent, but its outcome is unknown without `.await`"]
 pub struct Call<R> {
     state: State,
     decode: fn(Reply) -> Result<R>,
-    /// Who makes the call, if that matters to a closed gate.
+    /// The task that makes the call, if that matters for a closed gate.
     link: Option<Arc<Link>>,
 }
 

@@ -1,8 +1,8 @@
-//! The seam for time: everything timed in the runtime asks a [`Clock`].
+//! The clock interface: everything timed in the runtime uses a [`Clock`].
 //!
-//! [`SystemClock`] is the real one and needs tokio's timer on the thread that waits. [`TestClock`] stands
-//! still until a test moves it; a sleep that is created after its moment has passed ends at once, so a test
-//! need not know whether somebody already waits.
+//! [`SystemClock`] is the real one and needs tokio's timer on the waiting thread. [`TestClock`] stands still until a
+//! test moves it. A sleep whose deadline has already passed completes immediately, so a test need not know whether
+//! somebody is already waiting.
 
 use std::{
     collections::BTreeMap,
@@ -17,13 +17,13 @@ use std::{
 /// A future that ends when a clock reaches a moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What time it is, and a way to wait.
+/// Reads the time and waits.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since some fixed moment; never goes back.
+    /// Monotonic time since some fixed moment.
     fn now(&self) -> Duration;
     /// Wall-clock time in milliseconds since 1970.
     fn unix_millis(&self) -> u64;
-    /// Ends when `now()` is at least `deadline`.
+    /// Completes when `now()` is at least `deadline`.
     fn sleep_until(&self, deadline: Duration) -> Sleep;
 }
 
@@ -68,7 +68,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that a test moves. Clones are the same clock.
+/// A clock that a test controls. Clones share the same clock.
 #[derive(Clone, Default)]
 pub struct TestClock(Arc<Mutex<TestTime>>);
 
@@ -90,7 +90,7 @@ impl TestClock {
         Self::default()
     }
 
-    /// Moves time forward and wakes whoever waited for a moment that has come, earliest first.
+    /// Moves time forward and wakes all waiters whose deadline has passed, earliest first.
     pub fn advance(&self, by: Duration) {
         let due = {
             let mut time = self.lock();
@@ -102,7 +102,7 @@ impl TestClock {
         due.into_values().for_each(Waker::wake);
     }
 
-    /// Sets the wall clock forward by so many milliseconds, or back, as people do. [`now`](Clock::now) goes on as before.
+    /// Sets the wall clock forward, or back, by this many milliseconds. [`now`](Clock::now) is not affected.
     pub fn set_wall(&self, by_millis: i64) {
         let mut time = self.lock();
         time.set = time.set.saturating_add(by_millis);

@@ -1,4 +1,4 @@
-//! Models of the output gate: an object that sends, beside the log's writer and a disk that may fail.
+//! Models of the output gate: an object that sends, concurrent with the log's writer and a disk that may fail.
 
 use std::{
     cell::Cell,
@@ -27,7 +27,7 @@ struct Model {
 }
 
 impl Model {
-    /// A store whose groups a thread of the model writes, and a lane that is told of them.
+    /// A store whose groups are written by a thread of the model, and a lane that it notifies.
     fn new() -> Self {
         let disk = SimDisk::new();
         let options = StoreOptions::small().manual(true);
@@ -63,7 +63,7 @@ impl Model {
         })
     }
 
-    /// Writes what is left. No departure may be left then.
+    /// Writes what remains. No departure may remain afterwards.
     fn end(&self) {
         while self.store.write_group() {}
         assert_eq!(self.lane.len(), 0);
@@ -76,11 +76,11 @@ fn commit(db: &ObjectDb, value: u8) -> Lsn {
     db.commit().unwrap().unwrap()
 }
 
-/// Departures in the order in which they have left.
+/// Departures in the order in which they left.
 #[derive(Clone, Default)]
 struct Left(Arc<Unchecked<Vec<u8>>>);
 
-/// Wakes whoever waits for a departure, on the thread that releases it.
+/// Wakes the waiter of a departure, on the thread that releases it.
 struct Leaving {
     number: u8,
     left: Left,
@@ -96,7 +96,7 @@ impl Wake for Leaving {
     }
 }
 
-/// A departure, and whoever waits for it.
+/// A departure, and its waiter.
 fn departure(
     number: u8,
     left: &Left,
@@ -132,7 +132,7 @@ fn departures_leave_once_durable_and_in_their_order() {
         let mut receivers = Vec::new();
         let mut lsn = Lsn::ZERO;
         for number in 0..5 {
-            // Each second one reveals nothing new, and must not overtake the one before it.
+            // Every second one reveals nothing new, and must not overtake the one before it.
             if number % 2 == 0 {
                 lsn = commit(&db, number);
             }
