@@ -91,7 +91,7 @@ impl Answer {
 async fn beginning(env: &Env, mut body: Body) -> (Vec<u8>, End) {
     let clock = env.clock();
     let mut read = Vec::new();
-    let mut patience = clock.sleep_until(clock.now() + limits::ANSWER_PATIENCE);
+    let mut patience = abide::clock::time_limit(&**clock, limits::ANSWER_PATIENCE);
     while read.len() < limits::MAX_ANSWER_BYTES {
         let frame = tokio::select! {
             biased;

@@ -259,7 +259,7 @@ impl Inner {
             let outcome = match payload {
                 Ok(Some(payload)) => {
                     let clock = inner.state.env().clock();
-                    let late = clock.sleep_until(clock.now() + limit);
+                    let late = abide::clock::time_limit(&**clock, limit);
                     match &claim.operation {
                         None => {
                             let attempt = handler.submit(delivery, payload);

@@ -10,7 +10,12 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::{Error, Fetching, Reply, Result, chain::Link, gate::Released};
+use crate::{
+    Error, Fetching, Reply, Result,
+    chain::Link,
+    gate::Released,
+    waits::{self, Wait, WaitFor},
+};
 
 /// The content of an event's reply channel: only values that the output gate has released.
 pub(crate) type Answer = Released<Result<Reply>>;
@@ -26,6 +31,7 @@ pub struct Call<R> {
     decode: fn(Reply) -> Result<R>,
     /// The task that makes the call, if that matters for a closed gate.
     link: Option<Arc<Link>>,
+    wait: Option<Wait>,
 }
 
 enum State {
@@ -48,6 +54,7 @@ impl<R> Call<R> {
             state: State::Waiting(answer),
             decode,
             link,
+            wait: None,
         }
     }
 
@@ -59,6 +66,7 @@ impl<R> Call<R> {
             state: State::Leaving(left),
             decode,
             link: None,
+            wait: None,
         }
     }
 
@@ -67,6 +75,7 @@ impl<R> Call<R> {
             state: State::Outside(fetching),
             decode,
             link: None,
+            wait: None,
         }
     }
 
@@ -75,6 +84,7 @@ impl<R> Call<R> {
             state: State::Failed(error),
             decode,
             link: None,
+            wait: None,
         }
     }
 }
@@ -83,35 +93,51 @@ impl<R> Future for Call<R> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<R>> {
-        if let Some(link) = &self.link {
+        let call = &mut *self;
+        if let Some(link) = &call.link {
             link.wait();
         }
-        if let State::Leaving(left) = &mut self.state {
-            self.state = match Pin::new(left).poll(cx) {
-                Poll::Pending => return Poll::Pending,
+        if let State::Leaving(left) = &mut call.state {
+            call.state = match Pin::new(left).poll(cx) {
+                Poll::Pending => {
+                    Wait::note(&mut call.wait, WaitFor::Server);
+                    return Poll::Pending;
+                }
                 Poll::Ready(Ok(left)) => State::Outside(left.into_inner()),
                 Poll::Ready(Err(_)) => State::Failed(Error::stopping()),
             };
         }
-        let answer = match &mut self.state {
-            State::Outside(fetching) => match fetching.as_mut().poll(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(response) => response.map(Reply::Fetch),
+        let answer = match &mut call.state {
+            State::Outside(fetching) => match waits::sleeps(|| fetching.as_mut().poll(cx)) {
+                // A double of the server that answers at some time of the clock.
+                (Poll::Pending, true) => {
+                    call.wait = None;
+                    return Poll::Pending;
+                }
+                (Poll::Pending, false) => {
+                    Wait::note(&mut call.wait, WaitFor::Server);
+                    return Poll::Pending;
+                }
+                (Poll::Ready(response), _) => response.map(Reply::Fetch),
             },
             State::Waiting(receiver) => match Pin::new(receiver).poll(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    Wait::note(&mut call.wait, WaitFor::Object);
+                    return Poll::Pending;
+                }
                 Poll::Ready(Ok(answer)) => answer.into_inner(),
                 Poll::Ready(Err(_)) => Err(Error::stopping().into_maybe_ran()),
             },
             State::Leaving(_) | State::Failed(_) | State::Done => {
-                match std::mem::replace(&mut self.state, State::Done) {
+                match std::mem::replace(&mut call.state, State::Done) {
                     State::Failed(error) => Err(error),
                     _ => panic!("a call was polled after it had been answered"),
                 }
             }
         };
-        self.state = State::Done;
-        Poll::Ready(answer.and_then(self.decode))
+        call.state = State::Done;
+        call.wait = None;
+        Poll::Ready(answer.and_then(call.decode))
     }
 }
 

@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use crate::waits::{Wait, WaitFor, unobserved};
+
 /// A future that ends when a clock reaches a moment.
 pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -25,6 +27,27 @@ pub trait Clock: Send + Sync + 'static {
     fn unix_millis(&self) -> u64;
     /// Completes when `now()` is at least `deadline`.
     fn sleep_until(&self, deadline: Duration) -> Sleep;
+    /// True if time passes only when a test moves it.
+    fn stands_still(&self) -> bool {
+        false
+    }
+}
+
+/// Ends when so much time has passed: the time limit of something else that is awaited beside it.
+///
+/// A task that waits under a limit does not wait for the clock: [`Node::settle`](crate::Node::settle) awaits the something else.
+pub fn time_limit(clock: &dyn Clock, limit: Duration) -> Sleep {
+    Box::pin(TimeLimit(clock.sleep_until(clock.now() + limit)))
+}
+
+struct TimeLimit(Sleep);
+
+impl Future for TimeLimit {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        unobserved(|| self.0.as_mut().poll(cx))
+    }
 }
 
 /// The machine's clocks.
@@ -137,7 +160,12 @@ impl Clock for TestClock {
             clock: self.clone(),
             deadline,
             key: None,
+            wait: None,
         })
+    }
+
+    fn stands_still(&self) -> bool {
+        true
     }
 }
 
@@ -145,6 +173,7 @@ struct TestSleep {
     clock: TestClock,
     deadline: Duration,
     key: Option<(Duration, u64)>,
+    wait: Option<Wait>,
 }
 
 impl Future for TestSleep {
@@ -154,6 +183,7 @@ impl Future for TestSleep {
         let clock = self.clock.clone();
         let mut time = clock.lock();
         if time.now >= self.deadline {
+            self.wait = None;
             return Poll::Ready(());
         }
         let deadline = self.deadline;
@@ -162,6 +192,8 @@ impl Future for TestSleep {
             (deadline, time.next)
         });
         time.sleepers.insert(key, cx.waker().clone());
+        drop(time);
+        Wait::note(&mut self.wait, WaitFor::Clock);
         Poll::Pending
     }
 }

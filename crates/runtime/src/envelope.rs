@@ -22,6 +22,7 @@ use crate::{
     limits::{
         EVENT_BYTES, GATED_SHARE, MAX_GATED_PER_WORKER, MAX_QUEUED_PER_WORKER, OBJECTS_SHARE,
     },
+    settle::Census,
     socket::Delivery,
     stats::Counters,
     unwind::guarded,
@@ -66,6 +67,8 @@ pub(crate) enum Message {
     /// Handle a request about an object's alarm.
     AlarmRequest(AlarmRequest),
     AdminTask(AdminTask),
+    /// Report what goes on.
+    Census(oneshot::Sender<Census>),
     /// Memory is short: evict idle objects.
     Trim,
     /// Drop every object and end.
@@ -147,6 +150,7 @@ impl Mailbox {
                 }),
                 Message::AlarmRequest(_)
                 | Message::AdminTask(_)
+                | Message::Census(_)
                 | Message::Trim
                 | Message::Stop => {
                     unreachable!("an event was sent")

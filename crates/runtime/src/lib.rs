@@ -67,6 +67,7 @@ mod router;
 mod rows;
 #[doc(hidden)]
 pub mod rpc;
+mod settle;
 pub mod socket;
 mod sql;
 mod stall;
@@ -78,6 +79,7 @@ mod sync;
 mod task;
 mod timers;
 mod unwind;
+mod waits;
 mod watchdog;
 mod worker;
 

@@ -237,6 +237,16 @@ pub const MAX_LISTED_ALARMS: usize = 1_000;
 /// Alarms of one object in such a list: the earliest ones.
 pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
+/// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest
+/// ([`Node::settle`](crate::Node::settle)): a test's objects have thousands at most.
+pub const SETTLE_TURNS: u64 = 100_000;
+
+/// The machine's time after which [`Node::settle`](crate::Node::settle) gives up: no double of a server takes so long.
+pub const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Objects that the error of [`Node::settle`](crate::Node::settle) names.
+pub const MAX_NAMED_BUSY: usize = 10;
+
 const _: () = {
     assert!(MAX_QUEUED_PER_OBJECT <= MAX_QUEUED_PER_WORKER);
     assert!(MAX_GATED_PER_OBJECT <= MAX_GATED_PER_WORKER);

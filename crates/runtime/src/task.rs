@@ -7,6 +7,7 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,6 +17,7 @@ use crate::{
     envelope::{Replier, Ticket},
     gate::Token,
     object::{Kind, Object, Turn},
+    waits::Waits,
 };
 
 /// The work of a task.
@@ -59,14 +61,21 @@ pub(crate) struct Task {
     token: Token,
     /// `None` once it is done.
     work: Option<Work>,
+    waits: Option<Arc<Waits>>,
 }
 
 impl Task {
-    pub(crate) fn new(object: Rc<Object>, token: Token, work: Work) -> Self {
+    pub(crate) fn new(
+        object: Rc<Object>,
+        token: Token,
+        work: Work,
+        waits: Option<Arc<Waits>>,
+    ) -> Self {
         Self {
             object,
             token,
             work: Some(work),
+            waits,
         }
     }
 
@@ -148,7 +157,8 @@ impl Future for Task {
             return Poll::Pending;
         }
         object.prepare_turn(token);
-        match object.turn(token, || task.step(cx)) {
+        let waits = task.waits.clone();
+        match object.turn(token, || Waits::observe(waits.as_ref(), || task.step(cx))) {
             Turn::Pending => {
                 object.suspended(token, cx.waker());
                 Poll::Pending

@@ -15,7 +15,7 @@ use std::{
 
 use abide_storage::{MemoryUse, ObjectKey, Store};
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{
     Env, Error, ErrorKind, Event, ObjectId, Result,
@@ -28,6 +28,7 @@ use crate::{
     namespace::Binding,
     object::{Arrival, Object},
     router::Phase,
+    settle::{Census, YIELDS},
     socket::{Registry, Sent},
     timers::{Due, Timers},
 };
@@ -51,6 +52,11 @@ pub(crate) struct Worker {
     no_room_until: Cell<Duration>,
     /// The message last sent by an object, with its memory charge.
     pub(crate) last_sent: RefCell<Sent>,
+    /// A test moves the clock, and may ask what goes on.
+    observes: bool,
+    /// How many turns objects have had, and whose was the last; counted if somebody may ask.
+    turns: Cell<u64>,
+    last_turn: Cell<Option<ObjectKey>>,
 }
 
 impl Worker {
@@ -60,6 +66,7 @@ impl Worker {
         env: Env,
         bindings: Arc<[Arc<Binding>]>,
     ) -> Rc<Self> {
+        let observes = env.clock().stands_still();
         Rc::new(Self {
             mailbox,
             store,
@@ -74,6 +81,9 @@ impl Worker {
             put_off: RefCell::default(),
             no_room_until: Cell::default(),
             last_sent: RefCell::default(),
+            observes,
+            turns: Cell::new(0),
+            last_turn: Cell::new(None),
         })
     }
 
@@ -110,6 +120,7 @@ impl Worker {
                     Message::Event(envelope) => self.deliver(envelope),
                     Message::AlarmRequest(request) => self.handle_alarm_request(request),
                     Message::AdminTask(task) => self.run_admin_task(task),
+                    Message::Census(tell) => self.take_census(tell),
                     Message::Trim => self.make_room(),
                     Message::Stop => return self.end(messages, channel),
                 }
@@ -370,6 +381,56 @@ impl Worker {
             self.objects.borrow_mut().insert(key, Rc::clone(&object));
             object
         })
+    }
+
+    /// True if somebody may ask what tasks wait for.
+    pub(crate) fn observes(&self) -> bool {
+        self.observes
+    }
+
+    pub(crate) fn note_turn(&self, object: &Rc<Object>) {
+        if self.observes {
+            self.turns.set(self.turns.get() + 1);
+            let key = Some(object.key());
+            if self.last_turn.get() != key {
+                self.last_turn.set(key);
+            }
+        }
+    }
+
+    /// Reports what goes on when everything that is ready now has had its turn.
+    fn take_census(self: &Rc<Self>, tell: oneshot::Sender<Census>) {
+        let worker = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            for _ in 0..YIELDS {
+                tokio::task::yield_now().await;
+            }
+            // Whoever asked may be gone.
+            let _ = tell.send(worker.census());
+        });
+    }
+
+    fn census(&self) -> Census {
+        let objects: Vec<_> = self.objects.borrow().values().map(Rc::clone).collect();
+        let busy = objects.iter().filter_map(|object| {
+            let why = object.unrest()?;
+            Some(format!("{}: {why}", object.label()))
+        });
+        let mut busy: Vec<_> = busy.collect();
+        busy.sort_unstable();
+        let next = self.timers.borrow().next();
+        let last = self.last_turn.get().and_then(|key| {
+            let objects = self.objects.borrow();
+            objects.get(&key).map(|object| object.label())
+        });
+        Census {
+            turns: self.turns.get(),
+            busy,
+            is_moving: !self.mailbox.backlog.is_empty()
+                || self.mailbox.lane.len() > 0
+                || next.is_some_and(|at| at <= self.now()),
+            last,
+        }
     }
 
     fn run_due_timers(self: &Rc<Self>) {

@@ -85,6 +85,14 @@ impl LocalHost {
         self.router.clone()
     }
 
+    /// Returns when nothing goes on by itself any more, on a clock that stands still: [`Node::settle`].
+    ///
+    /// # Errors
+    /// With the objects that do not rest, and what keeps them busy.
+    pub async fn settle(&self) -> abide_runtime::Result<()> {
+        self.core.node.settle().await
+    }
+
     /// Lets handlers finish, makes everything durable, closes the data directory.
     pub async fn shutdown(self) -> Result<(), HostError> {
         let Self {
@@ -229,6 +237,14 @@ impl RunningHost {
     /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
+    }
+
+    /// Returns when nothing goes on by itself any more, on a clock that stands still: [`Node::settle`].
+    ///
+    /// # Errors
+    /// With the objects that do not rest, and what keeps them busy.
+    pub async fn settle(&self) -> abide_runtime::Result<()> {
+        self.core.node.settle().await
     }
 
     /// Tokens and the audit log.

@@ -38,7 +38,7 @@ impl Projector {
     /// Writes rows. A read model that does not answer is not ready: without this, the queue would count that as an attempt.
     async fn apply(&self, env: &Env, rows: Vec<Row>) -> Result<Written, ProjectionError> {
         let clock = env.clock();
-        let late = clock.sleep_until(clock.now() + limits::APPLY_TIMEOUT);
+        let late = abide::clock::time_limit(&**clock, limits::APPLY_TIMEOUT);
         tokio::select! {
             biased;
             written = self.0.apply(rows) => written,

@@ -96,7 +96,7 @@ impl Inner {
         });
         let limit = declared.options.timeout;
         Box::pin(async move {
-            let late = clock.sleep_until(clock.now() + limit);
+            let late = abide::clock::time_limit(&*clock, limit);
             let rest = tokio::select! {
                 biased;
                 rest = run => rest,

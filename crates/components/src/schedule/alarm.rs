@@ -201,7 +201,7 @@ impl Task {
         };
         let limit = self.inner.options.timeout;
         let clock = self.inner.state.env().clock();
-        let late = clock.sleep_until(clock.now() + limit);
+        let late = abide::clock::time_limit(&**clock, limit);
         let attempt = handler(firing);
         let running = figures::Running::begin();
         let flight = async move {

@@ -123,7 +123,7 @@ impl Context {
                 Next::Attempt(attempt) => {
                     let _running = step.running();
                     let clock = attempt.clock();
-                    let late = clock.sleep_until(clock.now() + limit);
+                    let late = abide::clock::time_limit(&**clock, limit);
                     let called = AssertUnwindSafe(async { function(attempt).await }).catch_unwind();
                     let result = tokio::select! {
                         biased;

@@ -114,7 +114,7 @@ pub(super) fn object_name(workflow: &str, id: &str) -> String {
 /// Tells once.
 pub(super) async fn tell(env: Env, teller: Teller, notice: NoticeRow) -> Heard {
     let clock = env.clock().clone();
-    let late = clock.sleep_until(clock.now() + PATIENCE);
+    let late = abide::clock::time_limit(&*clock, PATIENCE);
     let fate = tokio::select! {
         biased;
         fate = try_to_tell(&env, teller, &notice) => fate.unwrap_or_else(Fate::Again),

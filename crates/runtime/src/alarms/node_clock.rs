@@ -77,4 +77,8 @@ impl Clock for NodeClock {
     fn sleep_until(&self, deadline: Duration) -> Sleep {
         self.clock.sleep_until(deadline)
     }
+
+    fn stands_still(&self) -> bool {
+        self.clock.stands_still()
+    }
 }

@@ -73,6 +73,11 @@ impl Egress {
         self.waiting.fetch_sub(1, Ordering::Release);
     }
 
+    /// True if tasks are queued or run.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
     /// Queues a task for the background task.
     pub(super) fn queue(&self, task: EgressTask) {
         self.waiting.fetch_add(1, Ordering::Relaxed);

@@ -153,6 +153,10 @@ impl Node {
         *self.0.router.failed.borrow()
     }
 
+    pub(crate) fn router(&self) -> &Router {
+        &self.0.router
+    }
+
     /// Returns an error if the node is stopping.
     pub(crate) fn must_run(&self) -> Result<()> {
         match self.0.router.phase() {

@@ -24,6 +24,7 @@ mod behalf;
 mod events;
 mod idempotency;
 mod operations;
+mod rest;
 mod restoring;
 mod sockets;
 mod turns;
@@ -52,6 +53,7 @@ use crate::{
     namespace::Binding,
     task::Work,
     timers::Due,
+    waits::Waits,
     worker::Worker,
 };
 
@@ -87,6 +89,8 @@ struct Running {
     kind: Kind,
     /// When it times out, unless it already has.
     deadline: Option<Duration>,
+    /// What it waits for, on a clock that a test moves.
+    waits: Option<Arc<Waits>>,
 }
 
 /// The role of a task.

@@ -7,6 +7,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
+    sync::Arc,
     task::{Poll, Waker},
 };
 
@@ -30,6 +31,7 @@ impl Object {
         f: impl FnOnce() -> Result<Poll<()>>,
     ) -> Turn {
         let now = self.worker.now();
+        self.worker.note_turn(self);
         self.last_active.set(now);
         self.turn_of.set(token);
         self.tell_reserve(self.uses_reserve.get());
@@ -183,15 +185,17 @@ impl Object {
         if kind == Kind::Handler {
             self.handlers.set(self.handlers.get() + 1);
         }
+        let waits = self.worker.observes().then(Arc::default);
         self.running.borrow_mut().insert(
             token,
             Running {
                 waker: Waker::noop().clone(),
                 kind,
                 deadline,
+                waits: waits.clone(),
             },
         );
-        tokio::task::spawn_local(Task::new(Rc::clone(self), token, work));
+        tokio::task::spawn_local(Task::new(Rc::clone(self), token, work, waits));
     }
 
     pub(super) fn spawn_all(self: &Rc<Self>) {

@@ -183,10 +183,11 @@ impl SmtpDelivery {
         late: fn(String) -> Failure,
     ) -> Result<T, Failure> {
         let clock = delivery.env().clock();
+        let left = (began + limit).saturating_sub(clock.now());
         tokio::select! {
             biased;
             done = step => done,
-            () = clock.sleep_until(began + limit) => Err(late(format!(
+            () = abide::clock::time_limit(&**clock, left) => Err(late(format!(
                 "the relay did not answer within {} s",
                 limit.as_secs_f64()
             ))),
@@ -255,7 +256,7 @@ impl Deliver for SmtpDelivery {
             // The relay has the mail, whether or not it says goodbye.
             tokio::select! {
                 _ = connection.quit() => {}
-                () = clock.sleep_until(clock.now() + limits::ANSWER_PATIENCE) => {}
+                () = abide::clock::time_limit(&**clock, limits::ANSWER_PATIENCE) => {}
             }
         }
         sent.map(|()| Submitted::Done)
