@@ -1,4 +1,4 @@
-//! The guides in `docs/`: their examples compile and run.
+//! The guides in `docs/`: their examples compile and run as doctests.
 
 #[doc = include_str!("../../../docs/alarms.md")]
 struct Alarms;
