@@ -239,7 +239,7 @@ pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
 /// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest
 /// ([`Node::settle`](crate::Node::settle)): a test's objects have thousands at most.
-pub const SETTLE_TURNS: u64 = 100_000;
+pub const SETTLE_TURNS: u64 = 20_000;
 
 /// The machine's time after which [`Node::settle`](crate::Node::settle) gives up: no double of a server takes so long.
 pub const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
