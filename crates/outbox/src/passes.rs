@@ -487,7 +487,9 @@ impl Inner {
                 Err(Error::new(format!("it panicked: {}", text_of(&*panic))))
             })?;
             if batch.next.is_some() && batch.next == after {
-                return Err(Error::new("its position does not advance: it would never finish"));
+                return Err(Error::new(
+                    "its position does not advance: it would never finish",
+                ));
             }
             self.add_batch(id, &batch, limit, now)?;
             Ok(batch)
