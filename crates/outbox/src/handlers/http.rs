@@ -338,9 +338,9 @@ fn headers(given: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderVa
         if FORBIDDEN.contains(&parsed) {
             return Err(format!("header `{name}` cannot be set by a message"));
         }
-        let mut value: HeaderValue = value.parse().map_err(|_| {
-            format!("the value of header `{name}` has invalid characters")
-        })?;
+        let mut value: HeaderValue = value
+            .parse()
+            .map_err(|_| format!("the value of header `{name}` has invalid characters"))?;
         value.set_sensitive(true);
         Ok((parsed, value))
     });

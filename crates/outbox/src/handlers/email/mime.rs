@@ -60,7 +60,8 @@ fn ascii(domain: &str) -> Result<String, String> {
     if domain.is_ascii() {
         return Ok(domain.to_owned());
     }
-    let host = Host::parse(domain).map_err(|error| format!("`{domain}` is not a domain: {error}"))?;
+    let host =
+        Host::parse(domain).map_err(|error| format!("`{domain}` is not a domain: {error}"))?;
     Ok(host.to_string())
 }
 

@@ -12,10 +12,7 @@ use std::{
 };
 
 use futures_util::io::{AsyncRead as _, AsyncWrite as _};
-#[allow(
-    deprecated,
-    reason = "only this begins TLS on an existing stream"
-)]
+#[allow(deprecated, reason = "only this begins TLS on an existing stream")]
 use lettre::transport::smtp::client::AsyncNetworkStream;
 use lettre::transport::smtp::{
     self,
@@ -92,17 +89,11 @@ impl AsyncTokioStream for Wire {
 
 /// A connection that has TLS from its first byte.
 #[derive(Debug)]
-#[allow(
-    deprecated,
-    reason = "only this begins TLS on an existing stream"
-)]
+#[allow(deprecated, reason = "only this begins TLS on an existing stream")]
 pub(super) struct Tls(AsyncNetworkStream);
 
 impl Tls {
-    #[allow(
-        deprecated,
-        reason = "only this begins TLS on an existing stream"
-    )]
+    #[allow(deprecated, reason = "only this begins TLS on an existing stream")]
     pub(super) async fn begin(wire: Wire, tls: TlsParameters) -> Result<Self, smtp::Error> {
         let mut stream = AsyncNetworkStream::use_existing_tokio1(Box::new(wire));
         stream.upgrade_tls(tls).await?;
