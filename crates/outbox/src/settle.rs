@@ -1,6 +1,6 @@
-//! What comes of an attempt or a poll.
+//! Applies the result of an attempt or a poll.
 //!
-//! Contract: every outcome has a clear result in the message's row: it is delivered, to be asked about, to be tried again
+//! Contract: every result leads to a definite state in the message's row: it is delivered, to be polled, to be retried
 //! at a time, or a dead letter with a reason. None is dropped.
 
 use std::{collections::BTreeSet, time::Duration};
@@ -23,7 +23,7 @@ use super::{
 use abide_component::jittered;
 use abide_component::numbers::{micros, millis};
 
-/// How an attempt or a poll ended.
+/// The result of an attempt or a poll.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Submitted(Result<Submitted, Failure>),
@@ -31,7 +31,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// An attempt, or a poll if the claim's operation runs, that has failed.
+    /// A failed attempt, or a failed poll if the claim's operation runs.
     pub(super) fn failed(claim: &Claim, failure: Failure) -> Self {
         match claim.operation {
             Some(_) => Self::Polled(Err(failure)),
@@ -46,17 +46,17 @@ impl Outcome {
         }
     }
 
-    /// True if this node had too much to do.
+    /// True if this node was overloaded.
     pub(super) fn could_not_leave(&self) -> bool {
         self.fate() == Some(Fate::NotSent)
     }
 
-    /// True if this end was cut off.
+    /// True if this side was interrupted.
     pub(super) fn was_cut_off(&self) -> bool {
         self.fate() == Some(Fate::CutOff)
     }
 
-    /// Whether the destination has answered; none if nothing was asked of it.
+    /// Whether the destination has responded; `None` if nothing was sent to it.
     pub(super) fn is_answer(&self) -> Option<bool> {
         match self {
             Self::Submitted(Err(failure)) => match failure.fate {
@@ -79,7 +79,7 @@ impl Outcome {
 }
 
 impl Inner {
-    /// Writes what came of a claim, to its row and to its destination's.
+    /// Writes the result of a claim, to its row and to its destination's.
     pub(super) fn settle(&self, claim: &Claim, outcome: Outcome, now: i64) -> Result<()> {
         let mut to = self.rows.destination(&claim.destination)?;
         let handler = self.registry.handler(&claim.kind).ok();
@@ -91,12 +91,12 @@ impl Inner {
             now,
         };
         settlement.settle(outcome, &mut to)?;
-        // It may be sent to again, behind those that wait already.
+        // It may be sent to again, after those that already wait.
         to.due_at = Some(now);
         self.rows.save_destination(to)
     }
 
-    /// Writes that messages have arrived.
+    /// Marks messages as delivered.
     pub(super) fn delivered(&self, claims: &[&Claim], now: i64) -> Result<()> {
         let answered: BTreeSet<&str> = claims
             .iter()
@@ -110,12 +110,12 @@ impl Inner {
     }
 }
 
-/// A claim to which something has happened.
+/// A claim with its result.
 struct Settlement<'a> {
     inner: &'a Inner,
     rows: &'a Rows,
     claim: &'a Claim,
-    /// None if nobody delivers its kind any more.
+    /// `None` if there is no longer a handler for its kind.
     handler: Option<&'a dyn Handler>,
     now: i64,
 }
@@ -154,7 +154,7 @@ impl Settlement<'_> {
                 self.operation_failed(&error, retry)
             }
             Outcome::Polled(Err(failure)) if failure.fate == Fate::NotSent => {
-                // Nobody was asked: it says nothing of the operation.
+                // Nothing was sent, so this says nothing about the operation.
                 let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
                 let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER));
                 rows.put_off(claim.id, at)
@@ -168,7 +168,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// The destination of something that could not leave has its token back, and so has the outbox.
+    /// Returns the tokens of a message that could not be sent to its destination's bucket and to the outbox's.
     fn refund(&self, to: &mut destination::Row) -> Result<()> {
         let Pace::AtOnce {
             outbox,
@@ -195,7 +195,7 @@ impl Settlement<'_> {
     fn accept(&self, operation: &str, after: Option<Duration>) -> Result<()> {
         if !(1..=limits::MAX_OPERATION_BYTES).contains(&operation.len()) {
             let error = format!(
-                "the receiver accepted it and names its operation with {} bytes; 1 to {} can be kept",
+                "the receiver accepted it with an operation address of {} bytes; 1 to {} are allowed",
                 operation.len(),
                 limits::MAX_OPERATION_BYTES
             );
@@ -240,7 +240,7 @@ impl Settlement<'_> {
                 if now.saturating_sub(claim.since) >= patience {
                     let days = rows.options.patience.as_secs_f64() / 86_400.0;
                     let error =
-                        format!("it was throttled for {days:.1} days; the last answer: {error}");
+                        format!("it was throttled for {days:.1} days; the last response: {error}");
                     return self.give_up(&error, unknown);
                 }
                 self.count(Event::Throttled);
@@ -273,7 +273,8 @@ impl Settlement<'_> {
         }
     }
 
-    /// An attempt may be what ended the process, and counts. The last is made alone, and only one that was alone is given up for it.
+    /// The attempt may have crashed the process, and counts. The last attempt is made alone, and only a message that
+    /// was alone is given up because of a crash.
     fn cut_off(&self, again: &Retry<'_>, wait: Option<i64>) -> Result<()> {
         let failing = wait.is_none() && self.claim.alone;
         let never = self.rows.options.give_up == GiveUp::Never;
@@ -303,7 +304,7 @@ impl Settlement<'_> {
         self.give_up(&error, unknown)
     }
 
-    /// A message will not be delivered as it is: it becomes a dead letter, or is failing.
+    /// A message will not be delivered unchanged: it becomes a dead letter, or is failing.
     fn give_up(&self, error: &str, unknown: bool) -> Result<()> {
         if self.rows.options.give_up == GiveUp::DeadLetter || broken(Variant::NeverGivenUp) {
             return self.bury(error, unknown);
@@ -318,13 +319,13 @@ impl Settlement<'_> {
         self.rows.requeue(self.claim, &again, self.now)
     }
 
-    /// An operation has had no effect. Another may be begun, if the receiver says so.
+    /// An operation has had no effect. A new one may be started, if the receiver says so.
     fn operation_failed(&self, error: &str, another: bool) -> Result<()> {
         let wait = self.wait(self.claim.attempts).filter(|_| another);
         if wait.is_none() && self.rows.options.give_up == GiveUp::DeadLetter {
             return self.bury(error, false);
         }
-        // The receiver remembers the old key as one that has failed.
+        // The receiver remembers the old key as failed.
         self.inner.renew_key(self.claim.id, self.now)?;
         let after = wait.unwrap_or_else(|| self.last_wait());
         let again = Retry {
@@ -343,7 +344,7 @@ impl Settlement<'_> {
             wait = wait.max(millis(polling.interval));
         }
         let at = now.saturating_add(wait);
-        // A receiver that asks for patience is there.
+        // A receiver that asks for patience is up.
         let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
         let mut ask = Ask {
             at,
@@ -355,7 +356,7 @@ impl Settlement<'_> {
         let was_cut_off = failure.is_some_and(|failure| failure.fate == Fate::CutOff);
         let over = why_over(claim, failure, polling, now);
         if was_cut_off {
-            // It may be what ended the process: as of attempts.
+            // It may have crashed the process: treated like attempts.
             let errors = claim.poll_errors.saturating_add(1);
             let since = claim.operation_since.unwrap_or(now);
             ask.alone = errors >= polling.max_errors || at - since >= millis(polling.deadline);
@@ -394,7 +395,7 @@ impl Settlement<'_> {
             .unwrap_or(self.rows.options.polling)
     }
 
-    /// The time until the next attempt after so many, in milliseconds, if there is to be one.
+    /// The time until the next attempt after this many, in milliseconds, if there is one.
     fn wait(&self, attempts: u32) -> Option<i64> {
         let done = attempts.max(1);
         if let Some(waits) = own_schedule(self.claim) {
@@ -432,7 +433,7 @@ impl Settlement<'_> {
         jittered(wait, most, &parts)
     }
 
-    /// It is tried again at a time, after an attempt that counts and had no effect.
+    /// Retries it after an attempt that counts and had no effect.
     fn retry<'a>(&self, at: i64, error: &'a str) -> Retry<'a> {
         Retry {
             at,
@@ -444,7 +445,7 @@ impl Settlement<'_> {
         }
     }
 
-    /// When it is due again after an attempt that does not count, and how many attempts it has had.
+    /// When it is due again after an attempt that does not count, and its number of attempts.
     fn in_its_place(&self) -> (i64, u32) {
         match self.claim.attempts.saturating_sub(1) {
             0 => (self.claim.since.min(self.now), 0),
@@ -465,15 +466,15 @@ fn why_over(
         && failure.fate == Fate::Permanent
     {
         let error = &failure.error;
-        return Some(format!("how the operation ended cannot be told: {error}"));
+        return Some(format!("the operation's result is not available: {error}"));
     }
     let since = claim.operation_since.unwrap_or(now);
     if now.saturating_sub(since) >= millis(polling.deadline) {
         return Some(format!(
-            "the operation did not end within {} s{}",
+            "the operation did not finish within {} s{}",
             polling.deadline.as_secs(),
             error
-                .map(|error| format!("; the last answer: {error}"))
+                .map(|error| format!("; the last response: {error}"))
                 .unwrap_or_default()
         ));
     }
@@ -481,7 +482,7 @@ fn why_over(
     (claim.poll_errors >= polling.max_errors).then(|| {
         let asked = u64::from(claim.poll_errors) + 1;
         let error = &failure.error;
-        format!("asked {asked} times in a row how the operation goes: {error}")
+        format!("{asked} consecutive polls of the operation failed: {error}")
     })
 }
 
@@ -492,6 +493,6 @@ fn own_schedule(claim: &Claim) -> Option<Vec<i64>> {
 
 fn pause(asked: Option<Duration>, polling: Polling) -> i64 {
     let asked = asked.map(|asked| asked.min(limits::MAX_RETRY_AFTER));
-    // A receiver that says "at once" is not asked without a pause.
+    // A receiver that says "at once" is not polled without a pause.
     millis(asked.unwrap_or(polling.interval)).max(millis(limits::MIN_POLL_PAUSE))
 }

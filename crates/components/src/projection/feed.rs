@@ -1,7 +1,8 @@
-//! The feed: an object's rows on their way to the queue.
+//! The feed: an object's rows that wait for the queue.
 //!
-//! Contract: a row is put in the transaction of the change that it shows, and stays in the object until the queue has taken
-//! it. Of one row only the newest change waits. Whatever happens to the queue or the read model, putting a row succeeds.
+//! Contract: a row is put in the transaction of the change that it reflects, and stays in the object until the queue
+//! has accepted it. Only the newest change of a row waits. Whatever happens to the queue or the read model, putting a
+//! row succeeds.
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc};
 
@@ -36,7 +37,7 @@ const TABLES: &str = "
     );
 ";
 
-/// The feed of an object. Clones are the same feed. An object has one.
+/// The feed of an object. Clones refer to the same feed. An object has only one.
 #[derive(Clone)]
 pub struct Feed(Rc<Inner>);
 
@@ -58,8 +59,8 @@ struct Waiting {
 }
 
 impl Feed {
-    /// Opens the feed of an object, in its constructor; makes its tables, whose names begin with `projection_`, when there
-    /// are none. It has the object's alarm `projection`.
+    /// Opens the feed of an object, in its constructor; creates its tables, whose names begin with `projection_`, if
+    /// they do not exist. It uses the object's alarm `projection`.
     pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
         tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
@@ -79,12 +80,12 @@ impl Feed {
         Ok(feed)
     }
 
-    /// Puts a row, in the transaction of the current poll: `values` are its columns, a struct or a map. `seq` is higher for
-    /// later changes of the row. A row that waits and shows a later change is left as it is.
+    /// Puts a row, in the transaction of the current poll: `values` are its columns, a struct or a map. `seq` increases
+    /// with each change of the row. A waiting row with a later change is left unchanged.
     ///
     /// # Errors
-    /// [`ProjectionError::Invalid`] if the row does not fit its table, which a program's tests should show; else only what
-    /// any write of the object meets.
+    /// [`ProjectionError::Invalid`] if the row does not match its table, which a program's tests should catch;
+    /// otherwise only the errors of any write of the object.
     pub fn put(
         &self,
         table: &str,
@@ -100,7 +101,7 @@ impl Feed {
             Ok(Json::Object(values)) => values,
             Ok(_) => {
                 return Err(ProjectionError::Invalid(format!(
-                    "a row of table `{table}` is a struct or a map of its columns"
+                    "a row of table `{table}` must be a struct or a map of its columns"
                 )));
             }
             Err(error) => return Err(ProjectionError::Invalid(error.to_string())),
@@ -116,7 +117,7 @@ impl Feed {
         let data = serde_json::to_string(&row.values).map_err(Error::from_std)?;
         if data.len() > limits::MAX_ROW_BYTES {
             return Err(ProjectionError::Invalid(format!(
-                "row `{}` of table `{table}` has {} bytes; at most {} are taken",
+                "row `{}` of table `{table}` has {} bytes; at most {} are accepted",
                 row.id,
                 data.len(),
                 limits::MAX_ROW_BYTES
@@ -142,10 +143,10 @@ impl Feed {
         Ok(count.unsigned_abs())
     }
 
-    /// Has a task hand rows over, unless the queue has refused a moment ago and is left alone.
+    /// Starts a task that sends rows, unless the queue has just refused and the feed is paused.
     fn go_on(&self) -> Result<()> {
         let now = self.0.now();
-        // A time that is later than any pause was set by a clock that has gone back.
+        // A time later than any pause was set by a clock that was set back since.
         let latest = now.saturating_add(millis(limits::MAX_PAUSE));
         let set = self.0.alarm.get()?;
         let waits = set.is_some_and(|at| at > now && at <= latest);
@@ -155,7 +156,7 @@ impl Feed {
         self.go_on_now()
     }
 
-    /// Has a task hand rows over: now, and by the alarm if nobody is there any more who would.
+    /// Starts a task that sends rows: now, and by the alarm in case the task stops.
     fn go_on_now(&self) -> Result<()> {
         let inner = &self.0;
         let guard = inner.now().saturating_add(millis(limits::RECOVERY));
@@ -172,14 +173,14 @@ impl Feed {
             }
         });
         if let Err(error) = task {
-            // No reason for a change not to happen.
+            // Not a reason to refuse the change.
             tracing::warn!(%error, "a feed waits for its alarm");
         }
         Ok(())
     }
 }
 
-/// Notes when a task ends, however it does.
+/// Records the end of a task, however it ends.
 struct Running(Rc<Inner>);
 
 impl Drop for Running {
@@ -189,7 +190,7 @@ impl Drop for Running {
 }
 
 impl Inner {
-    /// Hands rows to the queue until none waits, or the queue refuses.
+    /// Sends rows to the queue until none waits, or the queue refuses.
     async fn hand_over(&self) -> Result<()> {
         let clock = Arc::clone(self.state.env().clock());
         let end = clock.now() + limits::TASK_LIFE;
@@ -235,7 +236,7 @@ impl Inner {
         queue.send_batch(messages).await.map(drop)
     }
 
-    /// Removes what the queue has taken, unless it has changed meanwhile.
+    /// Removes rows that the queue has accepted, unless they have changed meanwhile.
     fn taken(&self, waiting: &[Waiting]) -> Result<()> {
         let sql = self.state.storage().sql();
         for row in waiting {
@@ -257,14 +258,14 @@ impl Inner {
         let pause = limits::PAUSE.saturating_mul(1 << doublings);
         let pause = pause.min(limits::MAX_PAUSE);
         if failures == 1 {
-            tracing::warn!(%error, queue = self.projection.queue, "rows wait: the queue has not taken them");
+            tracing::warn!(%error, queue = self.projection.queue, "rows wait: the queue has not accepted them");
         }
         self.note_failures(failures)?;
         let at = self.now().saturating_add(millis(pause));
         self.alarm.set(Some(at))
     }
 
-    /// How often in a row the queue has refused.
+    /// How many times in a row the queue has refused.
     fn failures(&self) -> Result<i64> {
         let sql = self.state.storage().sql();
         sql.exec("SELECT failures FROM projection_meta", ())?.one()

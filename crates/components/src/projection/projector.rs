@@ -43,7 +43,7 @@ impl Projector {
             biased;
             written = self.0.apply(rows) => written,
             () = late => Err(ProjectionError::Unavailable(format!(
-                "no answer within {} s",
+                "no response within {} s",
                 limits::APPLY_TIMEOUT.as_secs()
             ))),
         }
@@ -73,7 +73,7 @@ impl Projector {
     }
 }
 
-/// Rows wait until the read model is mended: that it is not ready is no attempt at any of them.
+/// Rows wait until the read model is available again, without using up attempts.
 fn wait(messages: &[Received<Row>], error: &ProjectionError) -> Error {
     figures::failed();
     if !broken(Variant::WaitCounts) {

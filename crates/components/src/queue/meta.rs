@@ -1,4 +1,4 @@
-//! What a shard knows of itself, in one row.
+//! A shard's state, in one row.
 
 use abide::Result;
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{limits, rows::Rows};
 use abide_component::numbers::millis;
 
-/// The one row of `queue_meta`.
+/// The single row of `queue_meta`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Meta {
     /// Messages that wait, or that a consumer has.
@@ -22,15 +22,15 @@ pub(super) struct Meta {
     pub(super) claims: i64,
     /// The time of about the newest claim.
     pub(super) last_seen: i64,
-    /// Batches in a row that failed as a whole.
+    /// Consecutive batches that failed as a whole.
     pub(super) failures: u32,
-    /// Until when the consumer rests for that.
+    /// Until when the consumer is paused for that.
     pub(super) rest_until: i64,
     pub(super) paused: bool,
 }
 
 impl Meta {
-    /// By how much the wall clock was set back since it showed what was seen, if it was.
+    /// By how much the wall clock was set back since the last-seen time, if it was.
     pub(super) fn clock_went_back(seen: i64, now: i64) -> Option<i64> {
         let by = seen.saturating_sub(now);
         (by > millis(limits::CLOCK_TOLERANCE)).then_some(by)

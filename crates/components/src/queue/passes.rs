@@ -1,4 +1,4 @@
-//! What is due is claimed, batch by batch.
+//! Passes: they claim due messages, batch by batch.
 
 use abide::Result;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
 
-/// What the next batch is.
+/// The next batch.
 enum Next {
     Batch(Vec<Due>),
     /// None before this time.
@@ -32,7 +32,7 @@ impl Declared {
 }
 
 impl Inner {
-    /// Claims what is due, as far as the limits allow it.
+    /// Claims due messages, as far as the limits allow.
     pub(super) fn pass(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
         let storage = &self.rows.storage;
         let taken = storage.transaction_sync(|| self.take(declared, flying, now))?;
@@ -59,7 +59,7 @@ impl Inner {
                 taken.wake = Some(at);
             }
         }
-        // A consumer that has failed is tried with one batch.
+        // A failed consumer is probed with one batch.
         let concurrency = match meta.failures {
             _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
             0 => options.concurrency,
@@ -145,12 +145,12 @@ impl Inner {
         Ok(Next::Not(Some(waits_until)))
     }
 
-    /// Gives up messages whose last attempt was cut off with the object or the process. True if there were any.
+    /// Gives up messages whose last attempt was cut off when the object or the process stopped. True if there were any.
     fn bury_exhausted(&self, due: &[Due], most: u32, meta: &mut Meta, now: i64) -> Result<bool> {
         let mut buried = 0;
         for due in due.iter().filter(|due| due.attempts >= most) {
             let attempt = due.attempts;
-            let error = format!("attempt {attempt} was the last, and nobody knows how it ended");
+            let error = format!("attempt {attempt} was the last, and its result is unknown");
             let claim = self.rows.claim_of(due.id)?;
             buried += i64::from(self.rows.bury(due.id, claim, &error, now)?);
         }
@@ -159,7 +159,7 @@ impl Inner {
         Ok(buried > 0)
     }
 
-    /// What waits does so as long as it would have, if the wall clock was set back.
+    /// Waits are not longer if the wall clock was set back.
     fn mind_clock(&self, meta: &mut Meta, now: i64) -> Result<()> {
         let Some(by) = Meta::clock_went_back(self.seen.take_or(meta.last_seen), now) else {
             return Ok(());
@@ -167,7 +167,7 @@ impl Inner {
         tracing::warn!(
             by_millis = by,
             queue = self.rows.queue,
-            "the wall clock went back: waits of the queue are counted from the new time"
+            "the wall clock was set back: waits of the queue are counted from the new time"
         );
         self.rows.clock_went_back(by, now)?;
         meta.rest_until = meta.rest_until.min(now);

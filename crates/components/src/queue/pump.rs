@@ -1,11 +1,12 @@
-//! The background task that gives batches to the consumer and writes what came of them.
+//! The background task that passes batches to the consumer and writes the results.
 //!
-//! Contract: at most one such task of a shard runs. It runs while a batch is on its way or due within a moment; what is due
-//! later is left to the object's alarm, so that the object may leave memory. Whoever starts the task sets the alarm, a few
-//! seconds ahead, and the alarm sets itself again while there is something to do: should the object or the process end,
-//! somebody goes on, and what a consumer had is due again when its time is over.
+//! Contract: at most one such task of a shard runs. It runs while a batch is in flight or due within a moment; later
+//! work is left to the object's alarm, so the object may leave memory. Whoever starts the task sets the alarm, a few
+//! seconds ahead, and the alarm sets itself again while there is work: if the object or the process stops, the alarm
+//! continues the work, and the consumer's messages are due again when their claim expires.
 //!
-//! A consumer is called when its attempt is durable. Whatever it does (panic, hang) ends within its time as an outcome.
+//! A consumer is called when its attempt is durable. Whatever it does (panic, hang), it ends within its timeout with a
+//! result.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -24,34 +25,34 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 use abide_component::waits;
 
-/// Something that is on its way.
+/// Something in flight.
 type Flight = LocalFuture<Landed>;
 
-/// What has ended.
+/// Something that has finished.
 pub(super) enum Landed {
-    /// A batch, with what became of each message that was marked, and of the rest.
+    /// A batch, with the mark of each marked message, and the result for the rest.
     Batch(Tried),
-    /// Dead letters, which the other queue has taken or not.
+    /// Dead letters, which the other queue has accepted or not.
     Forwarded(Vec<DeadLetter>, Result<(), QueueError>),
 }
 
-/// A batch that its consumer has had.
+/// A batch that its consumer has finished.
 pub(super) struct Tried {
     pub(super) claim: Claim,
     pub(super) marks: Vec<Option<Verdict>>,
     pub(super) rest: Result<(), String>,
 }
 
-/// What a pass took.
+/// The claims of a pass.
 pub(super) struct Taken {
     pub(super) batches: Vec<Claim>,
     pub(super) dead: Vec<DeadLetter>,
-    /// When there is something to do, if nothing ends before.
+    /// When there is work, if nothing finishes earlier.
     pub(super) wake: Option<i64>,
 }
 
 impl Inner {
-    /// Has the task look at what is new; starts it if none runs.
+    /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) {
         if self.running.replace(true) {
             self.news.notify_one();
@@ -59,7 +60,7 @@ impl Inner {
         }
         if let Err(error) = self.spawn(FuturesUnordered::new(), Flying::default()) {
             self.running.set(false);
-            tracing::warn!(%error, queue = self.rows.queue, "the queue waits for its alarm");
+            tracing::warn!(%error, queue = self.rows.queue, "the queue cannot start its task and waits for its alarm");
         }
     }
 
@@ -68,7 +69,7 @@ impl Inner {
             inner: Rc::clone(self),
             flights,
             flying,
-            // It may be dropped before it has begun.
+            // It may be dropped before it starts.
             guard: Guard {
                 inner: Rc::clone(self),
                 cut_off: true,
@@ -77,13 +78,13 @@ impl Inner {
         self.state.wait_until(task.run())
     }
 
-    /// Gives a batch to the consumer.
+    /// Passes a batch to the consumer.
     fn fly(&self, declared: &Declared, claim: Claim) -> Flight {
         let Some(consumer) = declared.consumer.clone() else {
             return Box::pin(std::future::ready(Landed::Batch(Tried {
                 marks: vec![None; claim.deliveries.len()],
                 claim,
-                rest: Err("nobody consumes the queue".to_owned()),
+                rest: Err("the queue has no consumer".to_owned()),
             })));
         };
         let clock = Arc::clone(self.state.env().clock());
@@ -100,7 +101,7 @@ impl Inner {
             let rest = tokio::select! {
                 biased;
                 rest = run => rest,
-                () = late => Err(format!("the consumer did not end within {} s", limit.as_secs_f64())),
+                () = late => Err(format!("the consumer did not finish within {} s", limit.as_secs_f64())),
             };
             Landed::Batch(Tried {
                 claim,
@@ -134,9 +135,9 @@ pub(super) struct Flying {
 
 /// Why a task ends.
 enum Then {
-    /// Nothing is on its way or due soon.
+    /// Nothing is in flight or due soon.
     Rest,
-    /// Something is, and another task goes on with it.
+    /// Something is, and another task continues with it.
     HandOver,
 }
 
@@ -159,7 +160,7 @@ impl Task {
                 self.guard.cut_off = self.inner.spawn(flights, self.flying).is_err();
             }
             Err(error) => {
-                tracing::error!(%error, queue = self.inner.rows.queue, "the queue stops until its alarm");
+                tracing::error!(%error, queue = self.inner.rows.queue, "the queue pauses until its alarm");
             }
         }
     }
@@ -215,7 +216,7 @@ impl Task {
         }
     }
 
-    /// Lets what a pass took go, when that is durable. What ends meanwhile has landed.
+    /// Starts what a pass claimed, when the claim is durable. Batches that finish meanwhile are collected.
     async fn launch(
         &mut self,
         declared: &Declared,
@@ -259,7 +260,7 @@ impl Flying {
     }
 }
 
-/// Notes that a task was cut off.
+/// Records that a task was dropped.
 struct Guard {
     inner: Rc<Inner>,
     cut_off: bool,

@@ -1,4 +1,4 @@
-//! What came of a batch becomes the next state of its messages.
+//! Applies the results of a batch to its messages.
 
 use abide::Result;
 
@@ -24,7 +24,7 @@ struct Change {
 }
 
 impl Inner {
-    /// Writes what has ended.
+    /// Writes results.
     pub(super) fn land(&self, declared: &Declared, landed: Landed, now: i64) -> Result<()> {
         let storage = &self.rows.storage;
         match landed {
@@ -33,7 +33,7 @@ impl Inner {
                 if let Err(error) = sent
                     && !broken(Variant::ForwardForgotten)
                 {
-                    tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not taken them");
+                    tracing::warn!(%error, queue = self.rows.queue, "dead letters wait: the other queue has not accepted them");
                     let pause = millis(limits::FORWARD_PAUSE);
                     self.forward_after.set(now.saturating_add(pause));
                     return Ok(());
@@ -117,13 +117,13 @@ impl Inner {
                 queue = self.rows.queue,
                 shard = self.rows.shard,
                 messages = change.failed,
-                "a consumer failed; its messages are tried again or given up"
+                "a consumer failed; its messages are retried or given up"
             );
         }
         Ok(())
     }
 
-    /// The time until a message's next attempt after so many, in milliseconds, if there is to be one.
+    /// The time until a message's next attempt after this many, in milliseconds, if there is one.
     fn wait(&self, declared: &Declared, delivery: &Delivery, attempts: u32) -> Option<i64> {
         let attempt = if broken(Variant::DeliveredForEver) {
             1
@@ -146,7 +146,7 @@ impl Inner {
 }
 
 impl DeadLetter {
-    /// The message that carries it to another queue. It is taken there once, however often it is sent.
+    /// Its copy for another queue, which accepts it once, however often it is sent.
     pub(super) fn again(&self, from: &str) -> Message {
         let message = Message::from_json(self.body.clone())
             .dedup_key(format!("dead/{from}/{}/{}", self.id.number, self.died_at));

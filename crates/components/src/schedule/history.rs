@@ -1,4 +1,4 @@
-//! What has happened, newest last; the oldest rows give way.
+//! The history of events; the oldest rows are dropped.
 
 use abide::Result;
 
