@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{Config, ConfigError, Sources};
 
-/// `--config`, `--listen`, `--data`, `--memory` and `--insecure`. Flatten it into a command of your own:
+/// `--config`, `--listen`, `--data`, `--memory` and `--insecure`. Flatten it into your own command:
 ///
 /// ```
 /// #[derive(clap::Parser)]

@@ -1,4 +1,4 @@
-//! Extractors for handlers of a user's router, like axum's own, whose refusals are [`ApiError`]s.
+//! Extractors for handlers of a user's router, like axum's own, but with [`ApiError`]s.
 
 use std::time::Duration;
 
@@ -13,10 +13,11 @@ use serde::de::DeserializeOwned;
 
 use crate::ApiError;
 
-/// The request's body as JSON. Its `Content-Type` must say so: `application/json`, or a type that ends with `+json`. Refuses with
-/// 415 `unsupported_media_type`, 400 `malformed_json` or `invalid_body`, or 413 `body_too_large`.
+/// The request's body as JSON. Its `Content-Type` must be `application/json`, or a type that ends with `+json`. Rejects
+/// with 415 `unsupported_media_type`, 400 `malformed_json` or `invalid_body`, or 413 `body_too_large`.
 ///
-/// A web page can make a browser send text to any server, but without asking first only as one of the types of a form.
+/// A web page can make a browser send text to any server without a preflight request, but only with the content types
+/// of a form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonBody<T>(pub T);
 
@@ -33,19 +34,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             };
             ApiError::bad_request(
                 code,
-                format!("The request body is not the JSON that is expected here: {error}."),
+                format!("The request body does not have the expected form: {error}."),
             )
         })
     }
 }
 
-/// A request's body, whole, if it says that it is JSON.
+/// The complete body of a request whose content type is JSON.
 pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
     if !says_json(request.headers()) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
-            "The body is JSON, and the request must say so: Content-Type: application/json.",
+            "The body must be JSON, with the header Content-Type: application/json.",
         ));
     }
     Bytes::from_request(request, &())
@@ -53,7 +54,7 @@ pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
         .map_err(|rejection| unreadable(&rejection))
 }
 
-/// A body, whole, of so many bytes at most, that comes in this time.
+/// Reads a complete body of at most this many bytes within this time.
 pub(crate) async fn read_whole(
     body: Body,
     most: usize,
@@ -94,11 +95,11 @@ fn unreadable(rejection: &BytesRejection) -> ApiError {
 fn broken_off() -> ApiError {
     ApiError::bad_request(
         "unreadable_body",
-        "The request body could not be read to its end.",
+        "The request body could not be read completely.",
     )
 }
 
-/// The parameters of the matched path. Refuses with 400 `invalid_path`.
+/// The parameters of the matched path. Rejects with 400 `invalid_path`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UrlPath<T>(pub T);
 
@@ -111,7 +112,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
             Err(rejection) => Err(ApiError::bad_request(
                 "invalid_path",
                 format!(
-                    "The address cannot be read: {}.",
+                    "The address is not valid: {}.",
                     rejection.body_text().trim_end_matches('.')
                 ),
             )),
@@ -119,7 +120,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
     }
 }
 
-/// The query string. Refuses with 400 `invalid_query`.
+/// The query string. Rejects with 400 `invalid_query`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UrlQuery<T>(pub T);
 
@@ -132,7 +133,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
             Err(rejection) => Err(ApiError::bad_request(
                 "invalid_query",
                 format!(
-                    "The query cannot be read: {}.",
+                    "The query is not valid: {}.",
                     rejection.body_text().trim_end_matches('.')
                 ),
             )),

@@ -1,10 +1,10 @@
-//! The edge of abide: everything between a node of durable objects and the world outside the process.
+//! The server of abide: everything between a node of durable objects and the network.
 //!
-//! A [`Host`] is one process's whole: settings ([`Config`]), the data directory, the node that runs the objects, the HTTP
-//! gateway in front of a user's axum router, the admin listener beside it, logs, metrics, and an orderly end.
+//! A [`Host`] is a complete process: settings ([`Config`]), the data directory, the node that runs the objects, the
+//! HTTP gateway in front of a user's axum router, the admin listener, logs, metrics, and a clean shutdown.
 //!
-//! What this crate does not know: what an object's class does, how a commit becomes durable, when a gate opens. It hands
-//! requests to a router; what that router's handlers get from objects has already left the output gate.
+//! Out of scope: what an object's class does, how a commit becomes durable, when a gate opens. This crate passes
+//! requests to a router; everything that the router's handlers get from objects has already left the output gate.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -1,4 +1,4 @@
-//! The audit log: what operators changed.
+//! The audit log: changes made by operators.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics`: whether the process is well.
+//! `/healthz`, `/readyz`, `/metrics`: the health of the process.
 
 use std::sync::Arc;
 
