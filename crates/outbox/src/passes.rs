@@ -491,6 +491,9 @@ impl Inner {
                 return Err(Error::new("its place does not move: it would never end"));
             }
             self.add_batch(id, &batch, limit, now)?;
+            if broken(Variant::FanOutRepeats) {
+                self.add_batch(id, &batch, limit, now)?;
+            }
             Ok(batch)
         });
         match made {
@@ -529,9 +532,6 @@ impl Inner {
         for message in &batch.messages[..count] {
             // One that is there with the same dedup key was made before.
             let (Added::New(_) | Added::Known(_)) = self.add(message, Some(fan_out), now)?;
-            if broken(Variant::FanOutRepeats) {
-                self.add(message, Some(fan_out), now)?;
-            }
         }
         Ok(())
     }

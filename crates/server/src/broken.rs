@@ -40,8 +40,6 @@ abide_storage::broken_variants! {
         ComponentRoleUnchecked,
         /// A component changes something without a row in the audit log. What operators change is on record.
         ComponentChangeUnaudited,
-        /// A component of another object is asked. A token reaches the objects of its prefix.
-        OtherObjectOperated,
         /// Another component of the object is asked. An operation is that of the component which is named.
         OtherComponentOperated,
         /// An object that is not there is asked, and so made. What was never written leaves nothing.
