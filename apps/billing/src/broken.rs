@@ -193,8 +193,6 @@ abide::broken_variants! {
         OneStopsAll,
         /// A notice that is handed over again is another message. It is one message, however often it is handed over.
         DedupForgotten,
-        /// The newest notice goes first. A resource's notices keep their order.
-        NewestFirst,
         /// Messages of a resource do not wait for each other. A resource's notices keep their order.
         OrderingForgotten,
         /// An endpoint is told everything. An endpoint is told what it wants.

@@ -10,8 +10,6 @@ pub const VARIABLE: &str = "ABIDE_BROKEN_COMPONENT";
 abide::broken_variants! {
     VARIABLE;
     units {
-        /// An error of `PostgreSQL` that says something of the read model counts as the row's. Rows wait for a read model that is not ready.
-        ModelsErrorIsRows,
         /// An error of a row counts as the read model's. A row that is refused stops no other.
         RowsErrorIsModels,
     }
@@ -20,10 +18,8 @@ abide::broken_variants! {
         SchemaIgnored,
         /// What the machine refuses is written. A refused transition changes nothing.
         RuleIgnored,
-        /// An outcome is appended before the transaction of the rest. What fails leaves the table as it was.
-        AppendedApart,
-        /// The hook is called after the transaction. What fails leaves the table as it was.
-        HookApart,
+        /// What is written of an outcome is several transactions. What fails leaves the table as it was.
+        WrittenInParts,
         /// The hook is not called. Each outcome is handed to the hook.
         HookForgotten,
         /// The hook is called before the outcome is applied. The hook sees what the outcome led to.
@@ -52,12 +48,8 @@ abide::broken_variants! {
         EndForgotten,
         /// What a handler wrote before it failed stays. An attempt that failed has no effect.
         FailureKept,
-        /// All that were missed go off although only the last is wanted. The misfire policy.
-        MissedRepeated,
-        /// Of those that were missed the last goes off although all are wanted. The misfire policy.
-        MissedMerged,
-        /// What comes too late goes off although it is to be skipped. The misfire policy.
-        MissedFires,
+        /// Of those that were missed the last goes off, whatever is wanted. The misfire policy.
+        MisfireIgnored,
         /// An occurrence goes off beside the one before. The overlap policy.
         OverlapAllowed,
         /// An occurrence that waits for the one before is left out. The overlap policy.
@@ -132,10 +124,6 @@ abide::broken_variants! {
         WaitCounts,
         /// A row that the read model refuses counts as written. What is given up is a dead letter.
         RefusedUnseen,
-        /// A rebuild leaves what is there. A rebuild makes the read model anew.
-        RebuildOnTop,
-        /// A rebuild leaves out its last source. A rebuild asks each source.
-        RebuildSkips,
         /// A rebuild does not wait for the read model. A rebuild ends when the read model has all.
         RebuildHasty,
     }
@@ -172,8 +160,6 @@ abide::broken_variants! {
         InsertedUnnoticed,
         /// A restart keeps what was asked for after the step. A restart does all that follows again.
         LaterKept,
-        /// A restart does not give events back. A restart finds the events that it needs again.
-        EventsKept,
         /// Something is told to another object at most once. A child starts, and its parent hears of its end.
         ToldOnce,
         /// Nobody is woken for an instance whose process has ended. Every instance ends.
@@ -210,7 +196,7 @@ mod tests {
 
     fn caught_by(variant: Variant) -> &'static str {
         match variant {
-            Variant::ModelsErrorIsRows | Variant::RowsErrorIsModels => {
+            Variant::RowsErrorIsModels => {
                 "projection::postgres::tests::an_error_is_of_the_row_only_if_another_row_need_not_meet_it"
             }
             _ => panic!("{variant:?} is of another part"),

@@ -492,6 +492,9 @@ impl Inner {
                 ));
             }
             self.add_batch(id, &batch, limit, now)?;
+            if broken(Variant::FanOutRepeats) {
+                self.add_batch(id, &batch, limit, now)?;
+            }
             Ok(batch)
         });
         match made {
@@ -530,9 +533,6 @@ impl Inner {
         for message in &batch.messages[..count] {
             // A message with the same dedup key was created before.
             let (Added::New(_) | Added::Known(_)) = self.add(message, Some(fan_out), now)?;
-            if broken(Variant::FanOutRepeats) {
-                self.add(message, Some(fan_out), now)?;
-            }
         }
         Ok(())
     }

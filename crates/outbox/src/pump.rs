@@ -248,7 +248,7 @@ impl Inner {
             object: self.state.id(),
             id: claim.id,
             kind: claim.kind.clone(),
-            idempotency_key: claim.idempotency_key.clone(),
+            idempotency_key: key_of_attempt(&claim),
             attempt: claim.attempts,
             unknown: claim.unknown,
             created_at: claim.created_at,
@@ -283,6 +283,14 @@ impl Inner {
         }
         .boxed_local()
     }
+}
+
+/// All attempts of a message have its key.
+fn key_of_attempt(claim: &Claim) -> String {
+    if broken(Variant::NewKeyOnRetry) {
+        return format!("{}-{}", claim.idempotency_key, claim.attempts);
+    }
+    claim.idempotency_key.clone()
 }
 
 /// An attempt's result, or a timeout.

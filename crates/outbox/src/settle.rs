@@ -206,53 +206,23 @@ impl Settlement<'_> {
     }
 
     fn submit_failed(&self, failure: &Failure) -> Result<()> {
-        let &Self {
-            rows, claim, now, ..
-        } = self;
-        let error = failure.error.as_str();
-        let asked = failure
-            .after
-            .map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
+        let &Self { claim, now, .. } = self;
         if broken(Variant::RefusedMeansSent) {
-            return rows.sent(&[claim], now);
+            return self.rows.sent(&[claim], now);
         }
-        let is_remembered = failure.remembered && !broken(Variant::RememberedRepeated);
-        if is_remembered || broken(Variant::NewKeyOnRetry) {
+        if is_key_spent(failure) {
             self.inner.renew_key(claim.id, now)?;
         }
-        let wait = self.wait(claim.attempts).map(|wait| {
-            if broken(Variant::RetryAtOnce) {
-                0
-            } else {
-                wait
-            }
-        });
+        let error = failure.error.as_str();
+        let unknown = (claim.unknown || failure.after_effect) && !failure.remembered;
         let again = Retry {
             unknown,
             ..self.retry(now, error)
         };
-        match (failure.fate, wait) {
+        match (failure.fate, self.wait(claim.attempts)) {
             (Fate::Permanent, _) => self.give_up(error, unknown),
-            (Fate::CutOff, _) => self.cut_off(&again, wait),
-            (Fate::Throttled, _) if !broken(Variant::ThrottledCounts) => {
-                let patience = millis(rows.options.patience);
-                if now.saturating_sub(claim.since) >= patience {
-                    let days = rows.options.patience.as_secs_f64() / 86_400.0;
-                    let error =
-                        format!("it was throttled for {days:.1} days; the last response: {error}");
-                    return self.give_up(&error, unknown);
-                }
-                self.count(Event::Throttled);
-                // Its destination pauses, and it keeps its place there.
-                let (at, attempts) = self.in_its_place();
-                let again = Retry {
-                    at,
-                    attempts,
-                    ..again
-                };
-                rows.requeue(claim, &again, now)
-            }
+            (Fate::CutOff, wait) => self.cut_off(&again, wait),
+            (Fate::Throttled, _) => self.throttled(&again),
             (Fate::NotSent, _) => {
                 self.count(Event::NotSent);
                 let (at, attempts) = self.in_its_place();
@@ -262,15 +232,53 @@ impl Settlement<'_> {
                     alone: claim.alone,
                     ..again
                 };
-                rows.requeue(claim, &again, now)
+                self.rows.requeue(claim, &again, now)
             }
-            (_, Some(wait)) => {
-                self.count(Event::Retried);
-                let at = now.saturating_add(wait.max(asked));
-                rows.requeue(claim, &Retry { at, ..again }, now)
-            }
+            (_, Some(wait)) => self.try_again(&again, wait, failure.after),
             (_, None) => self.exhausted(error, unknown),
         }
+    }
+
+    /// It is tried again after its wait, and not before its receiver wants it.
+    fn try_again(&self, again: &Retry<'_>, wait: i64, asked: Option<Duration>) -> Result<()> {
+        self.count(Event::Retried);
+        let asked = asked.map_or(0, |after| millis(after.min(limits::MAX_RETRY_AFTER)));
+        let wait = if broken(Variant::RetryAtOnce) {
+            0
+        } else {
+            wait
+        };
+        let at = self.now.saturating_add(wait.max(asked));
+        self.rows
+            .requeue(self.claim, &Retry { at, ..*again }, self.now)
+    }
+
+    /// Its destination pauses, and it keeps its place there for as long as it has patience. This is no attempt.
+    fn throttled(&self, again: &Retry<'_>) -> Result<()> {
+        let &Self {
+            rows, claim, now, ..
+        } = self;
+        let patience = rows.options.patience;
+        if now.saturating_sub(claim.since) >= millis(patience) {
+            let days = patience.as_secs_f64() / 86_400.0;
+            let error = format!(
+                "it was throttled for {days:.1} days; the last response: {}",
+                again.error
+            );
+            return self.give_up(&error, again.unknown);
+        }
+        self.count(Event::Throttled);
+        let (at, attempts) = if broken(Variant::ThrottledCounts) {
+            (again.at, again.attempts)
+        } else {
+            self.in_its_place()
+        };
+        let again = Retry {
+            at,
+            attempts,
+            ..*again
+        };
+        rows.requeue(claim, &again, now)
     }
 
     /// The attempt may have crashed the process, and counts. The last attempt is made alone, and only a message that
@@ -282,15 +290,20 @@ impl Settlement<'_> {
             return self.exhausted(again.error, again.unknown);
         }
         self.count(Event::Retried);
-        let next = self.claim.attempts.saturating_add(1);
         let wait = wait.unwrap_or_else(|| self.last_wait());
         let again = Retry {
             at: self.now.saturating_add(wait),
-            alone: self.wait(next).is_none() && !broken(Variant::SuspectsTogether),
+            alone: self.next_is_alone(),
             failing,
             ..*again
         };
         self.rows.requeue(self.claim, &again, self.now)
+    }
+
+    /// True if the attempt after this one, which was cut off, is the last.
+    fn next_is_alone(&self) -> bool {
+        let next = self.claim.attempts.saturating_add(1);
+        self.wait(next).is_none() && !broken(Variant::SuspectsTogether)
     }
 
     /// The attempts of a message have run out.
@@ -452,6 +465,11 @@ impl Settlement<'_> {
             attempts => (self.now, attempts),
         }
     }
+}
+
+/// True if the receiver remembers the key as one that has failed: it would only say so again.
+fn is_key_spent(failure: &Failure) -> bool {
+    failure.remembered && !broken(Variant::RememberedRepeated)
 }
 
 /// Why an operation is to be given up, if it is.

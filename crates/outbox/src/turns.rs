@@ -19,17 +19,22 @@ pub(super) const fn line(priority: usize, again: bool) -> usize {
     2 * priority + again as usize
 }
 
+/// The priorities in the order in which they are asked at a turn, of eight.
+fn priorities(turn: i64) -> [usize; 3] {
+    match turn {
+        _ if broken(Variant::PriorityStrict) => [0, 1, 2],
+        3 => [1, 0, 2],
+        7 => [2, 0, 1],
+        _ => [0, 1, 2],
+    }
+}
+
 /// The order in which the lines are asked for the next message, at a destination's attempt of this number.
 fn preferences(served: i64) -> [usize; LINES] {
     let (round, turn) = (served.div_euclid(8), served.rem_euclid(8));
-    let priorities = match turn {
-        3 if !broken(Variant::PriorityStrict) => [1, 0, 2],
-        7 if !broken(Variant::PriorityStrict) => [2, 0, 1],
-        _ => [0, 1, 2],
-    };
     let again_first = (round + turn).rem_euclid(2) == 1 && !broken(Variant::RepetitionsLast);
     let mut order = [0; LINES];
-    for (place, priority) in priorities.into_iter().enumerate() {
+    for (place, priority) in priorities(turn).into_iter().enumerate() {
         order[2 * place] = line(priority, again_first);
         order[2 * place + 1] = line(priority, !again_first);
     }

@@ -41,8 +41,6 @@ abide_storage::broken_variants! {
         ComponentRoleUnchecked,
         /// A component makes a change without a row in the audit log. Changes by operators are recorded.
         ComponentChangeUnaudited,
-        /// A component of another object is called. A token reaches the objects of its prefix.
-        OtherObjectOperated,
         /// Another component of the object is called. An operation goes to the named component.
         OtherComponentOperated,
         /// A request to a missing object creates it. An object that was never written leaves nothing.

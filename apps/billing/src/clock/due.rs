@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::Timer;
 use crate::{
-    Time,
+    Period, Time,
     broken::{Variant, broken},
-    states::{Canceled, Collected, Invoiced, Moment, Refusal, Subscription},
+    states::{Canceled, Collected, Draft, Invoiced, Moment, Refusal, Subscription},
 };
 
 /// An outcome that is to be written.
@@ -76,14 +76,7 @@ pub fn due(
         Timer::Trial => Ok(vec![Write::new("end_trial", "incomplete", &moment)?]),
         Timer::TrialNotice => Ok(vec![Write::new("notify", "trial_will_end", &moment)?]),
         Timer::Upcoming => Ok(vec![Write::new("notify", "upcoming", &moment)?]),
-        Timer::Grace if broken(Variant::GraceBilled) => {
-            Ok(vec![Write::new("end_grace", "ended", &moment)?])
-        }
-        Timer::Grace => Ok(vec![Write::new(
-            "end_grace",
-            "ended",
-            &subscription.stop(at)?,
-        )?]),
+        Timer::Grace => end_grace(subscription, at),
         Timer::Dunning if broken(Variant::RetriedAfterGrace) => dunning(subscription, now),
         Timer::Dunning => dunning(subscription, at),
         Timer::Period => period(id, state, subscription, now),
@@ -124,6 +117,15 @@ pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Ve
         .collect()
 }
 
+/// The end of the grace, with what is left of the period.
+fn end_grace(subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
+    if broken(Variant::GraceBilled) {
+        return Ok(vec![Write::new("end_grace", "ended", &Moment { at })?]);
+    }
+    let stop = subscription.stop(at)?;
+    Ok(vec![Write::new("end_grace", "ended", &stop)?])
+}
+
 /// An attempt at each invoice whose day has come.
 fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal> {
     let invoices = subscription.owed.keys();
@@ -145,16 +147,48 @@ fn period(
     };
     let is_forgotten = broken(Variant::LatePeriodsSkipped) && period.end <= now;
     if !Subscription::is_billed(state) || is_forgotten {
-        // What waits is billed at each boundary, so that nobody puts it off by pauses.
-        let mut writes = Vec::new();
-        if let Some(draft) = subscription.last_invoice(id)? {
-            writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
-        }
-        writes.push(Write::new("advance", "skipped", &period)?);
-        return Ok(writes);
+        return skipped(id, subscription, &period);
     }
+    billed(id, state, subscription, &period)
+}
+
+/// What waits is billed at each boundary, so that nobody puts it off by pauses.
+fn skipped(id: &str, subscription: &Subscription, period: &Period) -> Result<Vec<Write>, Refusal> {
+    let mut writes = Vec::new();
+    if let Some(draft) = subscription.last_invoice(id)? {
+        writes.push(Write::new("bill", "invoiced", &Invoiced { draft })?);
+    }
+    writes.push(Write::new("advance", "skipped", period)?);
+    Ok(writes)
+}
+
+fn billed(
+    id: &str,
+    state: &str,
+    subscription: &Subscription,
+    period: &Period,
+) -> Result<Vec<Write>, Refusal> {
     let draft = subscription.next_invoice(id)?;
+    let settled = settled(state, subscription, &draft)?;
+    let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
+    if !broken(Variant::NeverEntered) {
+        writes.push(Write::new("advance", "advanced", period)?);
+    }
+    writes.extend(settled);
+    Ok(writes)
+}
+
+/// What pays a first invoice over nothing: no payment will report.
+fn settled(
+    state: &str,
+    subscription: &Subscription,
+    draft: &Draft,
+) -> Result<Option<Write>, Refusal> {
     let due = draft.totals()?.due;
+    let is_free = subscription.owed.is_empty() && due.is_zero();
+    if state != "incomplete" || !is_free || broken(Variant::FreeUnsettled) {
+        return Ok(None);
+    }
     let free = Collected {
         invoice: draft.id(),
         intent: String::new(),
@@ -166,14 +200,5 @@ fn period(
         returned: None,
         revoked: None,
     };
-    let mut writes = vec![Write::new("bill", "invoiced", &Invoiced { draft })?];
-    if !broken(Variant::NeverEntered) {
-        writes.push(Write::new("advance", "advanced", &period)?);
-    }
-    let is_free = subscription.owed.is_empty() && due.is_zero();
-    if state == "incomplete" && is_free && !broken(Variant::FreeUnsettled) {
-        // No payment will report.
-        writes.push(Write::new("collect", "settled", &free)?);
-    }
-    Ok(writes)
+    Write::new("collect", "settled", &free).map(Some)
 }

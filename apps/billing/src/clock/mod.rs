@@ -113,24 +113,26 @@ impl Clock {
                 None => drop(self.schedule.cancel(name)?),
             }
         }
-        if let Some(order) = order(entry, subscription)? {
-            // A chain's time does not go back when the clock is set back; what it orders is due now.
-            let now = Time::now(&**self.state.env().clock()).0;
-            let at = if broken(Variant::OrderPutOff) {
-                entry.ts
-            } else {
-                entry.ts.min(now)
-            };
-            let most = if broken(Variant::OrderGivenUp) {
-                PATIENCE
-            } else {
-                ORDER_ATTEMPTS
-            };
-            let spec = Spec::once(COLLECT, at).metadata(&order)?;
-            let spec = spec.retry(attempts(most));
-            self.schedule.upsert(&order.name(), &spec)?;
+        match order(entry, subscription)? {
+            Some(order) => self.place(&order, entry),
+            None => Ok(()),
         }
+    }
+
+    /// Has an invoice asked for what an outcome orders, until it has answered.
+    fn place(&self, order: &Collection, entry: &Entry) -> Result<()> {
+        let spec = Spec::once(COLLECT, self.due_at(entry)).metadata(order)?;
+        let spec = spec.retry(attempts(order_attempts()));
+        self.schedule.upsert(&order.name(), &spec)?;
         Ok(())
+    }
+
+    /// When what an outcome orders is due. A chain's time does not go back when the clock is set back; what it orders is due now.
+    fn due_at(&self, entry: &Entry) -> i64 {
+        if broken(Variant::OrderPutOff) {
+            return entry.ts;
+        }
+        entry.ts.min(Time::now(&**self.state.env().clock()).0)
     }
 
     /// Has what is due seen to, in the background. To be called in the object's constructor.
@@ -160,6 +162,13 @@ impl Clock {
                 }
             })
     }
+}
+
+fn order_attempts() -> u32 {
+    if broken(Variant::OrderGivenUp) {
+        return PATIENCE;
+    }
+    ORDER_ATTEMPTS
 }
 
 /// So many attempts, of which the later ones are an hour apart.
@@ -213,12 +222,6 @@ fn go_off(state: &State, subject: &impl Subject, firing: &Firing) -> Result<(), 
         if at.is_some_and(|at| now < at) && !broken(Variant::SetBackTaken) {
             // It would be taken for one that has gone off.
             return Err(Failure::again("the clock was set back: it is not time yet"));
-        }
-        if broken(Variant::Overtaken) {
-            for write in due(timer, subject.id(), phase, &subscription, now).map_err(refused)? {
-                subject.write(write.action, write.outcome, &write.data)?;
-            }
-            return Ok(());
         }
         // What is left has a timer that is due.
         catch_up(subject, now)?;

@@ -62,13 +62,10 @@ impl Timer {
     /// When it goes off, if there is to be one.
     pub fn at(self, state: &str, subscription: &Subscription) -> Result<Option<Time>, Refusal> {
         let ends = matches!(state, "" | "canceled" | "incomplete_expired");
-        if ends || subscription.plan.is_none() {
+        if ends || subscription.plan.is_none() || self.is_forgotten() {
             return Ok(None);
         }
         Ok(match self {
-            Self::Expire if broken(Variant::ExpiryForgotten) => None,
-            Self::Trial if broken(Variant::TrialKept) => None,
-            Self::Grace if broken(Variant::GraceForgotten) => None,
             Self::Expire => (state == "incomplete").then(|| subscription.expires_at()),
             Self::Cancel => subscription.cancel_at,
             // One that ends with its trial is never billed.
@@ -85,6 +82,16 @@ impl Timer {
             Self::TrialNotice => subscription.trial_notice_at(state),
             Self::Upcoming => subscription.upcoming_notice_at(state)?,
             Self::Period => subscription.next_period()?.map(|period| period.start),
+        })
+    }
+
+    /// True if a broken variant does not set it.
+    fn is_forgotten(self) -> bool {
+        broken(match self {
+            Self::Expire => Variant::ExpiryForgotten,
+            Self::Trial => Variant::TrialKept,
+            Self::Grace => Variant::GraceForgotten,
+            _ => return false,
         })
     }
 }

@@ -4,7 +4,7 @@
 //! that names another URL is not sent.
 
 use abide::{
-    outbox::handlers::{Secret, Webhook, WebhookDelivery},
+    outbox::handlers::{NoSecret, Secret, Webhook, WebhookDelivery},
     outbox::{Deliver, Delivery, Failure, Message, RetryPolicy, Submitted},
 };
 use serde::{Deserialize, Serialize};
@@ -33,15 +33,19 @@ impl NoticeDelivery {
             endpoint: endpoint.id.clone(),
             webhook: Webhook::new(&endpoint.url, &notice.event, notice)?,
         };
-        let mut message = Self::message(&told)?;
-        if !broken(Variant::DedupForgotten) {
-            message = message.dedup_key(&notice.id);
+        let message = in_order(Self::message(&told)?, notice);
+        if broken(Variant::DedupForgotten) {
+            return Ok(message);
         }
-        if !broken(Variant::OrderingForgotten) {
-            message = message.ordering_key(&notice.resource.id);
-        }
-        Ok(message)
+        Ok(message.dedup_key(&notice.id))
     }
+}
+
+fn in_order(message: Message, notice: &Notice) -> Message {
+    if broken(Variant::OrderingForgotten) {
+        return message;
+    }
+    message.ordering_key(&notice.resource.id)
 }
 
 fn webhooks(secrets: Vec<Secret>) -> WebhookDelivery {
@@ -72,26 +76,30 @@ impl Deliver for NoticeDelivery {
             .await
             .and_then(|registered| registered)
             .map_err(|error| Failure::not_sent(error.to_string()))?;
-        let (url, secret) = registered.ok_or_else(|| {
-            let text = format!("the endpoint {} was deleted", told.endpoint);
-            if broken(Variant::GoneRetried) {
-                return Failure::not_sent(text);
-            }
-            Failure::permanent(text)
-        })?;
+        let (url, secret) = registered.ok_or_else(|| gone(&told.endpoint))?;
         if told.webhook.endpoint != url && !broken(Variant::AnyUrlSigned) {
             return Err(Failure::permanent(format!(
                 "the endpoint {} is registered with another URL: notices go nowhere else",
                 told.endpoint
             )));
         }
-        let mut secret = secret
-            .parse()
-            .map_err(|error| Failure::permanent(format!("{error}")))?;
-        if broken(Variant::SignedByAnother) {
-            secret = Secret::new([0; limits::SECRET_BYTES])
-                .map_err(|error| Failure::permanent(error.to_string()))?;
-        }
+        let secret = parse(&secret).map_err(|error| Failure::permanent(error.to_string()))?;
         webhooks(vec![secret]).submit(delivery, &told.webhook).await
     }
+}
+
+/// Nobody will ever take it.
+fn gone(endpoint: &str) -> Failure {
+    let text = format!("the endpoint {endpoint} was deleted");
+    if broken(Variant::GoneRetried) {
+        return Failure::not_sent(text);
+    }
+    Failure::permanent(text)
+}
+
+fn parse(secret: &str) -> Result<Secret, NoSecret> {
+    if broken(Variant::SignedByAnother) {
+        return Secret::new([0; limits::SECRET_BYTES]);
+    }
+    secret.parse()
 }

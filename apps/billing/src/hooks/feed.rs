@@ -13,7 +13,7 @@ use abide::{
 };
 use serde::Deserialize;
 
-use super::{Notice, NoticeDelivery, endpoints, limits, types};
+use super::{Endpoint, Notice, NoticeDelivery, endpoints, limits, types};
 use crate::{
     Time,
     broken::{Variant, broken},
@@ -160,7 +160,6 @@ impl Inner {
                     self.failures.set(0);
                     self.remove(last)?;
                 }
-                Err(_) if broken(Variant::RefusedMeansTaken) => self.remove(last)?,
                 Err(error) => return self.refused(&error),
             }
         }
@@ -187,35 +186,38 @@ impl Inner {
             .collect::<Result<Vec<Notice>>>()?;
         let mut result = Ok(());
         for endpoint in endpoints(env).list().await?? {
-            let wanted = notices
-                .iter()
-                .filter(|notice| endpoint.wants(&notice.event));
-            let mut messages = wanted
-                .map(|notice| {
-                    let message = NoticeDelivery::notify(&endpoint, notice)?;
-                    Ok(Delayed {
-                        message,
-                        delay: None,
-                    })
-                })
-                .collect::<Result<Vec<_>>>()?;
-            if messages.is_empty() {
-                continue;
-            }
-            if broken(Variant::NewestFirst) {
-                messages.reverse();
-            }
-            let outbox = env.object::<Outbox>().get_by_name(&endpoint.id);
-            let enqueued = match outbox.enqueue(messages).await {
-                Ok(enqueued) => enqueued.map(drop).map_err(|refused| refused.error.into()),
-                Err(error) => Err(error),
-            };
-            result = result.and(enqueued);
+            let handed = self.hand_to(&endpoint, &notices).await;
+            result = result.and(handed);
             if broken(Variant::OneStopsAll) && result.is_err() {
                 break;
             }
         }
         result
+    }
+
+    /// Enqueues with an endpoint those of the notices that it wants.
+    async fn hand_to(&self, endpoint: &Endpoint, notices: &[Notice]) -> Result<()> {
+        let wanted = notices
+            .iter()
+            .filter(|notice| endpoint.wants(&notice.event));
+        let messages = wanted
+            .map(|notice| {
+                let message = NoticeDelivery::notify(endpoint, notice)?;
+                Ok(Delayed {
+                    message,
+                    delay: None,
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let outbox = self.state.env().object::<Outbox>();
+        let enqueued = outbox.get_by_name(&endpoint.id).enqueue(messages).await?;
+        match enqueued {
+            Err(refused) if !broken(Variant::RefusedMeansTaken) => Err(refused.error.into()),
+            _ => Ok(()),
+        }
     }
 
     fn refused(&self, error: &Error) -> Result<()> {

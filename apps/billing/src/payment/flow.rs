@@ -137,12 +137,7 @@ impl Run {
                 Act::Status => gateway.status(env, &payment.id),
             };
             let answer = asked.await;
-            let is_believed = match &answer {
-                Err(GatewayError::Refused { .. }) => broken(Variant::RefusalBelieved),
-                Err(GatewayError::Unknown { .. }) => broken(Variant::LostMeansRefused),
-                _ => false,
-            };
-            if is_believed {
+            if means_declined(&answer) {
                 return Ok(gateway::Payment {
                     status: PaymentStatus::Declined,
                     ..payment.clone()
@@ -204,25 +199,30 @@ impl Run {
             if now.status.is_final() {
                 return Ok((now, replaced));
             }
-            if replaced && broken(Variant::BothCards) {
-                let taken_back = PaymentStatus::Canceled;
-                return Ok((
-                    gateway::Payment {
-                        status: taken_back,
-                        ..now
-                    },
-                    replaced,
-                ));
-            }
-            left = if broken(Variant::WaitCutShort) {
-                left.saturating_sub(WAIT)
-            } else {
-                self.until(end)
-            };
+            left = self.time_left(left, end);
+        }
+        let ended = self.take_back(asked).await?;
+        Ok((ended, replaced))
+    }
+
+    /// What is left of a customer's time after a wait, however long that was.
+    fn time_left(&self, left: Duration, end: i64) -> Duration {
+        if broken(Variant::WaitCutShort) {
+            return left.saturating_sub(WAIT);
+        }
+        self.until(end)
+    }
+
+    /// Has the gateway take a payment back, and waits until it has ended.
+    async fn take_back(&self, asked: gateway::Payment) -> Result<gateway::Payment, Failure> {
+        if broken(Variant::BothCards) {
+            return Ok(gateway::Payment {
+                status: PaymentStatus::Canceled,
+                ..asked
+            });
         }
         let now = self.ask("take back", &asked, Act::Cancel).await?;
-        let ended = self.follow(now, PaymentStatus::is_final).await?;
-        Ok((ended, replaced))
+        self.follow(now, PaymentStatus::is_final).await
     }
 
     /// Asks about a payment until something is so: ever more rarely, and whenever a webhook comes.
@@ -325,6 +325,15 @@ impl Run {
             reason,
         }
     }
+}
+
+/// True if a broken variant takes an answer that says nothing of the money for one that says that there is none.
+fn means_declined(answer: &Result<gateway::Payment, GatewayError>) -> bool {
+    broken(match answer {
+        Err(GatewayError::Refused { .. }) => Variant::RefusalBelieved,
+        Err(GatewayError::Unknown { .. }) => Variant::LostMeansRefused,
+        _ => return false,
+    })
 }
 
 fn settled(payment: &gateway::Payment) -> Settled {

@@ -1,6 +1,6 @@
 //! What a gateway's webhooks say.
 
-use abide::workflow::Workflows;
+use abide::workflow::{WorkflowError, Workflows};
 use abide::{Env, Result};
 
 use super::{Payment, Refunding, is_late, steps::Wake};
@@ -14,20 +14,23 @@ pub(super) const EVENT: &str = "gateway";
 
 /// Passes on what a gateway's webhook has said. However often it comes it is heard once; one that comes late is not needed.
 pub async fn hear(env: &Env, event: &GatewayEvent) -> Result<()> {
-    let payments = Workflows::<Payment>::new(env);
-    let intent = &event.payment.reference;
-    let heard = if broken(Variant::EventForgotten) {
-        Ok(())
-    } else if broken(Variant::EventHeardTwice) {
-        payments.send_event(intent, EVENT, event).await
-    } else {
-        let once = payments.send_event_once(intent, &event.id, EVENT, event);
-        once.await
-    };
-    match heard {
+    if broken(Variant::EventForgotten) {
+        return Ok(());
+    }
+    match send_once(env, event).await {
         Err(late) if is_late(&late) => Ok(()),
         heard => Ok(heard?),
     }
+}
+
+async fn send_once(env: &Env, event: &GatewayEvent) -> Result<(), WorkflowError> {
+    let payments = Workflows::<Payment>::new(env);
+    let intent = &event.payment.reference;
+    if broken(Variant::EventHeardTwice) {
+        return payments.send_event(intent, EVENT, event).await;
+    }
+    let once = payments.send_event_once(intent, &event.id, EVENT, event);
+    once.await
 }
 
 /// The same of a refund.

@@ -96,12 +96,26 @@ async fn give_back(
     task: &RefundTask,
     payment: String,
 ) -> Result<Option<String>, Failure> {
+    let refund = match submit(ctx, task, payment).await? {
+        Ok(refund) => follow(ctx, task, refund).await?,
+        Err(refused) => return Ok(Some(refused)),
+    };
+    let is_back = refund.status == RefundStatus::Succeeded || broken(Variant::RefundBelieved);
+    Ok((!is_back).then(|| refund.failure.unwrap_or_else(|| "failed".to_owned())))
+}
+
+/// Begins the refund at the gateway, once: what there is of it, or why it was refused.
+async fn submit(
+    ctx: &Context,
+    task: &RefundTask,
+    payment: String,
+) -> Result<Result<gateway::Refund, String>, Failure> {
     let charge = RefundCharge {
         payment,
         amount: task.refund.amount,
         reference: task.id.clone(),
     };
-    let submitted = step(ctx, "submit", async |attempt| {
+    step(ctx, "submit", async |attempt| {
         let env = attempt.env();
         let gateway = env.require::<AnyGateway>()?;
         let mut key = format!("{}-create", task.id);
@@ -119,11 +133,15 @@ async fn give_back(
         write(&attempt, &task.id, "submit", "submitted", &known).await?;
         Ok(Ok(created))
     })
-    .await?;
-    let mut refund = match submitted {
-        Ok(refund) => refund,
-        Err(refused) => return Ok(Some(refused)),
-    };
+    .await
+}
+
+/// Asks about a refund until it has ended: ever more rarely, and whenever a webhook comes.
+async fn follow(
+    ctx: &Context,
+    task: &RefundTask,
+    mut refund: gateway::Refund,
+) -> Result<gateway::Refund, Failure> {
     let mut pause = PAUSE;
     while refund.status == RefundStatus::Pending {
         listen(ctx, pause).await?;
@@ -143,8 +161,7 @@ async fn give_back(
         .await?;
         pause = (pause * 2).min(MAX_PAUSE);
     }
-    let is_back = refund.status == RefundStatus::Succeeded || broken(Variant::RefundBelieved);
-    Ok((!is_back).then(|| refund.failure.unwrap_or_else(|| "failed".to_owned())))
+    Ok(refund)
 }
 
 /// What the gateway says, if it is about this refund.

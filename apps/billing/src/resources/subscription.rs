@@ -180,11 +180,7 @@ impl Resource<states::Subscription> {
         if !is_unserved {
             return Ok(false);
         }
-        // One that has begun, and whose beginning nobody heard of, may take money: it is waited for.
-        let env = self.env();
-        let intent = states::Invoice::intent(invoice, attempt);
-        let has_begun = env.require::<AnyPayments>()?.has_begun(env, intent).await?;
-        if has_begun && !broken(Variant::BegunUnheard) {
+        if self.has_begun(invoice, attempt).await? {
             return Ok(true);
         }
         let cleared = self.read(|live| {
@@ -196,6 +192,14 @@ impl Resource<states::Subscription> {
             self.write("collect", outcome, &cleared).map_err(failure)?;
         }
         Ok(true)
+    }
+
+    /// A payment that has begun, and whose beginning nobody heard of, may take money: it is waited for.
+    async fn has_begun(&self, invoice: &str, attempt: u32) -> Result<bool, Failure> {
+        let env = self.env();
+        let intent = states::Invoice::intent(invoice, attempt);
+        let has_begun = env.require::<AnyPayments>()?.has_begun(env, intent).await?;
+        Ok(has_begun && !broken(Variant::BegunUnheard))
     }
 
     /// Voids what nobody is to pay because it ended before its first payment.

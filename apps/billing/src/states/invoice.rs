@@ -147,24 +147,19 @@ impl Invoice {
         if result.invoice != id || result.intent != Self::intent(id, result.attempt) {
             return refuse(format!("{} is no payment of {id}.", result.intent));
         }
-        let is_known = (1..=self.attempts).contains(&result.attempt);
-        if !is_known && !broken(Variant::NobodysReport) {
+        if !result.is_of_one_of(self.attempts) {
             return refuse(format!("There was no attempt {} of {id}.", result.attempt));
         }
         let outcome = match result.verdict {
             Verdict::Paid if self.paid_by.as_ref() == Some(&result.intent) => return Ok(None),
             Verdict::Paid if self.late.contains(&result.intent) => return Ok(None),
             Verdict::Paid if matches!(state, "paid" | "void") => "late",
-            Verdict::Paid
-                if !self.is_paid_with(result.amount) && !broken(Variant::AmountUnchecked) =>
-            {
+            Verdict::Paid if !self.is_paid_with(result.amount) => {
                 return refuse(format!("{id} is not over {}.", result.amount));
             }
             Verdict::Paid => "paid",
             _ if matches!(state, "paid" | "void") => return Ok(None),
-            Verdict::Failed if result.attempt > self.failures || broken(Variant::ReportTwice) => {
-                "failed"
-            }
+            Verdict::Failed if result.is_news_after(self.failures) => "failed",
             Verdict::RequiresAction if result.attempt > self.failures.max(self.asked) => {
                 "requires_action"
             }
@@ -187,7 +182,9 @@ impl Invoice {
         let most = reduced.fold(due.amount(), |most, note| {
             most.saturating_add(note.amount.amount())
         });
-        amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount())
+        let pays =
+            amount.currency() == due.currency() && (due.amount()..=most).contains(&amount.amount());
+        pays || broken(Variant::AmountUnchecked)
     }
 
     fn surplus_of(&self, result: &PaymentResult) -> Option<Money> {

@@ -199,33 +199,11 @@ impl<M: Machine> Outcomes<M> {
                 return Err(refused);
             }
         };
-        if broken(Variant::AppendedApart) {
-            inner.chain.append(&entry)?;
-        }
-        let written = inner.chain.storage.transaction_sync(|| {
-            if !broken(Variant::AppendedApart) {
-                inner.chain.append(&entry)?;
-            }
-            if broken(Variant::HookFirst) {
-                inner.hand_over(&entry, &live)?;
-            }
-            live.apply(&entry, to)
-                .map_err(|error| rejected(&entry, &error))?;
-            if !broken(Variant::HookFirst) && !broken(Variant::HookApart) {
-                inner.hand_over(&entry, &live)?;
-            }
-            if inner.options.takes_snapshot_at(live.seq) {
-                inner.chain.take_snapshot(&live)?;
-            }
-            Ok::<_, OutcomesError>(())
-        });
+        let written = inner.write(&mut live, &entry, to);
         if broken(Variant::SnapshotAhead) && written.is_err() && live.seq == entry.seq {
             inner.chain.take_snapshot(&live)?;
         }
         written?;
-        if broken(Variant::HookApart) {
-            inner.hand_over(&entry, &live)?;
-        }
         *slot = Some(live);
         Ok(Transitioned {
             seq: entry.seq,
@@ -330,6 +308,43 @@ impl<M: Machine> Inner<M> {
         Ref::filter_map(slot, Option::as_ref).map_err(|_| in_use())
     }
 
+    /// Writes an outcome and all that comes with it, in one transaction.
+    fn write(
+        &self,
+        live: &mut Reached<M>,
+        entry: &Entry,
+        to: &'static str,
+    ) -> Result<(), OutcomesError> {
+        let mut write = || self.append(live, entry, to);
+        if broken(Variant::WrittenInParts) {
+            return write();
+        }
+        self.chain.storage.transaction_sync(write)
+    }
+
+    /// Appends an outcome, applies it to the live state, and hands it to the hook.
+    fn append(
+        &self,
+        live: &mut Reached<M>,
+        entry: &Entry,
+        to: &'static str,
+    ) -> Result<(), OutcomesError> {
+        let hook_first = broken(Variant::HookFirst);
+        self.chain.append(entry)?;
+        if hook_first {
+            self.hand_over(entry, live)?;
+        }
+        live.apply(entry, to)
+            .map_err(|error| rejected(entry, &error))?;
+        if !hook_first {
+            self.hand_over(entry, live)?;
+        }
+        if self.options.takes_snapshot_at(live.seq) {
+            self.chain.take_snapshot(live)?;
+        }
+        Ok(())
+    }
+
     /// Calls the hook, if there is one.
     fn hand_over(&self, entry: &Entry, live: &Reached<M>) -> Result<()> {
         match &self.hook {
@@ -346,17 +361,7 @@ impl<M: Machine> Inner<M> {
         outcome: &str,
         data: &D,
     ) -> Result<(Entry, &'static str), OutcomesError> {
-        let schema = &self.chain.schema;
-        let next = schema.next(live.state, action, outcome);
-        let Some(to) = next.or(broken(Variant::SchemaIgnored).then_some(live.state)) else {
-            return Err(OutcomesError::Refused {
-                schema: schema.declaration().name.to_owned(),
-                state: live.state.to_owned(),
-                action: action.to_owned(),
-                outcome: outcome.to_owned(),
-                allowed: schema.allowed(live.state),
-            });
-        };
+        let to = self.next_state(live.state, action, outcome)?;
         let data = serde_json::to_string(data).map_err(|error| {
             OutcomesError::Invalid(format!("the data of `{outcome}` is not JSON: {error}"))
         })?;
@@ -368,24 +373,47 @@ impl<M: Machine> Inner<M> {
                 limits::MAX_DATA_BYTES
             )));
         }
-        let now = i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX);
         let entry = Entry::new((
             live.seq + 1,
             action.to_owned(),
             outcome.to_owned(),
             M::VERSION,
             data,
-            if broken(Variant::ClockTrusted) {
-                now
-            } else {
-                now.max(live.ts)
-            },
+            self.time_after(live),
         ));
         let valid = live.machine.validate(&entry);
         if !broken(Variant::RuleIgnored) {
             valid.map_err(|error| rejected(&entry, &error))?;
         }
         Ok((entry, to))
+    }
+
+    /// The state that an outcome leads to, if the schema allows it.
+    fn next_state(
+        &self,
+        state: &'static str,
+        action: &str,
+        outcome: &str,
+    ) -> Result<&'static str, OutcomesError> {
+        let schema = &self.chain.schema;
+        let next = schema.next(state, action, outcome);
+        let next = next.or(broken(Variant::SchemaIgnored).then_some(state));
+        next.ok_or_else(|| OutcomesError::Refused {
+            schema: schema.declaration().name.to_owned(),
+            state: state.to_owned(),
+            action: action.to_owned(),
+            outcome: outcome.to_owned(),
+            allowed: schema.allowed(state),
+        })
+    }
+
+    /// The time of the next outcome: that of the clock, and never before the last.
+    fn time_after(&self, live: &Reached<M>) -> i64 {
+        let now = i64::try_from(self.state.env().clock().unix_millis()).unwrap_or(i64::MAX);
+        if broken(Variant::ClockTrusted) {
+            return now;
+        }
+        now.max(live.ts)
     }
 }
 

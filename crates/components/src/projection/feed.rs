@@ -204,9 +204,6 @@ impl Inner {
             if clock.now() >= end || self.state.env().is_stopping() {
                 return self.alarm.set(Some(self.now()));
             }
-            if broken(Variant::RowsGoneFirst) {
-                self.taken(&waiting)?;
-            }
             let sent = match &queue {
                 Ok(queue) => self.send(queue, &waiting).await,
                 Err(error) => Err(error.clone()),
@@ -231,6 +228,9 @@ impl Inner {
     }
 
     async fn send(&self, queue: &Queue, waiting: &[Waiting]) -> Result<(), QueueError> {
+        if broken(Variant::RowsGoneFirst) {
+            drop(self.taken(waiting));
+        }
         let messages = waiting.iter().map(Waiting::message);
         let messages = messages.collect::<Result<Vec<_>, _>>()?;
         queue.send_batch(messages).await.map(drop)

@@ -414,8 +414,8 @@ fn text_of(error: &tokio_postgres::Error) -> String {
 /// | 42 | privileges, and tables and columns that are not there | the model's |
 /// | 08, 25, 28, 40, 53, 55, 57, 58, XX and the rest | connections, read-only servers, roles, conflicts, resources, damage | the model's |
 fn is_of_the_row(code: &str) -> bool {
-    if broken(Variant::ModelsErrorIsRows) || broken(Variant::RowsErrorIsModels) {
-        return broken(Variant::ModelsErrorIsRows);
+    if broken(Variant::RowsErrorIsModels) {
+        return false;
     }
     let class = &code[..2];
     ["22", "23", "44"].contains(&class) || ["54000", "P0001"].contains(&code)

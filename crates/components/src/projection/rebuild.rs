@@ -58,13 +58,8 @@ impl Projection {
         mut progress: impl FnMut(&Progress),
     ) -> Result<Progress, ProjectionError> {
         let queue = Queue::new(env, &self.queue)?;
-        if !broken(Variant::RebuildOnTop) {
-            model.wipe().await?;
-        }
-        let mut sources: Vec<S> = sources.into_iter().collect();
-        if broken(Variant::RebuildSkips) {
-            sources.pop();
-        }
+        model.wipe().await?;
+        let sources: Vec<S> = sources.into_iter().collect();
         let mut done = Progress {
             sources: sources.len(),
             ..Progress::default()

@@ -59,16 +59,9 @@ impl Inner {
                 taken.wake = Some(at);
             }
         }
-        // A failed consumer is probed with one batch.
-        let concurrency = match meta.failures {
-            _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
-            0 => options.concurrency,
-            _ => 1,
-        };
-        let is_paused = meta.paused && !broken(Variant::PauseIgnored);
-        if declared.consumer.is_some() && !is_paused {
+        if declared.consumer.is_some() && !is_paused(&meta) {
             let mut flights = flying.batches;
-            while flights < concurrency {
+            while flights < concurrency(options, &meta) {
                 if meta.rest_until > now {
                     let first = self.rows.first_due()?;
                     wake(&mut taken.wake, first.map(|at| at.max(meta.rest_until)));
@@ -81,14 +74,7 @@ impl Inner {
                     }
                     Next::Batch(messages) => {
                         meta.claims += 1;
-                        let until = now
-                            .saturating_add(millis(options.timeout))
-                            .saturating_add(millis(limits::LEASE_GRACE));
-                        let until = if broken(Variant::ClaimForEver) {
-                            i64::MAX
-                        } else {
-                            until
-                        };
+                        let until = end_of_claim(options, now);
                         let claim = self.rows.claim(&messages, meta.claims, until)?;
                         taken.batches.push(claim);
                         flights += 1;
@@ -175,6 +161,28 @@ impl Inner {
         self.forward_after.set(0);
         self.rows.save_meta(meta)
     }
+}
+
+fn is_paused(meta: &Meta) -> bool {
+    meta.paused && !broken(Variant::PauseIgnored)
+}
+
+/// How many batches may be on their way. A consumer that has failed is tried with one.
+fn concurrency(options: &Options, meta: &Meta) -> u32 {
+    match meta.failures {
+        _ if broken(Variant::ConcurrencyIgnored) => u32::MAX,
+        0 => options.concurrency,
+        _ => 1,
+    }
+}
+
+/// When messages are due again whose attempt, which begins now, is heard nothing of.
+fn end_of_claim(options: &Options, now: i64) -> i64 {
+    if broken(Variant::ClaimForEver) {
+        return i64::MAX;
+    }
+    now.saturating_add(millis(options.timeout))
+        .saturating_add(millis(limits::LEASE_GRACE))
 }
 
 /// The earlier of two times.

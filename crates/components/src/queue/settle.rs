@@ -49,16 +49,7 @@ impl Inner {
         let mut change = Change::default();
         let mut done = Vec::new();
         for (index, mark) in marks.into_iter().enumerate() {
-            let mark = mark.filter(|_| rest.is_ok() || !broken(Variant::MarksForgotten));
-            let verdict = mark.unwrap_or_else(|| match &rest {
-                Ok(()) => Verdict::Ack,
-                Err(_) if broken(Variant::FailureAcknowledged) => Verdict::Ack,
-                Err(error) => Verdict::Retry {
-                    after: None,
-                    error: error.clone(),
-                },
-            });
-            match verdict {
+            match verdict(mark, &rest) {
                 Verdict::Ack => done.push(claim.deliveries[index].id.number),
                 Verdict::Retry { .. } if broken(Variant::RetryAcknowledged) => {
                     done.push(claim.deliveries[index].id.number);
@@ -142,6 +133,27 @@ impl Inner {
             &delivery.attempt.to_le_bytes(),
         ];
         Some(jittered(wait, share, &parts))
+    }
+}
+
+/// What is to become of a message: what its mark says, or what became of the rest of its batch.
+fn verdict(mark: Option<Verdict>, rest: &Result<(), String>) -> Verdict {
+    match rest {
+        Ok(()) => mark.unwrap_or(Verdict::Ack),
+        Err(error) => mark
+            .filter(|_| !broken(Variant::MarksForgotten))
+            .unwrap_or_else(|| failed(error)),
+    }
+}
+
+/// What is to become of a message whose batch has failed, and of which its consumer has said nothing.
+fn failed(error: &str) -> Verdict {
+    if broken(Variant::FailureAcknowledged) {
+        return Verdict::Ack;
+    }
+    Verdict::Retry {
+        after: None,
+        error: error.to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 use abide::Result;
 
 use super::{
-    Firing, Misfire, Overlap, figures,
+    Firing, Misfire, Overlap, Spec, figures,
     inner::Inner,
     limits,
     runs::{Claim, Taken},
@@ -36,11 +36,10 @@ impl Inner {
         // One that is brought forward is not due yet, and no other is.
         let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
         let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
-        let chosen = match spec.misfire {
-            Misfire::All if broken(Variant::MissedMerged) => last,
+        let misfire = misfire(spec);
+        let chosen = match misfire {
             Misfire::All => due,
-            Misfire::Once if broken(Variant::MissedRepeated) => due,
-            Misfire::Skip if is_late(last) && !set.queued && !broken(Variant::MissedFires) => {
+            Misfire::Skip if is_late(last) && !set.queued => {
                 self.rows
                     .note(&set.name, "missed", Some(due), Some("too late"), now)?;
                 self.plan_after(set, last, now)?;
@@ -48,9 +47,7 @@ impl Inner {
             }
             Misfire::Once | Misfire::Skip => last,
         };
-        let all = spec.misfire == Misfire::All;
-        let may_overlap = spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed);
-        if may_overlap || !self.rows.is_busy(set)? {
+        if may_overlap(spec) || !self.rows.is_busy(set)? {
             if chosen > due {
                 self.rows.note(
                     &set.name,
@@ -63,6 +60,7 @@ impl Inner {
             self.rows.begin(set, chosen, now)?;
             return self.plan_after(set, chosen, now);
         }
+        let all = misfire == Misfire::All;
         let waits = spec.overlap == Overlap::Queue || (all && is_late(due));
         if waits && !broken(Variant::QueuedDropped) {
             return self.rows.plan(set.id, Plan::held(due, !all));
@@ -111,4 +109,17 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// What is to become of those that were missed.
+fn misfire(spec: &Spec) -> Misfire {
+    if broken(Variant::MisfireIgnored) {
+        return Misfire::Once;
+    }
+    spec.misfire
+}
+
+/// True if an occurrence need not wait for the end of the one before.
+fn may_overlap(spec: &Spec) -> bool {
+    spec.overlap == Overlap::Allow || broken(Variant::OverlapAllowed)
 }

@@ -1,5 +1,7 @@
 //! What comes of an attempt: the occurrence has ended, is tried again at a time, or has failed and waits for a person.
 
+use std::time::Duration;
+
 use abide::Result;
 
 use super::{
@@ -7,6 +9,7 @@ use super::{
     inner::Inner,
     limits,
     runs::{Claim, Taken},
+    timers::Set,
 };
 use crate::broken::{Variant, broken};
 use abide_component::jittered;
@@ -40,24 +43,10 @@ impl Inner {
             return self.drop_stale(claim, now);
         };
         let error = cut(failure.error.clone(), limits::MAX_ERROR_BYTES);
-        let policy = set.spec.0.retry.as_ref().unwrap_or(&self.options.retry);
-        let attempts = if broken(Variant::RetriedForEver) {
-            1
-        } else {
-            claim.attempts
-        };
-        let wait = policy.wait(attempts).filter(|_| !failure.permanent);
         let due = Some(claim.due_at);
+        let wait = self.wait(&set, claim).filter(|_| !failure.permanent);
         if let Some((wait, most)) = wait {
-            let mut wait = millis(wait);
-            if self.options.jitter {
-                let key = self.key(claim.id, &set.name, claim.due_at);
-                let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
-                wait = jittered(wait, most, &parts);
-            }
-            if broken(Variant::RetriedAtOnce) {
-                wait = 0;
-            }
+            let wait = self.jittered(millis(wait), most, &set, claim);
             let at = now.saturating_add(wait).min(limits::MAX_TIME);
             self.rows.retry_at(claim, at, &error, now)?;
             return self.rows.note(&set.name, "retried", due, Some(&error), now);
@@ -75,6 +64,28 @@ impl Inner {
         self.rows
             .note(&set.name, "failed", due, Some(&error), now)?;
         self.rows.rest(set.id, now)
+    }
+
+    /// The wait until the next attempt, if there is to be one, and the share by which it may be longer.
+    fn wait(&self, set: &Set, claim: &Claim) -> Option<(Duration, f64)> {
+        let policy = set.spec.0.retry.as_ref().unwrap_or(&self.options.retry);
+        if broken(Variant::RetriedForEver) {
+            return policy.wait(1);
+        }
+        policy.wait(claim.attempts)
+    }
+
+    /// A wait, longer by chance. The same for the same attempt.
+    fn jittered(&self, wait: i64, most: f64, set: &Set, claim: &Claim) -> i64 {
+        if broken(Variant::RetriedAtOnce) {
+            return 0;
+        }
+        if !self.options.jitter {
+            return wait;
+        }
+        let key = self.key(claim.id, &set.name, claim.due_at);
+        let parts = [key.as_bytes(), &claim.attempts.to_le_bytes()];
+        jittered(wait, most, &parts)
     }
 
     /// What was taken is carried by nobody: whoever did has ended. What had begun counts as an attempt that has failed.

@@ -68,7 +68,7 @@ impl RetryPolicy {
     /// The wait after so many attempts, if there is to be another. The same for the same attempt, so that a run can be
     /// repeated.
     pub(super) fn wait(&self, attempts: u32, key: &str) -> Option<Duration> {
-        if attempts >= self.max_attempts && !broken(Variant::StepForEver) {
+        if self.has_ended(attempts) {
             return None;
         }
         if broken(Variant::StepAtOnce) {
@@ -79,6 +79,11 @@ impl RetryPolicy {
         let parts = [key.as_bytes(), &attempts.to_le_bytes()];
         let wait = jittered(millis(wait.min(limits::MAX_WAIT)), limits::JITTER, &parts);
         Some(Duration::from_millis(wait.cast_unsigned()))
+    }
+
+    /// True if so many attempts are all that there may be.
+    fn has_ended(&self, attempts: u32) -> bool {
+        attempts >= self.max_attempts && !broken(Variant::StepForEver)
     }
 }
 

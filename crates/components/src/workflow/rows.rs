@@ -423,9 +423,6 @@ impl Rows {
     }
 
     fn give_back(&self, step: i64) -> Result<()> {
-        if broken(Variant::EventsKept) {
-            return Ok(());
-        }
         if broken(Variant::EventsRenamed) {
             let sql = "UPDATE workflow_events SET name = (SELECT name || ' (' || occurrence || ')' FROM workflow_steps WHERE id = ?1)
                        WHERE step = ?1";
@@ -490,12 +487,10 @@ impl Rows {
             "UPDATE workflow_steps SET event = ?2 WHERE id = ?1",
             (step, event),
         )?;
-        if !broken(Variant::EventHeardTwice) {
-            self.sql.exec(
-                "UPDATE workflow_events SET step = ?2 WHERE id = ?1",
-                (event, step),
-            )?;
-        }
+        self.sql.exec(
+            "UPDATE workflow_events SET step = ?2 WHERE id = ?1",
+            (event, step),
+        )?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use abide::Result;
+use abide::{Result, Storage};
 use futures_util::future::LocalBoxFuture;
 
 use super::{
@@ -125,16 +125,13 @@ impl Run {
                 CaughtUp::Turn(turn) => return Ok(turn),
                 CaughtUp::Yes => {}
             }
-            let is_paused = instance.status == Status::Paused && !broken(Variant::PauseUnheeded);
-            if stopping || is_paused {
+            if stopping || is_paused(instance) {
                 return Ok(Turn::Rest(None));
             }
             if let Some(text) = self.rehearse()? {
                 return Ok(Turn::Stuck(text));
             }
-            let canceling = instance.cancel.is_some()
-                && !replay.is_canceled()
-                && !broken(Variant::CancelIgnored);
+            let canceling = is_to_be_canceled(instance) && !replay.is_canceled();
             replay.end_cut_off(canceling)?;
             if replay.advance(canceling)? {
                 continue;
@@ -146,15 +143,8 @@ impl Run {
             if self.leaving.is_none() {
                 let begun = replay.begin(canceling)?;
                 if !begun.is_empty() {
-                    let storage = rows.storage.clone();
-                    self.leaving = Some(Leaving {
-                        durable: if broken(Variant::AttemptNotDurable) {
-                            Box::pin(async { Ok(()) })
-                        } else {
-                            Box::pin(async move { storage.sync().await })
-                        },
-                        begun,
-                    });
+                    let durable = durable(rows.storage.clone());
+                    self.leaving = Some(Leaving { durable, begun });
                 }
             }
             return Ok(Turn::Rest(replay.due(canceling)));
@@ -243,4 +233,20 @@ impl Run {
         }
         Polled::Restless
     }
+}
+
+fn is_paused(instance: &Instance) -> bool {
+    instance.status == Status::Paused && !broken(Variant::PauseUnheeded)
+}
+
+fn is_to_be_canceled(instance: &Instance) -> bool {
+    instance.cancel.is_some() && !broken(Variant::CancelIgnored)
+}
+
+/// Ends when what was written is on disk.
+fn durable(storage: Storage) -> LocalBoxFuture<'static, Result<()>> {
+    if broken(Variant::AttemptNotDurable) {
+        return Box::pin(async { Ok(()) });
+    }
+    Box::pin(async move { storage.sync().await })
 }

@@ -7,8 +7,7 @@ fn caught_by(variant: Variant) -> &'static str {
     match variant {
         Variant::SchemaIgnored
         | Variant::RuleIgnored
-        | Variant::AppendedApart
-        | Variant::HookApart
+        | Variant::WrittenInParts
         | Variant::HookForgotten
         | Variant::HookFirst
         | Variant::MemoryTrusted

@@ -22,7 +22,7 @@ fn caught_by(variant: Variant) -> &'static str {
         Variant::WaitCounts => {
             "troubles::rows_wait_for_a_read_model_that_is_not_ready_however_often_they_are_tried"
         }
-        Variant::RebuildOnTop | Variant::RebuildSkips | Variant::RebuildHasty => {
+        Variant::RebuildHasty => {
             "rebuild::a_read_model_is_rebuilt_from_all_objects_and_says_how_far_it_is"
         }
         _ => panic!("{variant:?} is of another part"),

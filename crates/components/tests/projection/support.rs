@@ -77,6 +77,8 @@ pub(crate) enum Mood {
     Stuck,
     /// It refuses what is 13.
     Superstitious,
+    /// It keeps what it is to forget.
+    Clinging,
 }
 
 fn is_unlucky(row: &Row) -> bool {
@@ -120,7 +122,7 @@ impl ReadModel for Moody {
             Mood::Superstitious if rows.iter().any(is_unlucky) => {
                 refused(ProjectionError::Refused("13".to_owned()))
             }
-            Mood::Well | Mood::Superstitious => self.model.apply(rows),
+            Mood::Well | Mood::Superstitious | Mood::Clinging => self.model.apply(rows),
         }
     }
 
@@ -133,7 +135,10 @@ impl ReadModel for Moody {
     }
 
     fn wipe(&self) -> BoxFuture<'static, Result<(), ProjectionError>> {
-        self.model.wipe()
+        match *self.mood.lock().unwrap() {
+            Mood::Clinging => Box::pin(std::future::ready(Ok(()))),
+            _ => self.model.wipe(),
+        }
     }
 }
 

@@ -201,9 +201,6 @@ impl Link {
             return;
         }
         inner.buffered += frame.weight();
-        if broken(Variant::FrameDoubled) {
-            inner.outgoing.push_back((frame.clone(), None));
-        }
         if broken(Variant::FrameOvertakes) {
             inner.outgoing.push_front((frame, charge));
         } else {

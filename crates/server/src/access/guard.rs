@@ -30,7 +30,7 @@ use http::{
 };
 
 use super::{
-    AccessError, AccessStore, Caller, LocalUser, Operation, Role,
+    AccessError, AccessStore, Caller, LocalUser, Operation, Role, Token,
     lease::{self, Lease},
     throttle::Throttle,
     token,
@@ -345,6 +345,11 @@ impl Access {
                 self.audited(operation, run(next, request, token)).await
             }
         };
+        self.leased(&caller, response)
+    }
+
+    /// What a token has opened ends with it.
+    fn leased(&self, caller: &Caller, response: Response) -> Response {
         match caller.token_id() {
             Some(id) if !broken(Variant::StreamOutlivesToken) => {
                 lease::leased(response, || Lease::new(self.clone(), id))
@@ -495,12 +500,16 @@ impl Access {
         if token.revoked.is_some() && !broken(Variant::RevocationIgnored) {
             return Err(unauthorized("token_revoked", "This token was revoked."));
         }
-        let has_expired = token.expires.is_some_and(|at| at <= SystemTime::now());
-        if has_expired && !broken(Variant::ExpiryIgnored) {
+        if has_expired(token) {
             return Err(unauthorized("token_expired", "This token has expired."));
         }
         Ok(Caller::token(token))
     }
+}
+
+fn has_expired(token: &Token) -> bool {
+    let has_expired = token.expires.is_some_and(|at| at <= SystemTime::now());
+    has_expired && !broken(Variant::ExpiryIgnored)
 }
 
 /// A row of the audit log whose operation is running. If its client does not wait for the answer, the row records that.
@@ -597,14 +606,19 @@ fn check(caller: &Caller, need: &Need, method: &Method) -> Result<(), ApiError> 
             ),
         ));
     }
-    let is_open = match &need.object {
-        Some(object) => object.is_open_to(caller),
-        None => caller.may_reach(None),
-    };
-    if !is_open && !broken(Variant::PrefixIgnored) {
+    if !may_reach(caller, need.object.as_ref()) {
         return Err(object_not_allowed());
     }
     Ok(())
+}
+
+/// True if what the request names is open to the caller; without a name, if everything is.
+fn may_reach(caller: &Caller, object: Option<&Target>) -> bool {
+    let is_open = match object {
+        Some(object) => object.is_open_to(caller),
+        None => caller.may_reach(None),
+    };
+    is_open || broken(Variant::PrefixIgnored)
 }
 
 /// The error for an object that the caller may not access.

@@ -63,12 +63,7 @@ async fn operate(
     UrlPath(path): UrlPath<OperationPath>,
     mut request: Request,
 ) -> Result<Response, ApiError> {
-    let name = if broken(Variant::OtherObjectOperated) {
-        "other"
-    } else {
-        &path.object
-    };
-    let object = stub(&readiness, &path.class, name).await?;
+    let object = stub(&readiness, &path.class, &path.object).await?;
     *request.uri_mut() = below(request.uri(), 5)?;
     let component = if broken(Variant::OtherComponentOperated) {
         "other"

@@ -67,7 +67,11 @@ fn of_component(route: &Route<'_>) -> Need {
     } else {
         Role::Operate
     };
-    let need = Need::role(role);
+    audited_for_component(Need::role(role), route)
+}
+
+/// The audit log says which operation of which component it was.
+fn audited_for_component(need: Need, route: &Route<'_>) -> Need {
     if broken(Variant::ComponentChangeUnaudited) {
         return need;
     }

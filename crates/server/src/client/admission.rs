@@ -38,11 +38,7 @@ impl Admission {
         let Some(most) = self.most else {
             return Some(ClientSlot::uncounted());
         };
-        let client = if broken(Variant::ClientsShareCap) {
-            std::net::Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            ClientAddr(client).network()
-        };
+        let client = network_of(client);
         let mut all = lock(&self.taken);
         let taken = all.entry(client).or_default();
         if *taken >= most && !broken(Variant::CapIgnored) {
@@ -51,6 +47,14 @@ impl Admission {
         *taken += 1;
         Some(ClientSlot(Some((Arc::clone(self), client))))
     }
+}
+
+/// What counts as one client.
+fn network_of(client: IpAddr) -> IpAddr {
+    if broken(Variant::ClientsShareCap) {
+        return std::net::Ipv4Addr::UNSPECIFIED.into();
+    }
+    ClientAddr(client).network()
 }
 
 /// One connection or request of a client.

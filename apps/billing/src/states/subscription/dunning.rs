@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{MIN_DUNNING_DAYS, Refusal},
-    Attempt, Subscription, is_zero,
+    super::{CARD_REPLACED, MIN_DUNNING_DAYS, Refusal},
+    Attempt, Collected, Subscription, is_zero,
 };
 use crate::{
     Money, Time,
@@ -58,8 +58,34 @@ impl Owed {
         let most = self
             .reduced
             .map_or(Ok(self.amount), |reduced| self.amount.plus(reduced));
-        amount.currency() == self.amount.currency()
-            && (self.amount.amount()..=most.map_or(0, Money::amount)).contains(&amount.amount())
+        let pays = amount.currency() == self.amount.currency()
+            && (self.amount.amount()..=most.map_or(0, Money::amount)).contains(&amount.amount());
+        pays || broken(Variant::AmountUnchecked)
+    }
+
+    /// An attempt has failed.
+    pub(super) fn fail(&mut self, collected: &Collected, at: Time) {
+        if collected.reason.as_deref() == Some(CARD_REPLACED) {
+            // No card was refused.
+            self.before += 1;
+        }
+        self.failed = self.failed.max(collected.attempt);
+        if broken(Variant::RetryDaysFromLast) {
+            self.since = None;
+        }
+        self.since.get_or_insert(at);
+        self.failed_at = Some(at);
+    }
+
+    /// The time of an attempt, some days after the last. Days that passed while nobody was there are no days on which somebody
+    /// was asked.
+    fn not_at_once(&self, at: Time) -> Time {
+        match self.failed_at {
+            Some(failed) if !broken(Variant::DunningBurst) => {
+                at.max(failed.plus_days(MIN_DUNNING_DAYS))
+            }
+            _ => at,
+        }
     }
 
     pub(super) fn next(&self, invoice: &str) -> Attempt {
@@ -85,14 +111,7 @@ impl Subscription {
             None => return Some((since, owed.next(invoice))),
             Some(retry) => since.plus_days(*self.terms.dunning_days.get(retry)?),
         };
-        // Days that passed while nobody was there are no days on which somebody was asked.
-        let after = owed
-            .failed_at
-            .map(|failed| failed.plus_days(MIN_DUNNING_DAYS));
-        let at = after
-            .filter(|_| !broken(Variant::DunningBurst))
-            .map_or(at, |after| at.max(after));
-        Some((at, owed.next(invoice)))
+        Some((owed.not_at_once(at), owed.next(invoice)))
     }
 
     /// The attempt to collect an invoice that begins when somebody wants to pay; none while one is on its way.

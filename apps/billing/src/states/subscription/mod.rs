@@ -24,7 +24,7 @@ pub use self::{
     payments::{PaymentResult, Report, Verdict},
     preview::{Preview, Upcoming},
 };
-use super::{CARD_REPLACED, Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
+use super::{Draft, INCOMPLETE_HOURS, Metadata, Refusal, Step, Terms};
 use crate::{
     Anchor, Line, LineKind, Money, Period, Time,
     broken::{Variant, broken},
@@ -291,11 +291,7 @@ impl Subscription {
         self.count_changes(&draft)?;
         self.next += 1;
         self.pending.clear();
-        // What was too little to be charged is owed with the next one.
-        let deferred = draft.lines.of_kind(LineKind::Deferred)?;
-        self.carried = Some(totals.left.plus(deferred)?)
-            .filter(|left| !left.is_zero())
-            .filter(|_| !broken(Variant::CreditLost));
+        self.carried = carried(&draft, totals.left)?;
         let lines = draft.lines.all();
         let changes_only = !lines.iter().any(|line| line.kind == LineKind::Period);
         if changes_only && !broken(Variant::NoteOfOthersWithheld) {
@@ -381,16 +377,7 @@ impl Subscription {
             self.owed.remove(&collected.invoice);
         } else if let Some(owed) = self.owed.get_mut(&collected.invoice) {
             if outcome == "failed" {
-                if collected.reason.as_deref() == Some(CARD_REPLACED) {
-                    // No card was refused.
-                    owed.before += 1;
-                }
-                owed.failed = owed.failed.max(collected.attempt);
-                if broken(Variant::RetryDaysFromLast) {
-                    owed.since = None;
-                }
-                owed.since.get_or_insert(at);
-                owed.failed_at = Some(at);
+                owed.fail(collected, at);
             } else {
                 owed.asked = owed.asked.max(collected.attempt);
             }
@@ -500,4 +487,13 @@ fn is_zero(number: &u32) -> bool {
 /// The number of the period that an invoice of a subscription bills.
 fn number_of(invoice: &str) -> Option<u32> {
     invoice.rsplit('_').next()?.parse().ok()
+}
+
+/// What a draft leaves for the next one: credit, and what was too little to be charged, which is owed with it.
+fn carried(draft: &Draft, left: Money) -> Result<Option<Money>, Refusal> {
+    if broken(Variant::CreditLost) {
+        return Ok(None);
+    }
+    let carried = left.plus(draft.lines.of_kind(LineKind::Deferred)?)?;
+    Ok(Some(carried).filter(|carried| !carried.is_zero()))
 }

@@ -31,6 +31,18 @@ pub struct PaymentResult {
     pub reason: Option<String>,
 }
 
+impl PaymentResult {
+    /// Whether it is about one of so many attempts.
+    pub(in crate::states) fn is_of_one_of(&self, attempts: u32) -> bool {
+        (1..=attempts).contains(&self.attempt) || broken(Variant::NobodysReport)
+    }
+
+    /// Whether a failure is news when the last that was reported is of this attempt.
+    pub(in crate::states) fn is_news_after(&self, failed: u32) -> bool {
+        self.attempt > failed || broken(Variant::ReportTwice)
+    }
+}
+
 /// What came of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -132,6 +144,11 @@ impl Subscription {
             .collect()
     }
 
+    /// Whether the last invoice that is owed is paid with this one.
+    fn owes_one(&self) -> bool {
+        self.owed.len() == 1 || broken(Variant::SettledEarly)
+    }
+
     /// Whether an invoice was billed, and is not owed any more.
     pub fn is_settled(&self, id: &str, invoice: &str) -> bool {
         let number = Draft::number_of(id, invoice);
@@ -156,17 +173,14 @@ impl Subscription {
                 )))
             };
         };
-        let is_known = (1..=owed.attempts).contains(&result.attempt);
-        if !is_known && !broken(Variant::NobodysReport) {
+        if !result.is_of_one_of(owed.attempts) {
             return Err(Refusal::invalid(format!(
                 "There was no attempt {} of {}.",
                 result.attempt, result.invoice
             )));
         }
         let outcome = match result.verdict {
-            Verdict::Paid
-                if !owed.is_paid_with(result.amount) && !broken(Variant::AmountUnchecked) =>
-            {
+            Verdict::Paid if !owed.is_paid_with(result.amount) => {
                 return Err(Refusal::invalid(format!(
                     "{} is owed for {}, not {}.",
                     owed.amount, result.invoice, result.amount
@@ -176,11 +190,9 @@ impl Subscription {
                 return Ok(Report::Old);
             }
             // Money that is there counts, whatever was said before.
-            Verdict::Paid if self.owed.len() == 1 || broken(Variant::SettledEarly) => "settled",
+            Verdict::Paid if self.owes_one() => "settled",
             Verdict::Paid => "paid",
-            Verdict::Failed if result.attempt > owed.failed || broken(Variant::ReportTwice) => {
-                "failed"
-            }
+            Verdict::Failed if result.is_news_after(owed.failed) => "failed",
             Verdict::RequiresAction if result.attempt > owed.failed.max(owed.asked) => {
                 "requires_action"
             }

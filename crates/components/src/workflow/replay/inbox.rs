@@ -54,7 +54,7 @@ impl Inbox {
         }
         if let Some(queue) = self.events.get_mut(name) {
             queue.pop_front();
-            if queue.is_empty() || broken(Variant::EventsDropped) {
+            if queue.is_empty() {
                 self.events.remove(name);
             }
         }
