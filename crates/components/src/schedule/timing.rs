@@ -250,7 +250,7 @@ mod tests {
         assert!(wrong(cron("0 9 * *", "UTC")).contains("`0 9 * *` cannot be read"));
         assert!(wrong(cron("61 9 * * *", "UTC")).contains("cannot be read"));
         assert!(wrong(cron("", "UTC")).contains("cannot be read"));
-        assert!(wrong(cron("0 0 30 2 *", "UTC")).contains("never comes true"));
+        assert!(wrong(cron("0 0 30 2 *", "UTC")).contains("never matches"));
         assert!(wrong(cron("0 9 * * *", "Europe/Atlantis")).contains("Europe/Berlin"));
         assert!(wrong(cron(&"1,".repeat(200), "UTC")).contains("255 bytes"));
         let none = Timing::Interval {

@@ -80,7 +80,7 @@ fn an_object_consumes_and_excepts_messages() {
         errors.sort_unstable();
         assert_eq!(
             errors,
-            ["I will not", "it has no key to say which object it is for"]
+            ["I will not", "it has no key to select an object"]
         );
     });
 }

@@ -180,7 +180,7 @@ fn options_that_make_no_sense_are_refused_when_the_object_starts() {
             assert!(
                 error
                     .to_string()
-                    .contains("a schedule cannot be run like this"),
+                    .contains("invalid options of a schedule"),
                 "{error}"
             );
         }
