@@ -56,7 +56,7 @@ async fn commands_replay_and_check_chains_and_make_the_read_model_anew() {
         (&["replay", "nobody"], "is no id of a resource"),
         (
             &["replay", &product, "--until", "noon"],
-            "no place in a chain",
+            "not a position in a chain",
         ),
     ] {
         let (done, text) = run(wrong).await;

@@ -1,4 +1,4 @@
-//! What is due goes off: occurrences become runs, and runs are taken.
+//! Passes: due occurrences become runs, and runs are claimed.
 
 use abide::Result;
 
@@ -13,7 +13,7 @@ use crate::broken::{Variant, broken};
 use abide_component::numbers::millis;
 
 impl Inner {
-    /// Takes what is due, at most so many, each with one attempt more.
+    /// Claims due runs, at most so many, each with one attempt more.
     pub(super) fn pass(&self, taken: Taken, limit: usize, now: i64) -> Result<Vec<Claim>> {
         self.rows.storage.transaction_sync(|| {
             self.mind_clock(now)?;
@@ -27,13 +27,13 @@ impl Inner {
         })
     }
 
-    /// A timer's next occurrence is due, or waited for the one before and need not any more.
+    /// A timer's next occurrence is due, or no longer has to wait for the previous one.
     fn go_off(&self, set: &Set, now: i64) -> Result<()> {
         let Some(due) = set.due_at else {
             return self.rows.plan(set.id, Plan::at(None));
         };
         let spec = &set.spec.0;
-        // One that is brought forward is not due yet, and no other is.
+        // A computed later one is not due yet, and there is no other.
         let last = spec.timing.last(set.anchor, due, now).unwrap_or(due);
         let is_late = |at: i64| now.saturating_sub(at) > millis(self.options.grace);
         let misfire = misfire(spec);
@@ -53,7 +53,7 @@ impl Inner {
                     &set.name,
                     "missed",
                     Some(due),
-                    Some("it and those up to the next that goes off"),
+                    Some("it and those before the next that goes off"),
                     now,
                 )?;
             }
@@ -65,13 +65,14 @@ impl Inner {
         if waits && !broken(Variant::QueuedDropped) {
             return self.rows.plan(set.id, Plan::held(due, !all));
         }
-        let detail = "the one before has not ended";
+        let detail = "the previous one has not finished";
         self.rows
             .note(&set.name, "skipped", Some(chosen), Some(detail), now)?;
         self.plan_after(set, chosen, now)
     }
 
-    /// What a handler is told. None if the timer was set anew or canceled since the run was taken: then that is forgotten.
+    /// What the handler receives. `None` if the timer was replaced or canceled since the run was claimed: then the run
+    /// is dropped.
     pub(super) fn firing(&self, claim: &Claim, now: i64) -> Result<Option<Firing>> {
         let Some(set) = self.current(claim)? else {
             self.drop_stale(claim, now)?;
@@ -90,7 +91,7 @@ impl Inner {
         }))
     }
 
-    /// The timer of a run, if it is set as it was.
+    /// The timer of a run, if it was not replaced.
     pub(super) fn current(&self, claim: &Claim) -> Result<Option<Set>> {
         let set = self.rows.with_id(claim.timer)?;
         let is_same =
@@ -98,11 +99,11 @@ impl Inner {
         Ok(set.filter(is_same))
     }
 
-    /// Forgets a run that is nobody's business any more.
+    /// Drops a run whose timer is gone.
     pub(super) fn drop_stale(&self, claim: &Claim, now: i64) -> Result<()> {
         self.rows.end(claim.id)?;
         if let Some(set) = self.rows.with_id(claim.timer)? {
-            let detail = "the timer was set anew meanwhile";
+            let detail = "the timer was replaced meanwhile";
             self.rows
                 .note(&set.name, "dropped", Some(claim.due_at), Some(detail), now)?;
             self.rows.rest(set.id, now)?;

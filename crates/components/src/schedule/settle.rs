@@ -1,4 +1,5 @@
-//! What comes of an attempt: the occurrence has ended, is tried again at a time, or has failed and waits for a person.
+//! Applies the result of an attempt: the occurrence has finished, is retried at a time, or has failed and waits for an
+//! operator.
 
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ impl Inner {
         tracing::error!(
             timer = set.name,
             error,
-            "a timer has failed, and waits for somebody to decide"
+            "a timer has failed and waits for an operator"
         );
         if broken(Variant::FailedForgotten) {
             self.rows.end(claim.id)?;
@@ -88,14 +89,14 @@ impl Inner {
         jittered(wait, most, &parts)
     }
 
-    /// What was taken is carried by nobody: whoever did has ended. What had begun counts as an attempt that has failed.
+    /// Settles claimed runs whose claimer has stopped. A started attempt counts as failed.
     pub(super) fn recover(&self, now: i64) -> Result<()> {
         if broken(Variant::CutOffForgotten) {
             return Ok(());
         }
-        let failure = Failure::again("it was cut off: its object or the process ended");
+        let failure = Failure::again("it was interrupted: its object or the process stopped");
         let claimed = self.rows.taken(Taken::Claimed)?;
-        // They are seen to in this order, and each that is done is gone: none but the first can have begun.
+        // They are handled in this order, and finished ones are removed: only the first can have started.
         for waiting in claimed.iter().skip(1) {
             self.rows.give_back(waiting, now)?;
         }

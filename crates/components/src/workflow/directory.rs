@@ -1,4 +1,4 @@
-//! A workflow's directory: where each of its instances is.
+//! A workflow's directory: the status of each of its instances.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use abide_component::tables;
 
 pub(super) struct Directory {
     sql: Sql,
-    /// True when the tables are known to be there.
+    /// True when the tables are known to exist.
     is_prepared: Cell<bool>,
 }
 

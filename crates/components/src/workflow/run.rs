@@ -1,4 +1,4 @@
-//! A run: the workflow's function as far as it has come, in this life of its instance.
+//! A run: the execution of the workflow's function in this activation of its instance.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -21,7 +21,7 @@ use abide_component::texts::text_of;
 
 /// A run of an instance.
 pub(super) struct Run {
-    /// Which of the instance's runs this is.
+    /// The number of this run of the instance.
     pub(super) number: i64,
     replay: Rc<Replay>,
     future: LocalBoxFuture<'static, Result<String, Failure>>,
@@ -29,7 +29,7 @@ pub(super) struct Run {
     /// Attempts that have begun and wait to be on disk.
     pub(super) leaving: Option<Leaving>,
     rehearsals: Option<Rehearsals>,
-    /// How far the run had come at the last rehearsal.
+    /// The position of the run at the last rehearsal.
     rehearsed: (i64, usize),
 }
 
@@ -39,29 +39,29 @@ pub(super) struct Leaving {
     begun: Vec<usize>,
 }
 
-/// How far a run has come.
+/// The state of a run.
 pub(super) enum Turn {
     /// It has ended.
     Ended(Result<String, Failure>),
-    /// It does not fit its history.
+    /// It does not match its history.
     Stuck(String),
     /// It waits, until this time if there is one.
     Rest(Option<i64>),
-    /// It goes on when others had their turn.
+    /// It continues when others had their turn.
     More,
-    /// It has ended, and another follows it with this input.
+    /// It has ended, and another run follows with this input.
     Anew(String),
 }
 
-/// Whether a run has all results that have a place in the order.
+/// Whether a run has received all results that have a position.
 enum CaughtUp {
     Yes,
-    /// It was given one.
+    /// It received one.
     Not,
     Turn(Turn),
 }
 
-/// Makes a run that is for show.
+/// Creates a run for a rehearsal.
 pub(super) type Rehearsals = Box<dyn Fn() -> Result<Run>>;
 
 enum Polled {
@@ -88,30 +88,30 @@ impl Run {
         }
     }
 
-    /// Has the history replayed aside after each result.
+    /// Replays the history separately after each result.
     pub(super) fn with_rehearsals(mut self, rehearsals: Option<Rehearsals>) -> Self {
         self.rehearsals = rehearsals;
         self
     }
 
-    /// Brings nearer by so much what it waits for.
+    /// Moves its relative waits earlier by this much.
     pub(super) fn bring_nearer(&self, by: i64) {
         self.replay.bring_nearer(by);
     }
 
-    /// True if attempts are on their way.
+    /// True if attempts are running.
     pub(super) fn is_flying(&self) -> bool {
         self.leaving.is_some() || self.replay.flights(false) > 0
     }
 
-    /// What waited to be on disk is.
+    /// The claims are on disk.
     pub(super) fn left(&mut self) {
         if let Some(leaving) = self.leaving.take() {
             self.replay.let_go(&leaving.begun);
         }
     }
 
-    /// Lets the run go as far as it can; begins nothing new in a node that stops, or if the instance is paused.
+    /// Advances the run as far as possible; starts nothing new on a node that shuts down, or if the instance is paused.
     pub(super) fn go_on(
         &mut self,
         instance: &Instance,
@@ -152,7 +152,7 @@ impl Run {
         Ok(Turn::More)
     }
 
-    /// Polls the run until it rests, and gives it the next result that has a place in the order.
+    /// Polls the run until it makes no more progress, and delivers the next result that has a position.
     fn catch_up(&mut self) -> Result<CaughtUp> {
         let replay = &Rc::clone(&self.replay);
         let stuck = |text| Ok(CaughtUp::Turn(Turn::Stuck(text)));
@@ -173,7 +173,7 @@ impl Run {
             }
             Polled::Panicked(text) => {
                 return stuck(format!(
-                    "the workflow panicked: {text}: mend the program, and resume this instance"
+                    "the workflow panicked: {text}: fix the program, and resume this instance"
                 ));
             }
             Polled::Restless => return Ok(CaughtUp::Turn(Turn::More)),
@@ -191,8 +191,7 @@ impl Run {
         })
     }
 
-    /// Replays the history aside, if the instance is run with rehearsals; says why a replay does not come to where life is,
-    /// if so.
+    /// Replays the history separately, if rehearsals are on; returns an error if the replay differs from the run.
     fn rehearse(&mut self) -> Result<Option<String>> {
         let now = self.replay.progress();
         let Some(make) = self.rehearsals.as_ref().filter(|_| now != self.rehearsed) else {
@@ -204,7 +203,7 @@ impl Run {
             let what = match run.catch_up()? {
                 CaughtUp::Not => continue,
                 CaughtUp::Yes => break,
-                // It wakes itself all the time, and others of the node would wait.
+                // It wakes itself all the time, and other objects would wait.
                 CaughtUp::Turn(Turn::More) => return Ok(None),
                 CaughtUp::Turn(Turn::Stuck(text)) => text,
                 CaughtUp::Turn(_) => "it ended".to_owned(),

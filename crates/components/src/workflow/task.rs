@@ -1,9 +1,9 @@
 //! The background task that drives an instance.
 //!
-//! Contract: at most one such task of an instance runs. It runs while an attempt or a notice is on its way or something is due
-//! within a moment; what is due later is left to the object's alarm, so that the object may leave memory, and the run with it.
-//! Whoever starts the task sets the alarm, a few seconds ahead, and the alarm sets itself again while the task runs: should the
-//! object or the process end, somebody goes on.
+//! Contract: at most one such task of an instance runs. It runs while an attempt or a notice is in flight or something
+//! is due within a moment; later work is left to the object's alarm, so the object may leave memory, and the run with
+//! it. Whoever starts the task sets the alarm, a few seconds ahead, and the alarm sets itself again while the task
+//! runs: if the object or the process stops, the alarm continues the work.
 //!
 //! A step's function is called when its attempt is on disk.
 
@@ -27,7 +27,7 @@ use abide_component::numbers::millis;
 use abide_component::waits;
 
 impl Inner {
-    /// Has the task look at what is new; starts it if none runs.
+    /// Wakes the task; starts it if none runs.
     pub(super) fn kick(self: &Rc<Self>) -> Result<()> {
         self.guard()?;
         if self.running.replace(true) {
@@ -36,7 +36,7 @@ impl Inner {
         }
         if let Err(error) = self.spawn(None, FuturesUnordered::new()) {
             self.running.set(false);
-            tracing::warn!(%error, "a workflow waits for its alarm");
+            tracing::warn!(%error, "a workflow cannot start its task and waits for its alarm");
         }
         Ok(())
     }
@@ -57,9 +57,9 @@ impl Inner {
 
 /// Why a task ends.
 enum Then {
-    /// Nothing is on its way or due.
+    /// Nothing is in flight or due.
     Rest,
-    /// Something is, and another task goes on with it.
+    /// Something is, and another task continues with it.
     HandOver,
 }
 
@@ -82,7 +82,7 @@ impl Task {
                 self.guard.cut_off = self.inner.spawn(self.run.take(), telling).is_err();
             }
             Err(error) => {
-                tracing::error!(%error, "a workflow stops until its alarm");
+                tracing::error!(%error, "a workflow pauses until its alarm");
             }
         }
     }
@@ -192,19 +192,19 @@ impl Task {
         Ok(())
     }
 
-    /// Lets the run go on, if there is to be one.
+    /// Advances the run, if there is to be one.
     fn turn(&mut self, instance: &Instance, now: i64, stopping: bool) -> Result<Turn> {
         let inner = &self.inner;
         let flying = self.run.as_ref().is_some_and(Run::is_flying);
         match instance.status {
-            // What it does begins when its directory knows of it.
+            // It starts working when its directory knows of it.
             Status::Running if instance.told == 0 => return Ok(Turn::Rest(None)),
             Status::Running => {}
             Status::Paused if flying || broken(Variant::PauseUnheeded) => {}
             Status::Stuck => {
                 let since = instance.updated_at;
                 let again = since.saturating_add(millis(limits::STUCK_PAUSE));
-                // The time of the change is yet to come if the clock was set back.
+                // The time of the change is in the future if the clock was set back.
                 if (since..again).contains(&now) {
                     return Ok(Turn::Rest(Some(again)));
                 }
@@ -273,7 +273,7 @@ impl Task {
         Ok(Ok(life.with_rehearsals(rehearsals)))
     }
 
-    /// Tells what is due to be told.
+    /// Sends due notices.
     fn tell(&mut self, instance: &Instance, now: i64) -> Result<()> {
         let room = limits::MAX_TELLING.saturating_sub(self.telling.len());
         self.telling.extend(self.inner.tell(instance, now, room)?);
@@ -285,7 +285,7 @@ fn first(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     a.into_iter().chain(b).min()
 }
 
-/// Notes that a task was cut off: what it drove stands still until the alarm.
+/// Records that a task was dropped: its instance stands still until the alarm.
 struct Guard {
     inner: Rc<Inner>,
     cut_off: bool,

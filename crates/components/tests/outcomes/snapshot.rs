@@ -104,7 +104,7 @@ async fn a_snapshot_that_differs_from_the_chain_is_found() {
         .await;
     assert_eq!(
         damage(world.bank().check().await.unwrap()),
-        "the chain of the account replays to something else than the snapshot at outcome 20: `/balance` is 21 and 19"
+        "the replay of the chain of the account differs from the snapshot at outcome 20: `/balance` is 21 and 19"
     );
 }
 

@@ -112,7 +112,7 @@ fn declarations_that_make_no_sense_are_refused() {
                 .column("b", Type::Real),
             "two columns",
         ),
-        (Table::new("a").index(["b"]), "no column"),
+        (Table::new("a").index(["b"]), "not a column"),
         (
             (0..65).fold(Table::new("a"), |table, n| {
                 table.column(format!("c{n}"), Type::Text)

@@ -349,7 +349,11 @@ async fn an_operation_is_asked_about_until_it_ends() {
             "429",
         ),
         (ReceiverAct::status(503), Fate::Unknown, "503"),
-        (ReceiverAct::status(404), Fate::Refused, "not known"),
+        (
+            ReceiverAct::status(404),
+            Fate::Refused,
+            "unknown to the receiver",
+        ),
         (ReceiverAct::status(403), Fate::Permanent, "403"),
         (
             ReceiverAct::body(200, "<html>"),
@@ -490,7 +494,7 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
     let good = "https://example.com/hook";
     let many = (0..65).fold(to(good), |call, n| call.header(format!("x-{n}"), "x"));
     for (call, why) in [
-        (to("nowhere"), "is no URL"),
+        (to("nowhere"), "is not a URL"),
         (
             to("ftp://example.com/"),
             "does not begin with http:// or https://",
@@ -506,8 +510,8 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
         ),
         (to(good).header("content-length", "1"), "cannot be set"),
         (to(good).header("Idempotency-Key", "mine"), "cannot be set"),
-        (to(good).header("two words", "x"), "no name of a header"),
-        (to(good).header("x", "a\r\nb: c"), "cannot be sent"),
+        (to(good).header("two words", "x"), "not a valid header name"),
+        (to(good).header("x", "a\r\nb: c"), "invalid characters"),
         (
             to(good).header("x", "y".repeat(20_000)),
             "at most 64 with 16384",
@@ -518,18 +522,18 @@ fn a_request_that_cannot_be_sent_is_refused_when_it_is_enqueued() {
                 method: "CONNECT".into(),
                 ..to(good)
             },
-            "no method",
+            "not a valid method",
         ),
         (
             HttpCall {
                 method: "G E T".into(),
                 ..to(good)
             },
-            "no method",
+            "not a valid method",
         ),
         (
             serde_json::from_value(json!({ "url": good, "body": { "base64": "!" } })).unwrap(),
-            "no base64",
+            "not valid base64",
         ),
     ] {
         let refused = handler.check(&call).unwrap_err();

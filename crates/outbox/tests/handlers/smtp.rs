@@ -151,7 +151,7 @@ async fn a_mail_is_the_same_bytes_at_every_attempt() {
     failed(
         relay.submit(&first, &mail).await,
         Fate::Unknown,
-        "answer was lost",
+        "reply was lost",
     );
     assert!(relay.submit(&first.again(true), &mail).await.is_ok());
     let got = server.received();

@@ -205,7 +205,7 @@ async fn what_can_never_arrive_is_refused_at_once_or_becomes_a_dead_letter_with_
         .tell(message("http", &HttpCall::post("nowhere")))
         .await;
     let refused = nowhere.unwrap().unwrap_err().to_string();
-    assert!(refused.contains("`nowhere` is no URL"), "{refused}");
+    assert!(refused.contains("`nowhere` is not a URL"), "{refused}");
     let private = message("http", &HttpCall::post(web.url("/")));
     let record = settled(&teller, private).await;
     assert_eq!((record.status, record.attempts), (Status::Failed, 1));

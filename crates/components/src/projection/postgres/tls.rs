@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
     }
 }
 
-/// Accepts any certificate, without checking that its holder has the key.
+/// Accepts any certificate, but checks that the server holds its key.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_is_no_mail_is_refused_and_told_why() {
         assert_eq!(mail().check(), Ok(()));
-        assert!(why_not(&mail().to("nobody")).contains("`nobody` is no address"));
+        assert!(why_not(&mail().to("nobody")).contains("`nobody` is not an address"));
         assert!(
             why_not(&Email {
                 to: vec![],
@@ -352,7 +352,7 @@ mod tests {
         assert!(why_not(&mail().header("Message-ID", "<x@y>")).contains("Message-ID"));
         let mut bad = Attachment::new("a.png", "image/png", "x");
         bad.content_base64.push('!');
-        assert!(why_not(&mail().attach(bad)).contains("no base64"));
+        assert!(why_not(&mail().attach(bad)).contains("not valid base64"));
         let lone = Attachment::new("a.png", "image/png", "x").inline("a");
         assert!(why_not(&mail().attach(lone)).contains("no HTML"));
         let many = (0..101).fold(mail(), |mail, n| mail.to(format!("n{n}@example.org")));
