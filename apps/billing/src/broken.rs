@@ -1,7 +1,7 @@
-//! Deliberately broken variants of the engine, which test its tests: each promise has variants that break it in the one place
-//! where it is kept, and a test must catch each.
+//! Deliberately broken variants of the engine, which test its tests: each guarantee has variants that break it in the
+//! one place that provides it, and a test must catch each of them.
 //!
-//! Contract: as of [those of the runtime](abide::broken). Without the feature `broken` not one instruction is different.
+//! Contract: as for [those of the runtime](abide::broken). Without the feature `broken` the product is unchanged.
 
 /// The environment variable that names a variant.
 pub const VARIABLE: &str = "BILLING_BROKEN";

@@ -1,5 +1,4 @@
-//! The `abide` command: serve ready-made objects, look into a data directory that nothing serves, and talk to a node that
-//! runs.
+//! The `abide` command: serves ready-made objects, inspects a data directory, and manages a running node.
 #![forbid(unsafe_code)]
 
 mod alarms;
@@ -48,11 +47,11 @@ use crate::{
     workflow::Workflow,
 };
 
-/// A fifth less CPU for each request than with the allocator of glibc.
+/// Uses a fifth less CPU per request than glibc's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What every command's user needs to know.
+/// Information for users of every command.
 const AFTER_HELP: &str = "\
 Example:
   abide serve                       # then open http://127.0.0.1:8080, and in another terminal:
@@ -71,27 +70,27 @@ Exit codes:
   0 done, 1 failed (one line on standard error says why), 2 the command line makes no sense. RUST_BACKTRACE=1 adds a stack
   trace to an error.";
 
-/// Serve durable objects, and look into their data directory
+/// Serve durable objects, and inspect their data directory
 #[derive(Parser)]
 #[command(name = "abide", version, after_help = AFTER_HELP)]
 enum Command {
     /// Serve key-value objects and outboxes over HTTP
     Serve(ServeArgs),
-    /// Make a project with a durable object, its test and its settings
+    /// Create a project with a durable object, its test and its settings
     New(NewArgs),
-    /// List alarms, and run those again that were given up
+    /// List alarms, and rerun failed ones
     #[command(subcommand)]
     Alarms(Alarms),
-    /// Look after the outboxes of a running node
+    /// Manage the outboxes of a running node
     #[command(subcommand)]
     Outbox(outbox::Command),
-    /// Look after the schedules of objects on a running node
+    /// Manage the schedules of objects on a running node
     #[command(subcommand)]
     Schedule(Schedule),
-    /// Look after the workflows of a program on a running node
+    /// Manage the workflows of a program on a running node
     #[command(subcommand)]
     Workflow(Workflow),
-    /// Look after the queues of a program on a running node
+    /// Manage the queues of a program on a running node
     #[command(subcommand)]
     Queue(Queue),
     /// List the objects of a data directory
@@ -101,18 +100,18 @@ enum Command {
     Sql(SqlArgs),
     /// Print the bookmark of an object, now or at an earlier time
     Bookmark(BookmarkArgs),
-    /// Bring an object back to an earlier moment
+    /// Restore an object to an earlier point in time
     Restore(RestoreArgs),
-    /// Make a new object with the content that another had at an earlier moment
+    /// Create an object with the content that another one had at an earlier time
     Fork(ForkArgs),
-    /// List the objects that are refused until they are repaired, and why
+    /// List the objects that are unavailable until they are repaired, and why
     Quarantined(NodeArgs),
-    /// Repair an object that is quarantined and that `abide restore` cannot bring back
+    /// Repair a quarantined object that `abide restore` cannot restore
     Repair(RepairArgs),
-    /// Create, list and revoke the tokens that let clients in over TCP
+    /// Create, list and revoke tokens for access over TCP
     #[command(subcommand)]
     Token(Tokens),
-    /// List what operators have changed, newest first
+    /// List changes by operators, newest first
     Audit(AuditArgs),
     /// Check the log, the archive and every object's database
     Verify(DataArgs),
@@ -139,7 +138,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with its causes on one line, but for those that it names itself.
+/// An error with its causes on one line, except causes that it already includes.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -147,7 +146,7 @@ fn sentence(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    // It may quote what clients have sent; a control character must not reach a terminal.
+    // It may quote text sent by clients; a control character must not reach a terminal.
     text.chars().fold(String::new(), |mut shown, letter| {
         if letter.is_control() {
             shown.extend(letter.escape_debug());
@@ -163,7 +162,7 @@ fn run() -> Result<ExitCode> {
     let matches = help::with_notes(Command::command()).get_matches();
     match Command::from_arg_matches(&matches)? {
         Command::Serve(args) => {
-            // The host prints for itself.
+            // The host prints its own output.
             drop(out);
             serve(args)?;
         }

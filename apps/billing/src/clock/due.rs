@@ -1,4 +1,4 @@
-//! What a timer that goes off writes.
+//! The outcomes that a timer writes when it fires.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,14 +10,14 @@ use crate::{
     states::{Canceled, Collected, Draft, Invoiced, Moment, Refusal, Subscription},
 };
 
-/// An outcome that is to be written.
+/// An outcome to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
-    /// What is attempted.
+    /// The action.
     pub action: &'static str,
-    /// What comes of it.
+    /// Its outcome.
     pub outcome: &'static str,
-    /// What is known of it.
+    /// The outcome's data.
     pub data: Value,
 }
 
@@ -37,7 +37,7 @@ impl Write {
     }
 }
 
-/// The timer that is due first of those that are.
+/// The overdue timer with the earliest time.
 pub(super) fn overdue(
     state: &str,
     subscription: &Subscription,
@@ -54,7 +54,7 @@ pub(super) fn overdue(
     Ok(first.map(|(_, timer)| timer))
 }
 
-/// What a timer that goes off writes to the chain of a subscription. Nothing if it is not due any more, or not yet.
+/// The outcomes that a firing timer writes to the chain of a subscription. None if it is no longer due, or not yet.
 pub fn due(
     timer: Timer,
     id: &str,
@@ -83,7 +83,7 @@ pub fn due(
     }
 }
 
-/// The end of a subscription at a moment, with the invoice of what waits for one.
+/// Ends a subscription at a moment, with an invoice for pending lines.
 pub fn cancel(
     id: &str,
     state: &str,
@@ -108,7 +108,7 @@ pub fn cancel(
     Ok(writes)
 }
 
-/// Nobody is to pay what was never served.
+/// Invoices for service that was never provided need not be paid.
 pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
     let cleared = subscription.unserved(state, at)?.into_iter();
     cleared
@@ -117,7 +117,7 @@ pub fn unserved(state: &str, subscription: &Subscription, at: Time) -> Result<Ve
         .collect()
 }
 
-/// The end of the grace, with what is left of the period.
+/// The end of the grace period, with the rest of the billing period.
 fn end_grace(subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusal> {
     if broken(Variant::GraceBilled) {
         return Ok(vec![Write::new("end_grace", "ended", &Moment { at })?]);
@@ -126,7 +126,7 @@ fn end_grace(subscription: &Subscription, at: Time) -> Result<Vec<Write>, Refusa
     Ok(vec![Write::new("end_grace", "ended", &stop)?])
 }
 
-/// An attempt at each invoice whose day has come.
+/// An attempt to collect each invoice whose retry day has come.
 fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal> {
     let invoices = subscription.owed.keys();
     let next = invoices.filter_map(|invoice| subscription.next_attempt(invoice));
@@ -135,7 +135,7 @@ fn dunning(subscription: &Subscription, by: Time) -> Result<Vec<Write>, Refusal>
         .collect()
 }
 
-/// The next period is billed and entered, or skipped.
+/// Bills and enters the next period, or skips it.
 fn period(
     id: &str,
     state: &str,
@@ -152,7 +152,7 @@ fn period(
     billed(id, state, subscription, &period)
 }
 
-/// What waits is billed at each boundary, so that nobody puts it off by pauses.
+/// Pending lines are billed at each boundary, so that pausing cannot postpone them.
 fn skipped(id: &str, subscription: &Subscription, period: &Period) -> Result<Vec<Write>, Refusal> {
     let mut writes = Vec::new();
     if let Some(draft) = subscription.last_invoice(id)? {

@@ -1,7 +1,7 @@
-//! How an endpoint's outbox delivers a notice.
+//! Delivery of a notice from an endpoint's outbox.
 //!
-//! Contract: a notice is signed for the endpoint as it is registered when it is sent, and goes to the URL of its registration. One
-//! that names another URL is not sent.
+//! Contract: a notice is signed for the endpoint as registered at the time of sending, and goes to the registered URL.
+//! A notice with another URL is not sent.
 
 use abide::{
     outbox::handlers::{NoSecret, Secret, Webhook, WebhookDelivery},
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Endpoint, Notice, endpoints, limits};
 use crate::broken::{Variant, broken};
 
-/// A notice on its way to an endpoint.
+/// A notice addressed to an endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Told {
@@ -22,12 +22,13 @@ pub struct Told {
     webhook: Webhook,
 }
 
-/// Sends notices as [`Webhook`]s, signed with what the endpoint's secret is at the time.
+/// Sends notices as [`Webhook`]s, signed with the endpoint's current secret.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoticeDelivery;
 
 impl NoticeDelivery {
-    /// A notice for an endpoint. However often it is enqueued it is one message, and those of one resource keep their order.
+    /// A notice for an endpoint. It is one message, however often it is enqueued, and the notices of one resource keep
+    /// their order.
     pub(super) fn notify(endpoint: &Endpoint, notice: &Notice) -> abide::Result<Message> {
         let told = Told {
             endpoint: endpoint.id.clone(),
@@ -71,7 +72,7 @@ impl Deliver for NoticeDelivery {
 
     async fn submit(&self, delivery: &Delivery, told: &Told) -> Result<Submitted, Failure> {
         let registered = endpoints(delivery.env()).registration(told.endpoint.clone());
-        // It is this node that cannot say: the receiver was asked nothing.
+        // This is a local failure: the receiver was not contacted.
         let registered = registered
             .await
             .and_then(|registered| registered)
@@ -79,7 +80,7 @@ impl Deliver for NoticeDelivery {
         let (url, secret) = registered.ok_or_else(|| gone(&told.endpoint))?;
         if told.webhook.endpoint != url && !broken(Variant::AnyUrlSigned) {
             return Err(Failure::permanent(format!(
-                "the endpoint {} is registered with another URL: notices go nowhere else",
+                "the endpoint {} is registered with another URL, to which this notice does not belong",
                 told.endpoint
             )));
         }
