@@ -127,7 +127,10 @@ fn what_is_no_name_is_refused() {
             ..ACCOUNT
         };
         let told = problems(declaration);
-        assert!(told[0].contains("is not a valid name: use 1 to 64"), "{told:?}");
+        assert!(
+            told[0].contains("is not a valid name: use 1 to 64"),
+            "{told:?}"
+        );
     }
 }
 

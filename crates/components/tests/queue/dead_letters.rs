@@ -42,7 +42,10 @@ fn a_message_is_given_up_at_once_if_it_is_refused_or_does_not_fit() {
             .await;
         let letters = queue.dead_letters(10).await.unwrap();
         let errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
-        assert!(errors[0].starts_with("the body does not match"), "{errors:?}");
+        assert!(
+            errors[0].starts_with("the body does not match"),
+            "{errors:?}"
+        );
         assert_eq!(errors[1], "never");
         assert_eq!(world.counts().await.consumed, 1);
     });

@@ -353,9 +353,7 @@ fn results_that_are_too_large_fail_their_step_and_say_so() {
         world.start("large").await;
         let failure = world.ended().await.unwrap_err();
         assert!(
-            failure
-                .message()
-                .contains("1048578 bytes; at most 1048576"),
+            failure.message().contains("1048578 bytes; at most 1048576"),
             "{failure}"
         );
     });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use abide::outbox::{
-    DeadLetterFilter, Failure, Filter, Message, Options, OutboxError, Status, Swept,
+    BulkResult, DeadLetterFilter, Failure, Filter, Message, Options, OutboxError, Status,
 };
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
@@ -106,7 +106,7 @@ fn dead_letters_are_listed_and_redriven_by_a_filter() {
             .unwrap();
         assert_eq!(
             swept,
-            Swept {
+            BulkResult {
                 count: 2,
                 more: false,
                 last: Some(3)

@@ -42,7 +42,10 @@ fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
         assert_eq!(world.status(bad).await, Status::Sending);
         world.pass(Duration::from_secs(1)).await;
         let record = world.until(bad, |record| record.last_error.is_some()).await;
-        assert_eq!(record.last_error.as_deref(), Some("no response within 30 s"));
+        assert_eq!(
+            record.last_error.as_deref(),
+            Some("no response within 30 s")
+        );
         assert!(record.unknown);
         world.pass(Duration::from_secs(2)).await;
         assert_eq!(world.status(bad).await, Status::Sent);

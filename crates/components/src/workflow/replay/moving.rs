@@ -92,8 +92,9 @@ impl Replay {
         for at in std::mem::take(&mut history.cut_off) {
             let is_wanted = !canceling || history.ops[at].is_shielded();
             if is_wanted && history.open.contains(&at) {
-                let cut_off =
-                    Failure::temporary("the object or its process stopped before the response arrived");
+                let cut_off = Failure::temporary(
+                    "the object or its process stopped before the response arrived",
+                );
                 self.fail(history, at, &cut_off)?;
             }
         }
@@ -140,7 +141,7 @@ impl Replay {
             self.write(history, at, Err(&failure), now)?;
         }
         if let Some(late) = late.filter(|late| *late >= 0) {
-            self.figures.woken(late);
+            self.metrics.woken(late);
         }
         self.give(history, at, now)
     }
