@@ -5,7 +5,8 @@
 //! mail. Who has not confirmed a subscription gets one mail a day at most, whatever strangers type. Whoever writes a post follows it.
 
 use abide::outbox::{
-    Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record, Status, Swept,
+    BulkResult, Counts, DeadLetterFilter, FanOut, Filter, Options, Outbox, OutboxError, Record,
+    Status,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -273,12 +274,12 @@ impl Blog {
     }
 
     /// Sends mails again that were given up, the oldest thousand.
-    pub async fn redrive_all(&self) -> Result<Swept, BlogError> {
+    pub async fn redrive_all(&self) -> Result<BulkResult, BlogError> {
         Ok(self.outbox.redrive_all(&DeadLetterFilter::default())?)
     }
 
     /// Gives mails up for good, the oldest thousand of those that were given up.
-    pub async fn discard_all(&self) -> Result<Swept, BlogError> {
+    pub async fn discard_all(&self) -> Result<BulkResult, BlogError> {
         Ok(self.outbox.discard_all(&DeadLetterFilter::default())?)
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! Who may call is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token.
 
-use abide::outbox::{DeadLetterFilter, Filter, OutboxError, Page, Status, Swept, limits};
+use abide::outbox::{BulkResult, DeadLetterFilter, Filter, OutboxError, Page, Status, limits};
 use abide::{
     Call, Env, Request, Response, Stub,
     server::{
@@ -323,7 +323,7 @@ async fn discard_all(State(env): State<Env>) -> Result<Redirect, Failed> {
 
 /// Goes through the mails that were given up, once: those that have failed again meanwhile are not taken again.
 async fn sweep(
-    step: impl Fn(Option<i64>) -> Call<Result<Swept, OutboxError>>,
+    step: impl Fn(Option<i64>) -> Call<Result<BulkResult, OutboxError>>,
 ) -> Result<Redirect, Failed> {
     let mut after = None;
     loop {

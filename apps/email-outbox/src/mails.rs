@@ -6,8 +6,8 @@ use abide::prelude::*;
 use abide::{
     outbox::handlers::{Email, SmtpDelivery},
     outbox::{
-        Change, Counts, DeadLetterFilter, Deliver, Destination, Filter, Options, Outbox,
-        OutboxError, Page, Record, Registry, Swept, live::Live,
+        BulkResult, Change, Counts, DeadLetterFilter, Deliver, Destination, Filter, Options,
+        Outbox, OutboxError, Page, Record, Registry, live::Live,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -164,12 +164,12 @@ impl Mails {
     }
 
     /// Sends mails again that were given up and come behind this one, a thousand at a time.
-    pub async fn redrive_all(&self, after: Option<i64>) -> Result<Swept, OutboxError> {
+    pub async fn redrive_all(&self, after: Option<i64>) -> Result<BulkResult, OutboxError> {
         self.outbox.redrive_all(&behind(after))
     }
 
     /// Gives them up for good, likewise.
-    pub async fn discard_all(&self, after: Option<i64>) -> Result<Swept, OutboxError> {
+    pub async fn discard_all(&self, after: Option<i64>) -> Result<BulkResult, OutboxError> {
         self.outbox.discard_all(&behind(after))
     }
 

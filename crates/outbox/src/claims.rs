@@ -127,7 +127,7 @@ pub(super) struct Claim {
 
 /// What is to be attempted or polled alone.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Alone {
+pub(super) struct IsolatedWork {
     pub(super) id: i64,
     pub(super) destination: String,
     pub(super) is_operation: bool,
@@ -305,7 +305,7 @@ impl Rows {
     }
 
     /// The first due message that is to be attempted or polled alone.
-    pub(super) fn first_alone(&self, now: i64) -> Result<Option<Alone>> {
+    pub(super) fn first_alone(&self, now: i64) -> Result<Option<IsolatedWork>> {
         self.sql
             .exec(
                 "SELECT id, destination, operation IS NOT NULL AS is_operation FROM outbox_messages INDEXED BY outbox_alone

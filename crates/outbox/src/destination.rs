@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Breaker, Failure, Rate,
     bucket::Bucket,
-    deliver::Fate,
+    deliver::FailureKind,
     limits,
     sql::Sql,
     throttle::{self, Refusals, Throttle},
@@ -220,11 +220,11 @@ impl Row {
         let asked = failure
             .after
             .map(|after| millis(after.min(limits::MAX_RETRY_AFTER)));
-        match failure.fate {
-            Fate::NotSent | Fate::CutOff => {}
-            Fate::Permanent => self.answered(now),
-            Fate::Throttled => self.throttle_by(failure.after, configured, now),
-            Fate::Refused | Fate::Unknown => {
+        match failure.kind {
+            FailureKind::NotSent | FailureKind::CutOff => {}
+            FailureKind::Permanent => self.answered(now),
+            FailureKind::Throttled => self.throttle_by(failure.after, configured, now),
+            FailureKind::Refused | FailureKind::Unknown => {
                 self.last_error = Some(cut(failure.error.clone(), limits::MAX_ERROR_BYTES));
                 self.failures = self.failures.saturating_add(1);
                 if let Some(asked) = asked {

@@ -17,7 +17,7 @@ use super::{
     claims::Claim,
     flights::Flights,
     limits,
-    metrics::Holding,
+    metrics::Contents,
     overload::Overload,
     registry::Accepted,
     rows::{New, Rows},
@@ -268,7 +268,7 @@ impl Inner {
         for (destination, count) in flights.to_destination.each().chain(polls) {
             *in_flight.entry(destination.to_owned()).or_default() += i64::from(count);
         }
-        let holding = Holding {
+        let holding = Contents {
             waiting: self.waiting(counts.queued, now)?,
             queued: counts.queued,
             sending: counts.sending,

@@ -139,8 +139,8 @@ use inner::{Added, Inner};
 /// The name of the outbox's component and alarm in the runtime.
 const NAME: &str = "outbox";
 
-pub use dead_letters::Swept;
-pub use deliver::{Deliver, Delivery, Failure, Fate, Polled, Submitted};
+pub use dead_letters::BulkResult;
+pub use deliver::{Deliver, Delivery, Failure, FailureKind, Polled, Submitted};
 pub use destination::Destination;
 pub use error::OutboxError;
 pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};

@@ -59,7 +59,7 @@ impl Event {
 
 /// The contents of an outbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Holding {
+pub(super) struct Contents {
     pub(super) queued: i64,
     pub(super) sending: i64,
     pub(super) failing: i64,
@@ -89,7 +89,7 @@ struct Sums {
 /// The shown state of an outbox.
 struct Shown {
     class: String,
-    holding: Holding,
+    holding: Contents,
 }
 
 /// The sums of a class.
@@ -166,7 +166,7 @@ impl Board {
     }
 
     /// Updates the contents of an outbox.
-    pub(super) fn show(&self, class: &str, outbox: ObjectId, holding: Holding) {
+    pub(super) fn show(&self, class: &str, outbox: ObjectId, holding: Contents) {
         describe();
         let sums = &mut *self.sums();
         let is_known = sums.outboxes.contains_key(&outbox);
@@ -200,11 +200,11 @@ impl Board {
         };
         of_class.add(&mut sums.destinations, outbox, &holding, -1);
         holding.in_flight.clear();
-        if holding != Holding::default() {
+        if holding != Contents::default() {
             of_class.add(&mut sums.destinations, outbox, &holding, 1);
         }
         of_class.show();
-        if holding != Holding::default() {
+        if holding != Contents::default() {
             sums.outboxes.insert(outbox, Shown { class, holding });
         }
     }
@@ -220,7 +220,7 @@ impl Class {
         &mut self,
         destinations: &mut BTreeSet<String>,
         outbox: ObjectId,
-        holding: &Holding,
+        holding: &Contents,
         sign: i64,
     ) {
         self.queued.add(sign * holding.queued);
@@ -333,11 +333,11 @@ mod tests {
         format!("{number:02x}").repeat(32).parse().unwrap()
     }
 
-    fn holding(queued: i64, oldest: Option<i64>) -> Holding {
-        Holding {
+    fn holding(queued: i64, oldest: Option<i64>) -> Contents {
+        Contents {
             queued,
             oldest,
-            ..Holding::default()
+            ..Contents::default()
         }
     }
 

@@ -18,12 +18,12 @@ use super::{
     bucket::Bucket,
     claims::Claim,
     destination,
-    flights::{Flying, Full},
+    flights::{Full, InFlight},
     inner::{Added, Inner},
     limits,
     meta::Meta,
     overload::Overload,
-    rows::Burial,
+    rows::FailedMessage,
 };
 use abide_component::numbers::{micros, millis, rows};
 use abide_component::texts::{cut, text_of};
@@ -187,7 +187,7 @@ impl Inner {
         match self.rows.options.pace {
             Pace::AtOnce { outbox, .. } => {
                 let bucket = Bucket::new(outbox.rate, meta.full_at, now);
-                let room = |flying: &Flying| {
+                let room = |flying: &InFlight| {
                     let room = concurrency(outbox).saturating_sub(flying.total());
                     room.min(limits::MAX_CLAIMS)
                 };
@@ -200,7 +200,8 @@ impl Inner {
             }
             Pace::Ticks { sends, polls, .. } => {
                 let open = u32::from(meta.next_tick <= now);
-                let room = |flying: &Flying| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
+                let room =
+                    |flying: &InFlight| limits::MAX_CONCURRENCY.saturating_sub(flying.total());
                 Budget {
                     sends: sends.min(room(&flights.sends)) * open,
                     polls: polls.min(room(&flights.polls)) * open,
@@ -417,7 +418,7 @@ impl Inner {
 
     /// Messages whose deadline has passed fail. True if there may be more.
     fn expire(&self, now: i64) -> Result<bool> {
-        let late: Vec<Late> = self
+        let late: Vec<Expired> = self
             .rows
             .sql
             .exec(
@@ -435,7 +436,7 @@ impl Inner {
                     message.attempts
                 ),
             };
-            let letter = Burial {
+            let letter = FailedMessage {
                 id: message.id,
                 from: Status::Queued,
                 ordering_key: message.ordering_key.as_deref(),
@@ -605,7 +606,7 @@ impl Inner {
 
 /// A message whose deadline has passed.
 #[derive(Deserialize)]
-struct Late {
+struct Expired {
     id: i64,
     ordering_key: Option<String>,
     unknown: bool,

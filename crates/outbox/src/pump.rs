@@ -315,7 +315,7 @@ enum How {
 }
 
 /// Why a task ends.
-enum Then {
+enum TaskEnd {
     /// Nothing is in flight or due.
     Rest,
     /// Something is, and another task continues with it.
@@ -331,11 +331,11 @@ struct Task {
 impl Task {
     async fn run(mut self) {
         match self.work().await {
-            Ok(Then::Rest) => {
+            Ok(TaskEnd::Rest) => {
                 self.inner.running.set(false);
                 self.guard.cut_off = false;
             }
-            Ok(Then::HandOver) => {
+            Ok(TaskEnd::HandOver) => {
                 let flights = std::mem::take(&mut self.flights);
                 self.guard.cut_off = self.inner.spawn(flights).is_err();
             }
@@ -350,7 +350,7 @@ impl Task {
         }
     }
 
-    async fn work(&mut self) -> Result<Then> {
+    async fn work(&mut self) -> Result<TaskEnd> {
         let inner = Rc::clone(&self.inner);
         let env = inner.state.env();
         let clock = Arc::clone(env.clock());
@@ -378,14 +378,14 @@ impl Task {
             };
             if stopping {
                 if self.flights.is_empty() {
-                    return Ok(Then::Rest);
+                    return Ok(TaskEnd::Rest);
                 }
                 landed.extend(self.flights.next().await);
                 landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
             if over {
-                return Ok(Then::HandOver);
+                return Ok(TaskEnd::HandOver);
             }
             inner.show_changes(now)?;
             let wake = taken.wake;
@@ -411,7 +411,7 @@ impl Task {
                 if inner.rows.notes.holding_has_changed() {
                     inner.show(inner.now())?;
                 }
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             }
             if untold > limits::MAX_NOTES {
                 inner.tell().await?;

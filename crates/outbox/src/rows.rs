@@ -307,7 +307,7 @@ impl Rows {
     }
 
     /// The operation is to be polled again. A new error is recorded.
-    pub(super) fn ask_again(&self, claim: &Claim, ask: &Ask<'_>, now: i64) -> Result<()> {
+    pub(super) fn ask_again(&self, claim: &Claim, ask: &NextPoll<'_>, now: i64) -> Result<()> {
         let error = ask
             .error
             .map(|error| cut(error.to_owned(), limits::MAX_ERROR_BYTES));
@@ -367,8 +367,8 @@ impl Rows {
     }
 
     /// Makes it a dead letter.
-    pub(super) fn bury(&self, letter: &Burial<'_>, now: i64) -> Result<()> {
-        let &Burial { id, from, .. } = letter;
+    pub(super) fn bury(&self, letter: &FailedMessage<'_>, now: i64) -> Result<()> {
+        let &FailedMessage { id, from, .. } = letter;
         self.store_history(id)?;
         self.agenda_changes();
         let (changes, destination): (i64, String) = self
@@ -567,7 +567,7 @@ pub(super) fn ids(ids: impl Iterator<Item = i64>) -> String {
 
 /// A failed message.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Burial<'a> {
+pub(super) struct FailedMessage<'a> {
     pub(super) id: i64,
     pub(super) from: Status,
     pub(super) ordering_key: Option<&'a str>,
@@ -593,7 +593,7 @@ pub(super) struct Retry<'a> {
 
 /// How an operation is polled again.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask<'a> {
+pub(super) struct NextPoll<'a> {
     pub(super) at: i64,
     /// The error of the poll.
     pub(super) error: Option<&'a str>,

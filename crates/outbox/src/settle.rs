@@ -11,14 +11,14 @@ use abide::Result;
 use super::{
     Failure, GiveUp, Pace, Polled, Polling, RetryPolicy, Status, Submitted,
     claims::Claim,
-    deliver::Fate,
+    deliver::FailureKind,
     destination,
     inner::Inner,
     limits,
     metrics::Event,
     notes::Note,
     registry::Handler,
-    rows::{Ask, Burial, Retry, Rows},
+    rows::{FailedMessage, NextPoll, Retry, Rows},
 };
 use abide_component::jittered;
 use abide_component::numbers::{micros, millis};
@@ -39,30 +39,32 @@ impl Outcome {
         }
     }
 
-    fn fate(&self) -> Option<Fate> {
+    fn failure_kind(&self) -> Option<FailureKind> {
         match self {
-            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.fate),
+            Self::Submitted(Err(failure)) | Self::Polled(Err(failure)) => Some(failure.kind),
             _ => None,
         }
     }
 
     /// True if this node was overloaded.
     pub(super) fn could_not_leave(&self) -> bool {
-        self.fate() == Some(Fate::NotSent)
+        self.failure_kind() == Some(FailureKind::NotSent)
     }
 
     /// True if this side was interrupted.
     pub(super) fn was_cut_off(&self) -> bool {
-        self.fate() == Some(Fate::CutOff)
+        self.failure_kind() == Some(FailureKind::CutOff)
     }
 
     /// Whether the destination has responded; `None` if nothing was sent to it.
     pub(super) fn is_answer(&self) -> Option<bool> {
         match self {
-            Self::Submitted(Err(failure)) => match failure.fate {
-                Fate::NotSent | Fate::CutOff => None,
-                Fate::Unknown => Some(false),
-                Fate::Refused | Fate::Throttled | Fate::Permanent => Some(true),
+            Self::Submitted(Err(failure)) => match failure.kind {
+                FailureKind::NotSent | FailureKind::CutOff => None,
+                FailureKind::Unknown => Some(false),
+                FailureKind::Refused | FailureKind::Throttled | FailureKind::Permanent => {
+                    Some(true)
+                }
             },
             Self::Submitted(Ok(_)) => Some(true),
             Self::Polled(_) => None,
@@ -142,7 +144,7 @@ impl Settlement<'_> {
                 }
             }
             Outcome::Submitted(Err(failure)) => {
-                if failure.fate == Fate::NotSent {
+                if failure.kind == FailureKind::NotSent {
                     self.refund(to)?;
                 }
                 self.destination_failed(to, &failure);
@@ -153,14 +155,14 @@ impl Settlement<'_> {
             Outcome::Polled(Ok(Polled::Failed { error, retry })) => {
                 self.operation_failed(&error, retry)
             }
-            Outcome::Polled(Err(failure)) if failure.fate == Fate::NotSent => {
+            Outcome::Polled(Err(failure)) if failure.kind == FailureKind::NotSent => {
                 // Nothing was sent, so this says nothing about the operation.
                 let wait = failure.after.unwrap_or(limits::NOT_SENT_PAUSE);
                 let at = now.saturating_add(self.jittered(millis(wait), limits::JITTER));
                 rows.put_off(claim.id, at)
             }
             Outcome::Polled(Err(failure)) => {
-                if failure.fate == Fate::Throttled {
+                if failure.kind == FailureKind::Throttled {
                     self.destination_failed(to, &failure);
                 }
                 self.ask_again(failure.after, Some(&failure))
@@ -219,11 +221,11 @@ impl Settlement<'_> {
             unknown,
             ..self.retry(now, error)
         };
-        match (failure.fate, self.wait(claim.attempts)) {
-            (Fate::Permanent, _) => self.give_up(error, unknown),
-            (Fate::CutOff, wait) => self.cut_off(&again, wait),
-            (Fate::Throttled, _) => self.throttled(&again),
-            (Fate::NotSent, _) => {
+        match (failure.kind, self.wait(claim.attempts)) {
+            (FailureKind::Permanent, _) => self.give_up(error, unknown),
+            (FailureKind::CutOff, wait) => self.cut_off(&again, wait),
+            (FailureKind::Throttled, _) => self.throttled(&again),
+            (FailureKind::NotSent, _) => {
                 self.count(Event::NotSent);
                 let (at, attempts) = self.in_its_place();
                 let again = Retry {
@@ -358,15 +360,15 @@ impl Settlement<'_> {
         }
         let at = now.saturating_add(wait);
         // A receiver that asks for patience is up.
-        let counts = failure.is_some_and(|failure| failure.fate != Fate::Throttled);
-        let mut ask = Ask {
+        let counts = failure.is_some_and(|failure| failure.kind != FailureKind::Throttled);
+        let mut ask = NextPoll {
             at,
             error,
             counts,
             alone: false,
             failing: false,
         };
-        let was_cut_off = failure.is_some_and(|failure| failure.fate == Fate::CutOff);
+        let was_cut_off = failure.is_some_and(|failure| failure.kind == FailureKind::CutOff);
         let over = why_over(claim, failure, polling, now);
         if was_cut_off {
             // It may have crashed the process: treated like attempts.
@@ -386,7 +388,7 @@ impl Settlement<'_> {
     }
 
     fn bury(&self, error: &str, unknown: bool) -> Result<()> {
-        let letter = Burial {
+        let letter = FailedMessage {
             id: self.claim.id,
             from: Status::Sending,
             ordering_key: self.claim.ordering_key.as_deref(),
@@ -481,7 +483,7 @@ fn why_over(
 ) -> Option<String> {
     let error = failure.map(|failure| failure.error.as_str());
     if let Some(failure) = failure
-        && failure.fate == Fate::Permanent
+        && failure.kind == FailureKind::Permanent
     {
         let error = &failure.error;
         return Some(format!("the operation's result is not available: {error}"));
@@ -496,7 +498,7 @@ fn why_over(
                 .unwrap_or_default()
         ));
     }
-    let failure = failure.filter(|failure| failure.fate != Fate::Throttled)?;
+    let failure = failure.filter(|failure| failure.kind != FailureKind::Throttled)?;
     (claim.poll_errors >= polling.max_errors).then(|| {
         let asked = u64::from(claim.poll_errors) + 1;
         let error = &failure.error;

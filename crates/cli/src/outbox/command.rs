@@ -6,7 +6,7 @@ use std::{
 };
 
 use abide::AlarmTime;
-use abide::outbox::{Change, Counts, Destination, Record, Status, Swept};
+use abide::outbox::{BulkResult, Change, Counts, Destination, Record, Status};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde::Deserialize;
@@ -420,7 +420,7 @@ fn sweep(outbox: &Outbox, verb: &str, args: &SomeArgs, out: &mut impl Write) -> 
     let path = format!("{}/{verb}", outbox.path);
     let mut count = 0;
     loop {
-        let swept: Swept = outbox.node.post(&path, &which)?;
+        let swept: BulkResult = outbox.node.post(&path, &which)?;
         count += swept.count;
         if !swept.more {
             break;

@@ -67,8 +67,8 @@
 
 mod error;
 mod feed;
-mod figures;
 pub mod limits;
+mod metrics;
 mod model;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -10,7 +10,7 @@ use abide::{AlarmTime, Result, ScheduledTime, State};
 use tokio::sync::Notify;
 
 use super::{
-    Counts, QueueError, Queues, figures::Figures, limits, meta::Meta, queues::Declared, rows::Rows,
+    Counts, QueueError, Queues, limits, meta::Meta, metrics::Metrics, queues::Declared, rows::Rows,
 };
 use crate::broken::{Variant, broken};
 use abide_component::numbers::{millis, rows};
@@ -21,7 +21,7 @@ pub(super) struct Inner {
     pub(super) state: State,
     pub(super) rows: Rows,
     pub(super) queues: Arc<Queues>,
-    pub(super) figures: Figures,
+    pub(super) metrics: Metrics,
     /// True while a background task runs.
     pub(super) running: Cell<bool>,
     /// Evidence of a clock change from the alarm that went off.
@@ -37,7 +37,7 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(state: State, rows: Rows, queues: Arc<Queues>) -> Rc<Self> {
         Rc::new(Self {
-            figures: Figures::new(&rows.queue, rows.shard),
+            metrics: Metrics::new(&rows.queue, rows.shard),
             state,
             rows,
             queues,

@@ -7,7 +7,7 @@ use super::{
     inner::Inner,
     limits,
     meta::Meta,
-    pump::{Flying, Taken},
+    pump::{InFlight, Taken},
     queues::Declared,
     rows::Due,
 };
@@ -33,14 +33,14 @@ impl Declared {
 
 impl Inner {
     /// Claims due messages, as far as the limits allow.
-    pub(super) fn pass(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
+    pub(super) fn pass(&self, declared: &Declared, flying: InFlight, now: i64) -> Result<Taken> {
         let storage = &self.rows.storage;
         let taken = storage.transaction_sync(|| self.take(declared, flying, now))?;
-        self.figures.show(&self.counts()?, now);
+        self.metrics.show(&self.counts()?, now);
         Ok(taken)
     }
 
-    fn take(&self, declared: &Declared, flying: Flying, now: i64) -> Result<Taken> {
+    fn take(&self, declared: &Declared, flying: InFlight, now: i64) -> Result<Taken> {
         let options = &declared.options;
         let forwards = declared.forwards_to().is_some();
         let mut meta = self.rows.meta()?;

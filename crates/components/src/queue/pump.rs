@@ -26,18 +26,18 @@ use abide_component::numbers::millis;
 use abide_component::waits;
 
 /// Something in flight.
-type Flight = LocalFuture<Landed>;
+type Flight = LocalFuture<Finished>;
 
 /// Something that has finished.
-pub(super) enum Landed {
+pub(super) enum Finished {
     /// A batch, with the mark of each marked message, and the result for the rest.
-    Batch(Tried),
+    Batch(FinishedBatch),
     /// Dead letters, which the other queue has accepted or not.
     Forwarded(Vec<DeadLetter>, Result<(), QueueError>),
 }
 
 /// A batch that its consumer has finished.
-pub(super) struct Tried {
+pub(super) struct FinishedBatch {
     pub(super) claim: Claim,
     pub(super) marks: Vec<Option<Verdict>>,
     pub(super) rest: Result<(), String>,
@@ -58,13 +58,13 @@ impl Inner {
             self.news.notify_one();
             return;
         }
-        if let Err(error) = self.spawn(FuturesUnordered::new(), Flying::default()) {
+        if let Err(error) = self.spawn(FuturesUnordered::new(), InFlight::default()) {
             self.running.set(false);
             tracing::warn!(%error, queue = self.rows.queue, "the queue cannot start its task and waits for its alarm");
         }
     }
 
-    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: Flying) -> Result<()> {
+    fn spawn(self: &Rc<Self>, flights: FuturesUnordered<Flight>, flying: InFlight) -> Result<()> {
         let task = Task {
             inner: Rc::clone(self),
             flights,
@@ -81,7 +81,7 @@ impl Inner {
     /// Passes a batch to the consumer.
     fn fly(&self, declared: &Declared, claim: Claim) -> Flight {
         let Some(consumer) = declared.consumer.clone() else {
-            return Box::pin(std::future::ready(Landed::Batch(Tried {
+            return Box::pin(std::future::ready(Finished::Batch(FinishedBatch {
                 marks: vec![None; claim.deliveries.len()],
                 claim,
                 rest: Err("the queue has no consumer".to_owned()),
@@ -103,7 +103,7 @@ impl Inner {
                 rest = run => rest,
                 () = late => Err(format!("the consumer did not finish within {} s", limit.as_secs_f64())),
             };
-            Landed::Batch(Tried {
+            Finished::Batch(FinishedBatch {
                 claim,
                 marks: marks.take(),
                 rest,
@@ -121,20 +121,20 @@ impl Inner {
                 Ok(queue) => queue.send_batch(messages).await.map(drop),
                 Err(error) => Err(error),
             };
-            Landed::Forwarded(letters, sent)
+            Finished::Forwarded(letters, sent)
         })
     }
 }
 
 /// How many flights of each kind there are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flying {
+pub(super) struct InFlight {
     pub(super) batches: u32,
     pub(super) forwards: u32,
 }
 
 /// Why a task ends.
-enum Then {
+enum TaskEnd {
     /// Nothing is in flight or due soon.
     Rest,
     /// Something is, and another task continues with it.
@@ -144,18 +144,18 @@ enum Then {
 struct Task {
     inner: Rc<Inner>,
     flights: FuturesUnordered<Flight>,
-    flying: Flying,
+    flying: InFlight,
     guard: Guard,
 }
 
 impl Task {
     async fn run(mut self) {
         match self.work().await {
-            Ok(Then::Rest) => {
+            Ok(TaskEnd::Rest) => {
                 self.inner.running.set(false);
                 self.guard.cut_off = false;
             }
-            Ok(Then::HandOver) => {
+            Ok(TaskEnd::HandOver) => {
                 let flights = std::mem::take(&mut self.flights);
                 self.guard.cut_off = self.inner.spawn(flights, self.flying).is_err();
             }
@@ -165,13 +165,13 @@ impl Task {
         }
     }
 
-    async fn work(&mut self) -> Result<Then> {
+    async fn work(&mut self) -> Result<TaskEnd> {
         let inner = Rc::clone(&self.inner);
         let declared = Arc::clone(inner.declared().map_err(abide::Error::from)?);
         let env = inner.state.env();
         let clock = Arc::clone(env.clock());
         let end = clock.now() + limits::PUMP_LIFE;
-        let mut landed: Vec<Landed> = Vec::new();
+        let mut landed: Vec<Finished> = Vec::new();
         loop {
             let now = inner.now();
             for landed in std::mem::take(&mut landed) {
@@ -180,14 +180,14 @@ impl Task {
             }
             if env.is_stopping() {
                 if self.flights.is_empty() {
-                    return Ok(Then::Rest);
+                    return Ok(TaskEnd::Rest);
                 }
                 landed.extend(self.flights.next().await);
                 landed.extend(waits::landed(&mut self.flights));
                 continue;
             }
             if clock.now() >= end {
-                return Ok(Then::HandOver);
+                return Ok(TaskEnd::HandOver);
             }
             let taken = inner.pass(&declared, self.flying, now)?;
             let wake = taken.wake;
@@ -198,7 +198,7 @@ impl Task {
             let soon = wake.filter(|at| *at <= now.saturating_add(millis(limits::SHORT_WAIT)));
             if self.flights.is_empty() && soon.is_none() {
                 inner.arm_at(wake)?;
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             }
             if soon.is_some_and(|at| at <= now) {
                 tokio::task::yield_now().await;
@@ -221,7 +221,7 @@ impl Task {
         &mut self,
         declared: &Declared,
         taken: Taken,
-        landed: &mut Vec<Landed>,
+        landed: &mut Vec<Finished>,
     ) -> Result<()> {
         if !taken.dead.is_empty()
             && let Some(to) = declared.forwards_to()
@@ -251,11 +251,11 @@ impl Task {
     }
 }
 
-impl Flying {
-    fn end(&mut self, landed: &Landed) {
+impl InFlight {
+    fn end(&mut self, landed: &Finished) {
         match landed {
-            Landed::Batch(_) => self.batches -= 1,
-            Landed::Forwarded(..) => self.forwards -= 1,
+            Finished::Batch(_) => self.batches -= 1,
+            Finished::Forwarded(..) => self.forwards -= 1,
         }
     }
 }

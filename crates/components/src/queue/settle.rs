@@ -7,7 +7,7 @@ use super::{
     consumer::Verdict,
     inner::Inner,
     limits,
-    pump::{Landed, Tried},
+    pump::{Finished, FinishedBatch},
     queues::Declared,
 };
 use crate::broken::{Variant, broken};
@@ -25,11 +25,13 @@ struct Change {
 
 impl Inner {
     /// Writes results.
-    pub(super) fn land(&self, declared: &Declared, landed: Landed, now: i64) -> Result<()> {
+    pub(super) fn land(&self, declared: &Declared, landed: Finished, now: i64) -> Result<()> {
         let storage = &self.rows.storage;
         match landed {
-            Landed::Batch(tried) => storage.transaction_sync(|| self.settle(declared, tried, now)),
-            Landed::Forwarded(letters, sent) => {
+            Finished::Batch(tried) => {
+                storage.transaction_sync(|| self.settle(declared, tried, now))
+            }
+            Finished::Forwarded(letters, sent) => {
                 if let Err(error) = sent
                     && !broken(Variant::ForwardForgotten)
                 {
@@ -44,8 +46,8 @@ impl Inner {
         }
     }
 
-    fn settle(&self, declared: &Declared, tried: Tried, now: i64) -> Result<()> {
-        let Tried { claim, marks, rest } = tried;
+    fn settle(&self, declared: &Declared, tried: FinishedBatch, now: i64) -> Result<()> {
+        let FinishedBatch { claim, marks, rest } = tried;
         let mut change = Change::default();
         let mut done = Vec::new();
         for (index, mark) in marks.into_iter().enumerate() {
@@ -100,8 +102,8 @@ impl Inner {
                 meta.rest_until = now.saturating_add(millis(rest.min(limits::MAX_REST)));
             }
         })?;
-        self.figures.consumed(change.consumed.unsigned_abs());
-        self.figures.failed(change.failed);
+        self.metrics.consumed(change.consumed.unsigned_abs());
+        self.metrics.failed(change.failed);
         if let Err(error) = rest {
             tracing::warn!(
                 error,

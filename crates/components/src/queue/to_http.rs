@@ -32,7 +32,7 @@ pub struct ToHttp {
 }
 
 #[derive(Serialize)]
-struct Posted<'a> {
+struct BatchBody<'a> {
     queue: &'a str,
     messages: Vec<PostedMessage<'a>>,
 }
@@ -67,7 +67,7 @@ impl ToHttp {
 
     fn request(&self, batch: &Batch<Box<RawValue>>) -> Result<Request> {
         let messages = batch.messages().iter();
-        let posted = Posted {
+        let posted = BatchBody {
             queue: batch.queue(),
             messages: messages
                 .map(|message| PostedMessage {

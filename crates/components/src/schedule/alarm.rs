@@ -10,9 +10,9 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Failure, Firing, figures,
+    Failure, Firing,
     inner::Inner,
-    limits,
+    limits, metrics,
     runs::{Claim, Taken},
 };
 use crate::broken::{Variant, broken};
@@ -204,7 +204,7 @@ impl Task {
         let clock = self.inner.state.env().clock();
         let late = abide::clock::time_limit(&**clock, limit);
         let attempt = handler(firing);
-        let running = figures::Running::begin();
+        let running = metrics::Running::begin();
         let flight = async move {
             let _running = running;
             let ended = tokio::select! {

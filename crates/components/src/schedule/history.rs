@@ -2,7 +2,7 @@
 
 use abide::Result;
 
-use super::{Entry, figures, rows::Rows};
+use super::{Entry, metrics, rows::Rows};
 
 impl Rows {
     pub(super) fn note(
@@ -13,7 +13,7 @@ impl Rows {
         detail: Option<&str>,
         now: i64,
     ) -> Result<()> {
-        figures::happened(event);
+        metrics::happened(event);
         if self.history == 0 {
             return Ok(());
         }

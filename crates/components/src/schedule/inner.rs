@@ -6,7 +6,7 @@ use abide::{Result, State};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 
-use super::{Options, figures, limits::AGAIN, rows::Rows};
+use super::{Options, limits::AGAIN, metrics, rows::Rows};
 use abide_component::WakeUp;
 use abide_component::numbers::millis;
 use abide_component::seen::SeenByAlarm;
@@ -29,7 +29,7 @@ pub(super) struct Inner {
 
 impl Inner {
     pub(super) fn new(state: &State, options: Options) -> Rc<Self> {
-        figures::describe();
+        metrics::describe();
         Rc::new(Self {
             state: state.clone(),
             alarm: WakeUp::new(state, NAME),

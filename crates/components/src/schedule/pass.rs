@@ -3,9 +3,9 @@
 use abide::Result;
 
 use super::{
-    Firing, Misfire, Overlap, Spec, figures,
+    Firing, Misfire, Overlap, Spec,
     inner::Inner,
-    limits,
+    limits, metrics,
     runs::{Claim, Taken},
     timers::{Plan, Set},
 };
@@ -79,7 +79,7 @@ impl Inner {
             return Ok(None);
         };
         if claim.attempts == 1 {
-            figures::begun(now.saturating_sub(claim.due_at));
+            metrics::begun(now.saturating_sub(claim.due_at));
         }
         Ok(Some(Firing {
             key: self.key(claim.id, &set.name, claim.due_at),

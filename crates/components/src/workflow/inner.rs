@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use super::{
     Failure, Listed, Options, Registry, Status, StepKind, WorkflowError,
     attempt::Cancel,
-    figures, limits,
-    notices::{self, Child, Fate, Heard, Parent, Teller, Telling, Told},
+    limits, metrics,
+    notices::{self, Child, ChildResult, NoticeOutcome, NoticeResult, Parent, Sender, Telling},
     rows::{Instance, Rows},
 };
 use crate::broken::{Variant, broken};
@@ -106,7 +106,7 @@ impl Inner {
     ) -> Result<()> {
         let now = self.now();
         self.rows.set_status(status, error, now)?;
-        figures::reached(&instance.workflow, status);
+        metrics::reached(&instance.workflow, status);
         self.rows
             .add_notice(notices::LIST, &instance.workflow, "", now)?;
         if status.is_end() {
@@ -150,7 +150,7 @@ impl Inner {
             Err(failure) => format!("{{\"Err\":{}}}", failure.to_json()),
         };
         let target = parent.id.clone();
-        let told = notices::to_json(&Told { parent, result })?;
+        let told = notices::to_json(&ChildResult { parent, result })?;
         self.rows
             .add_notice(notices::RESULT, &target, &told, self.now())
     }
@@ -182,8 +182,8 @@ impl Inner {
     }
 
     /// The sender's current state.
-    fn teller(instance: &Instance) -> Teller {
-        Teller {
+    fn teller(instance: &Instance) -> Sender {
+        Sender {
             workflow: instance.workflow.clone(),
             id: instance.id.clone(),
             version: instance.version,
@@ -198,20 +198,20 @@ impl Inner {
     }
 
     /// Writes the result of a notice.
-    pub(super) fn heard(&self, heard: Heard) -> Result<()> {
+    pub(super) fn heard(&self, heard: NoticeResult) -> Result<()> {
         let Some(instance) = self.rows.instance()? else {
             return Ok(());
         };
         let now = self.now();
         match heard.fate {
-            Fate::Started(workflow, child) => {
+            NoticeOutcome::Started(workflow, child) => {
                 self.rows.remove_notice(heard.id)?;
                 if self.rows.awaits_child(&child)? && !instance.status.is_end() {
                     return Ok(());
                 }
                 self.cancel_child(workflow, &child)
             }
-            Fate::Listed(version) => {
+            NoticeOutcome::Listed(version) => {
                 self.rows.set_told(version)?;
                 if version == instance.version {
                     self.rows.remove_notice(heard.id)
@@ -219,15 +219,17 @@ impl Inner {
                     self.rows.put_off(heard.id, now)
                 }
             }
-            Fate::Forgotten if instance.status.is_end() => self.state.storage().delete_all(),
+            NoticeOutcome::Forgotten if instance.status.is_end() => {
+                self.state.storage().delete_all()
+            }
             // An instance that was removed from the directory but runs was restarted meanwhile, and is listed again.
-            Fate::Done | Fate::Forgotten => self.rows.remove_notice(heard.id),
-            Fate::NoChild(child, failure) => {
+            NoticeOutcome::Done | NoticeOutcome::Forgotten => self.rows.remove_notice(heard.id),
+            NoticeOutcome::NoChild(child, failure) => {
                 self.rows.remove_notice(heard.id)?;
                 let result = format!("{{\"Err\":{}}}", failure.to_json());
                 self.rows.add_event(StepKind::Child, &child, &result, now)
             }
-            Fate::Again(error) => {
+            NoticeOutcome::Again(error) => {
                 tracing::debug!(instance = instance.id, %error, "a notice of a workflow is sent again");
                 let due = now.saturating_add(notices::wait(heard.attempts));
                 self.rows.put_off(heard.id, due)

@@ -24,7 +24,7 @@ pub(super) const FORGET: &str = "forget";
 pub(super) const START: &str = "start";
 /// Cancellation of a child: the target is its id, the payload a [`Child`] without input.
 pub(super) const CANCEL: &str = "cancel";
-/// The result, for the parent: the target is the parent's id, the payload [`Told`].
+/// The result, for the parent: the target is the parent's id, the payload [`ChildResult`].
 pub(super) const RESULT: &str = "result";
 
 /// A child to start or to cancel.
@@ -45,22 +45,22 @@ pub struct Parent {
 
 /// A child's result, as its parent receives it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct ChildResult {
     pub(super) parent: Parent,
     pub(super) result: String,
 }
 
 /// A notice that is being sent.
-pub(super) type Telling = LocalBoxFuture<'static, Heard>;
+pub(super) type Telling = LocalBoxFuture<'static, NoticeResult>;
 
 /// The result of a notice.
-pub(super) struct Heard {
+pub(super) struct NoticeResult {
     pub(super) id: i64,
     pub(super) attempts: u32,
-    pub(super) fate: Fate,
+    pub(super) fate: NoticeOutcome,
 }
 
-pub(super) enum Fate {
+pub(super) enum NoticeOutcome {
     /// It was received.
     Done,
     /// A child of a workflow, with an id, exists.
@@ -77,7 +77,7 @@ pub(super) enum Fate {
 
 /// The sender.
 #[derive(Clone, Debug)]
-pub(super) struct Teller {
+pub(super) struct Sender {
     pub(super) workflow: String,
     pub(super) id: String,
     pub(super) version: i64,
@@ -112,22 +112,22 @@ pub(super) fn object_name(workflow: &str, id: &str) -> String {
 }
 
 /// Sends it once.
-pub(super) async fn tell(env: Env, teller: Teller, notice: NoticeRow) -> Heard {
+pub(super) async fn tell(env: Env, teller: Sender, notice: NoticeRow) -> NoticeResult {
     let clock = env.clock().clone();
     let late = abide::clock::time_limit(&*clock, PATIENCE);
     let fate = tokio::select! {
         biased;
-        fate = try_to_tell(&env, teller, &notice) => fate.unwrap_or_else(Fate::Again),
-        () = late => Fate::Again(Error::with_kind(ErrorKind::Timeout, "no response")),
+        fate = try_to_tell(&env, teller, &notice) => fate.unwrap_or_else(NoticeOutcome::Again),
+        () = late => NoticeOutcome::Again(Error::with_kind(ErrorKind::Timeout, "no response")),
     };
-    Heard {
+    NoticeResult {
         id: notice.id,
         attempts: notice.attempts,
         fate,
     }
 }
 
-async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fate> {
+async fn try_to_tell(env: &Env, teller: Sender, notice: &NoticeRow) -> Result<NoticeOutcome> {
     let instances = env.object::<WorkflowInstance>();
     let instance = |workflow: &str, id: &str| instances.get_by_name(&object_name(workflow, id));
     let directory = || {
@@ -138,11 +138,11 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
         LIST => {
             let version = teller.version;
             directory().list_instance(teller.listed, version).await??;
-            Ok(Fate::Listed(version))
+            Ok(NoticeOutcome::Listed(version))
         }
         FORGET => {
             directory().forget(teller.id, teller.version).await??;
-            Ok(Fate::Forgotten)
+            Ok(NoticeOutcome::Forgotten)
         }
         START => {
             let child: Child = from_json(&notice.payload)?;
@@ -159,9 +159,12 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
                 parent: Some(parent),
             };
             match stub.start(order).await? {
-                Ok(_) => Ok(Fate::Started(workflow, id)),
+                Ok(_) => Ok(NoticeOutcome::Started(workflow, id)),
                 Err(WorkflowError::Object(error)) => Err(error),
-                Err(refused) => Ok(Fate::NoChild(id, Failure::permanent(refused.to_string()))),
+                Err(refused) => Ok(NoticeOutcome::NoChild(
+                    id,
+                    Failure::permanent(refused.to_string()),
+                )),
             }
         }
         CANCEL => {
@@ -171,7 +174,7 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
             ended_is_well(stub.cancel(reason).await?)
         }
         RESULT => {
-            let told: Told = from_json(&notice.payload)?;
+            let told: ChildResult = from_json(&notice.payload)?;
             let stub = instance(&told.parent.workflow, &told.parent.id);
             ended_is_well(stub.child_ended(teller.id, told.result).await?)
         }
@@ -183,9 +186,11 @@ async fn try_to_tell(env: &Env, teller: Teller, notice: &NoticeRow) -> Result<Fa
 }
 
 /// An object that has finished, or is no longer kept, need not receive it.
-fn ended_is_well<T>(answer: Result<T, WorkflowError>) -> Result<Fate> {
+fn ended_is_well<T>(answer: Result<T, WorkflowError>) -> Result<NoticeOutcome> {
     match answer {
-        Ok(_) | Err(WorkflowError::NotFound { .. } | WorkflowError::Ended { .. }) => Ok(Fate::Done),
+        Ok(_) | Err(WorkflowError::NotFound { .. } | WorkflowError::Ended { .. }) => {
+            Ok(NoticeOutcome::Done)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -14,9 +14,8 @@ use super::{
     Failure, Filter, InstanceRecord, Listed, Options, Page, Registry, Status, StepKind, StepName,
     StepRecord, WorkflowError,
     directory::Directory,
-    figures,
     inner::Inner,
-    limits,
+    limits, metrics,
     notices::{self, Parent},
     operations,
     rows::Rows,
@@ -293,7 +292,7 @@ impl WorkflowInstance {
             inner.guard()?;
             inner.instance()
         })?;
-        figures::reached(&order.workflow, Status::Running);
+        metrics::reached(&order.workflow, Status::Running);
         // It is listed before it begins; if that takes long, the task continues with it.
         for told in inner.tell(&instance, now, 1)? {
             inner.heard(told.await)?;

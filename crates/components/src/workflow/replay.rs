@@ -22,7 +22,7 @@ use sha2::Sha256;
 use super::{
     Failure,
     attempt::Cancel,
-    figures::Figures,
+    metrics::Metrics,
     rows::{Instance, Rows, StepRow},
 };
 
@@ -56,7 +56,7 @@ pub(super) struct Replay {
     /// The prefix of its idempotency keys.
     seed: Sha256,
     cancel: Rc<Cancel>,
-    figures: Figures,
+    metrics: Metrics,
     history: RefCell<History>,
 }
 
@@ -77,7 +77,7 @@ impl Replay {
             id: instance.id.clone(),
             seed: naming::seed(instance),
             cancel: Rc::clone(cancel),
-            figures: Figures::new(&instance.workflow),
+            metrics: Metrics::new(&instance.workflow),
             history: RefCell::new(History::new(instance, steps)),
         })
     }

@@ -27,14 +27,14 @@ pub(super) struct Run {
     future: LocalBoxFuture<'static, Result<String, Failure>>,
     pub(super) signal: Arc<Signal>,
     /// Attempts that have begun and wait to be on disk.
-    pub(super) leaving: Option<Leaving>,
+    pub(super) leaving: Option<PendingAttempts>,
     rehearsals: Option<Rehearsals>,
     /// The position of the run at the last rehearsal.
     rehearsed: (i64, usize),
 }
 
 /// Attempts that begin when something is on disk.
-pub(super) struct Leaving {
+pub(super) struct PendingAttempts {
     pub(super) durable: LocalBoxFuture<'static, Result<()>>,
     begun: Vec<usize>,
 }
@@ -144,7 +144,7 @@ impl Run {
                 let begun = replay.begin(canceling)?;
                 if !begun.is_empty() {
                     let durable = durable(rows.storage.clone());
-                    self.leaving = Some(Leaving { durable, begun });
+                    self.leaving = Some(PendingAttempts { durable, begun });
                 }
             }
             return Ok(Turn::Rest(replay.due(canceling)));

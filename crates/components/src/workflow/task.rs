@@ -56,7 +56,7 @@ impl Inner {
 }
 
 /// Why a task ends.
-enum Then {
+enum TaskEnd {
     /// Nothing is in flight or due.
     Rest,
     /// Something is, and another task continues with it.
@@ -73,11 +73,11 @@ struct Task {
 impl Task {
     async fn drive(mut self) {
         match self.work().await {
-            Ok(Then::Rest) => {
+            Ok(TaskEnd::Rest) => {
                 self.guard.cut_off = false;
                 self.inner.running.set(false);
             }
-            Ok(Then::HandOver) => {
+            Ok(TaskEnd::HandOver) => {
                 let telling = std::mem::take(&mut self.telling);
                 self.guard.cut_off = self.inner.spawn(self.run.take(), telling).is_err();
             }
@@ -87,7 +87,7 @@ impl Task {
         }
     }
 
-    async fn work(&mut self) -> Result<Then> {
+    async fn work(&mut self) -> Result<TaskEnd> {
         let inner = Rc::clone(&self.inner);
         let env = inner.state.env();
         let clock = Arc::clone(env.clock());
@@ -99,7 +99,7 @@ impl Task {
             let now = inner.now();
             let Some(instance) = inner.rows.instance()? else {
                 inner.arm(None)?;
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             };
             if let Some(by) = inner.note_time(&instance, now)?
                 && let Some(run) = &self.run
@@ -108,7 +108,7 @@ impl Task {
             }
             let stopping = env.is_stopping();
             if !stopping && clock.now() >= end {
-                return Ok(Then::HandOver);
+                return Ok(TaskEnd::HandOver);
             }
             let mut due = match self.turn(&instance, now, stopping)? {
                 Turn::Ended(result) => {
@@ -154,7 +154,7 @@ impl Task {
                 if !stopping {
                     inner.arm(due)?;
                 }
-                return Ok(Then::Rest);
+                return Ok(TaskEnd::Rest);
             }
             let late = waits::until(&*clock, due.filter(|due| *due > now), now);
             self.wait(late).await?;

@@ -7,7 +7,7 @@ use abide_component::answer::{self, fetch};
 
 pub(super) use answer::End;
 
-use crate::{Delivery, Failure, Fate};
+use crate::{Delivery, Failure, FailureKind};
 
 /// A receiver's response to an attempt.
 pub(super) struct Answer {
@@ -55,8 +55,8 @@ impl Answer {
     /// The same, for a receiver that may later accept whatever it has refused.
     pub(super) fn passing_failure(&self) -> Failure {
         let failure = self.failure();
-        match failure.fate() {
-            Fate::Permanent => Failure::refused(failure.error()).retry_after(self.after),
+        match failure.kind() {
+            FailureKind::Permanent => Failure::refused(failure.error()).retry_after(self.after),
             _ => failure,
         }
     }

@@ -119,14 +119,14 @@ impl HttpCall {
 /// Sends [`HttpCall`]s.
 #[derive(Clone, Debug, Default)]
 pub struct HttpDelivery {
-    headers: Vec<Addition>,
+    headers: Vec<ExtraHeader>,
     operations_elsewhere: bool,
     location_operations: bool,
 }
 
 /// A header that the handler adds.
 #[derive(Clone, Debug)]
-struct Addition {
+struct ExtraHeader {
     /// The origin to which it is sent; `None` for all.
     origin: Option<url::Origin>,
     name: HeaderName,
@@ -142,7 +142,7 @@ impl HttpDelivery {
     /// Adds a header to every request without it, to any destination. Do not use it for secrets.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.push(Addition {
+        self.headers.push(ExtraHeader {
             origin: None,
             name,
             value,
@@ -156,7 +156,7 @@ impl HttpDelivery {
     #[must_use]
     pub fn header_for(mut self, origin: &Url, name: HeaderName, mut value: HeaderValue) -> Self {
         value.set_sensitive(true);
-        self.headers.push(Addition {
+        self.headers.push(ExtraHeader {
             origin: Some(origin.origin()),
             name,
             value,

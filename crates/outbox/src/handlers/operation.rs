@@ -19,7 +19,7 @@ const OPERATION_LOCATION: HeaderName = HeaderName::from_static("operation-locati
 
 /// The state of an operation, as its receiver reports it.
 #[derive(Deserialize)]
-struct Told {
+struct OperationReport {
     status: Option<String>,
     error: Option<Value>,
 }
@@ -105,7 +105,7 @@ pub(super) fn told(answer: &Answer, without_status: Option<Polled>) -> Result<Po
     if !answer.status.is_success() {
         return Err(answer.failure());
     }
-    let told: Option<Told> = serde_json::from_slice(&answer.body).ok();
+    let told: Option<OperationReport> = serde_json::from_slice(&answer.body).ok();
     let Some((status, error)) = told.and_then(|told| Some((told.status?, told.error))) else {
         if answer.status == StatusCode::ACCEPTED {
             return Ok(running(answer));

@@ -96,7 +96,7 @@ struct Inner {
 /// The updates of JSON watchers.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Told<'a> {
+enum JsonUpdate<'a> {
     Snapshot {
         counts: Counts,
         messages: &'a [Record],
@@ -213,7 +213,7 @@ impl Inner {
                 self.outbox.list(&newest)?.records
             }
         };
-        json(&Told::Snapshot {
+        json(&JsonUpdate::Snapshot {
             counts: self.outbox.counts()?,
             messages: &messages,
         })
@@ -357,11 +357,11 @@ fn newest(outbox: &Outbox) -> Result<i64> {
 fn changes(counts: Counts, records: &[&Record]) -> Result<Vec<Message>> {
     let chunks = records.chunks(MAX_CHANGES);
     chunks
-        .map(|messages| json(&Told::Changes { counts, messages }).map(Message::from))
+        .map(|messages| json(&JsonUpdate::Changes { counts, messages }).map(Message::from))
         .collect()
 }
 
-fn json(told: &Told<'_>) -> Result<String> {
+fn json(told: &JsonUpdate<'_>) -> Result<String> {
     serde_json::to_string(told).map_err(Error::from_std)
 }
 

@@ -6,8 +6,8 @@ use abide::prelude::*;
 
 use super::{Delayed, Refused, Shown};
 use crate::{
-    Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError, Page, Record,
-    Registry, Swept, limits,
+    BulkResult, Counts, DeadLetterFilter, Destination, Enqueued, Filter, Options, OutboxError,
+    Page, Record, Registry, limits,
     live::{Live, Table},
 };
 
@@ -178,12 +178,12 @@ impl Outbox {
     }
 
     /// Redrives dead letters.
-    pub async fn redrive_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
+    pub async fn redrive_all(&self, filter: DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.read(|outbox| outbox.redrive_all(&filter))
     }
 
     /// Discards dead letters.
-    pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<Swept, OutboxError> {
+    pub async fn discard_all(&self, filter: DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.read(|outbox| outbox.discard_all(&filter))
     }
 

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::broken::{Variant, broken};
 use crate::{
-    Enqueued, OutboxError, Record, Registry, Swept,
+    BulkResult, Enqueued, OutboxError, Record, Registry,
     forms::{
         Failing, Listed, Overview, Resumed, Wanted, WantedDead, WantedFailing, Which, Whole,
         page_size,
@@ -300,7 +300,7 @@ async fn redrive_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
-) -> Result<Json<Swept>, ApiError> {
+) -> Result<Json<BulkResult>, ApiError> {
     let swept = object(&env, &name)?.redrive_all(which.into()).await?;
     swept.map(Json).map_err(refused)
 }
@@ -309,7 +309,7 @@ async fn discard_all(
     Shared(env): Shared<Env>,
     UrlPath(name): UrlPath<String>,
     JsonBody(which): JsonBody<Which>,
-) -> Result<Json<Swept>, ApiError> {
+) -> Result<Json<BulkResult>, ApiError> {
     let swept = object(&env, &name)?.discard_all(which.into()).await?;
     swept.map(Json).map_err(refused)
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use abide::outbox::{
-    Batch, BehindDeadLetter, Breaker, DeadLetterFilter, Deliver as _, FanOut, Filter, Message,
-    Options, Outbox, OutboxError, Pace, Polling, Record, Registry, RetryPolicy, Swept,
+    Batch, BehindDeadLetter, Breaker, BulkResult, DeadLetterFilter, Deliver as _, FanOut, Filter,
+    Message, Options, Outbox, OutboxError, Pace, Polling, Record, Registry, RetryPolicy,
 };
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ impl Sender {
         self.outbox.fan_out::<Circular>(&Circulate { from, values })
     }
 
-    pub async fn redrive(&self) -> Result<Swept, OutboxError> {
+    pub async fn redrive(&self) -> Result<BulkResult, OutboxError> {
         self.outbox.redrive_all(&DeadLetterFilter::default())
     }
 

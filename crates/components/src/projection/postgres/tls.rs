@@ -46,7 +46,7 @@ impl Tls {
             }
             Verify::Nothing => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),
         };
         Ok(Self(Arc::new(config.with_no_client_auth())))
     }
@@ -122,9 +122,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
 
 /// Accepts any certificate, but checks that the server holds its key.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -9,13 +9,12 @@ use std::{
 
 use super::{
     Mode, Replay, Trouble,
-    history::{AskedFor, History},
+    history::{History, StepRequest},
 };
 use crate::broken::{Variant, broken};
 use crate::workflow::{
-    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState,
-    figures::Running,
-    limits,
+    Attempt, Failure, FailureKind, RetryPolicy, StepKind, StepName, StepState, limits,
+    metrics::Running,
     notices::{self, Child},
     rows::Outcome,
 };
@@ -91,7 +90,7 @@ impl Asked {
 
     /// The attempt's function is called, until this is dropped.
     pub(in super::super) fn running(&self) -> Running {
-        self.replay.figures.begin()
+        self.replay.metrics.begin()
     }
 
     /// An attempt has ended.
@@ -185,7 +184,7 @@ impl Replay {
         };
         history.open(
             at,
-            AskedFor {
+            StepRequest {
                 event,
                 policy,
                 shielded,
@@ -335,7 +334,7 @@ impl Replay {
         let due = Some(self.now().saturating_add(millis(wait.max(asked))));
         op.row.state = StepState::Waiting;
         op.row.due = due;
-        self.figures.retried();
+        self.metrics.retried();
         self.rows.wait(op.row.id, due, Some(&failure.to_json()))
     }
 
@@ -348,7 +347,7 @@ impl Replay {
     ) -> abide::Result<()> {
         let now = self.now();
         self.write(history, at, result, now)?;
-        self.figures.ended(result.is_ok());
+        self.metrics.ended(result.is_ok());
         history.has_result(at);
         if broken(Variant::OrderedWhenStored) {
             return self.give(history, at, now);

@@ -16,7 +16,7 @@ use crate::workflow::{
 pub(super) struct Op {
     pub(super) row: StepRow,
     /// Set when the run has requested it.
-    pub(super) asked: Option<AskedFor>,
+    pub(super) asked: Option<StepRequest>,
     /// True from the time at which an attempt begins until it has ended.
     pub(super) flying: bool,
     /// True when the attempt is on disk and its function may be called.
@@ -27,7 +27,7 @@ pub(super) struct Op {
 }
 
 /// The run's request for a step.
-pub(super) struct AskedFor {
+pub(super) struct StepRequest {
     /// The name of the event that it waits for, or the id of the child.
     pub(super) event: String,
     pub(super) policy: RetryPolicy,
@@ -63,7 +63,7 @@ impl Op {
 
 /// An entry of the order of results.
 #[derive(Clone, Copy, Debug)]
-enum Given {
+enum OrderEntry {
     ResultOf(usize),
     Cancellation,
 }
@@ -75,7 +75,7 @@ pub(super) struct History {
     uses: HashMap<String, u32>,
     /// Requested steps.
     pub(super) asked: usize,
-    order: BTreeMap<i64, Given>,
+    order: BTreeMap<i64, OrderEntry>,
     /// Requests of an earlier activation that have not been repeated in this one, by the number of results at that
     /// time.
     unasked: BTreeMap<i64, BTreeSet<usize>>,
@@ -133,7 +133,7 @@ impl History {
             history.unasked.entry(asked).or_default().insert(at);
         }
         if let Some(seq) = instance.canceled_seq {
-            history.order.insert(seq, Given::Cancellation);
+            history.order.insert(seq, OrderEntry::Cancellation);
         }
         let newest = history.order.last_key_value();
         history.last = newest.map_or(0, |(seq, _)| *seq);
@@ -143,7 +143,7 @@ impl History {
     pub(super) fn add(&mut self, row: StepRow) -> usize {
         let at = self.ops.len();
         if let Some(seq) = row.seq {
-            self.order.insert(seq, Given::ResultOf(at));
+            self.order.insert(seq, OrderEntry::ResultOf(at));
         }
         if row.state == StepState::Running {
             self.cut_off.push(at);
@@ -177,7 +177,7 @@ impl History {
     }
 
     /// The run requests a step.
-    pub(super) fn open(&mut self, at: usize, asked: AskedFor) {
+    pub(super) fn open(&mut self, at: usize, asked: StepRequest) {
         self.asked += 1;
         let op = &mut self.ops[at];
         if let Some(unasked) = self.unasked.get_mut(&op.row.asked) {
@@ -248,14 +248,14 @@ impl History {
         row.seq = Some(seq);
         row.due = None;
         row.finished_at = Some(time);
-        self.order.insert(seq, Given::ResultOf(at));
+        self.order.insert(seq, OrderEntry::ResultOf(at));
         self.last = seq;
     }
 
     /// The cancellation is the next of the order.
     pub(super) fn cancel(&mut self) {
         self.last = self.next_seq();
-        self.order.insert(self.last, Given::Cancellation);
+        self.order.insert(self.last, OrderEntry::Cancellation);
     }
 
     /// True if some of the steps that the run waits for have not learned yet that they are canceled.
@@ -281,12 +281,12 @@ impl History {
         }
         self.delivered += 1;
         match self.order.get(&self.delivered) {
-            Some(Given::ResultOf(at)) => {
+            Some(OrderEntry::ResultOf(at)) => {
                 let op = &mut self.ops[*at];
                 self.time = op.row.finished_at.unwrap_or(self.time);
                 op.wake();
             }
-            Some(Given::Cancellation) => {
+            Some(OrderEntry::Cancellation) => {
                 self.canceled = true;
                 let open = self.open.iter().copied();
                 self.canceling = open.filter(|at| !self.ops[*at].is_shielded()).collect();

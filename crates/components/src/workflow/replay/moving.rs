@@ -141,7 +141,7 @@ impl Replay {
             self.write(history, at, Err(&failure), now)?;
         }
         if let Some(late) = late.filter(|late| *late >= 0) {
-            self.figures.woken(late);
+            self.metrics.woken(late);
         }
         self.give(history, at, now)
     }

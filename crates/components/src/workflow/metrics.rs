@@ -1,4 +1,4 @@
-//! The figures of a workflow's instances, for whoever scrapes the node.
+//! The metrics of a workflow's instances.
 
 use std::sync::Once;
 
@@ -14,15 +14,15 @@ const STEPS: &str = "abide_workflow_steps_total";
 const RUNNING: &str = "abide_workflow_attempts_running";
 const LATENESS: &str = "abide_workflow_lateness_seconds";
 
-/// An instance has come to a status.
+/// An instance has entered a status.
 pub(super) fn reached(workflow: &str, status: Status) {
     describe();
     let workflow = workflow.to_owned();
     counter!(STATUS, "workflow" => workflow, "status" => status.as_str()).increment(1);
 }
 
-/// Looked up by their names once for each run.
-pub(super) struct Figures {
+/// Looked up by name once per run.
+pub(super) struct Metrics {
     done: Counter,
     failed: Counter,
     retried: Counter,
@@ -30,7 +30,7 @@ pub(super) struct Figures {
     lateness: Histogram,
 }
 
-impl Figures {
+impl Metrics {
     pub(super) fn new(workflow: &str) -> Self {
         describe();
         let steps = |outcome: &'static str| counter!(STEPS, "workflow" => workflow.to_owned(), "outcome" => outcome);
@@ -54,19 +54,19 @@ impl Figures {
         self.retried.increment(1);
     }
 
-    /// A sleep has ended, or a wait, so many milliseconds after its time.
+    /// A sleep or a wait has ended, so many milliseconds late.
     pub(super) fn woken(&self, late: i64) {
         self.lateness.record(late.max(0) as f64 / 1e3);
     }
 
-    /// An attempt is on its way.
+    /// An attempt is running.
     pub(super) fn begin(&self) -> Running {
         self.running.increment(1.0);
         Running(self.running.clone())
     }
 }
 
-/// An attempt that is on its way, until this is dropped.
+/// A running attempt, until this is dropped.
 pub(super) struct Running(Gauge);
 
 impl Drop for Running {
@@ -80,20 +80,17 @@ fn describe() {
     DESCRIBED.call_once(|| {
         describe_counter!(
             STATUS,
-            "How often instances of a workflow have come to a status."
+            "How often instances of a workflow entered a status."
         );
         describe_counter!(
             STEPS,
-            "Steps of a workflow that were done or have failed, and attempts that are retried."
+            "Steps of a workflow that were done or have failed, and attempts that were retried."
         );
-        describe_gauge!(
-            RUNNING,
-            "Attempts at steps of a workflow that are on their way."
-        );
+        describe_gauge!(RUNNING, "Running attempts at steps of a workflow.");
         describe_histogram!(
             LATENESS,
             Unit::Seconds,
-            "Time from when a sleep of a workflow, or its wait for an event, was to end until it has."
+            "Delay of the end of a workflow's sleep, or of its wait for an event."
         );
     });
 }
