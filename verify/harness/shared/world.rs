@@ -1,4 +1,4 @@
-//! What the tests of each part begin with: a store on a disk in memory.
+//! Common setup of the tests: a store on a disk in memory.
 
 use std::{path::Path, sync::Arc};
 
@@ -7,7 +7,7 @@ use abide::{
     storage::{SimDisk, Store, StoreOptions},
 };
 
-/// The store of a disk, at the time of a clock.
+/// The store of a disk, with a test clock.
 pub(crate) fn store(disk: &SimDisk, clock: &TestClock) -> Store {
     let time = clock.clone();
     let options = StoreOptions {
