@@ -53,7 +53,7 @@ async fn commands_replay_and_check_chains_and_make_the_read_model_anew() {
     );
     for (wrong, told) in [
         (&["check", "prod_nobody"][..], "There is no product"),
-        (&["replay", "nobody"], "is no id of a resource"),
+        (&["replay", "nobody"], "is not a resource id"),
         (
             &["replay", &product, "--until", "noon"],
             "not a position in a chain",

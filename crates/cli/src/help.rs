@@ -318,7 +318,7 @@ Exit codes:
 Example:
   abide checkpoint --data /var/lib/abide
 
-Afterwards the files in objects/ hold everything, and `sqlite3 -readonly` can read them. Stop the node first.",
+Afterwards the files in objects/ are complete, and `sqlite3 -readonly` can read them. Stop the node first.",
     ),
 ];
 

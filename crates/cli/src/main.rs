@@ -58,16 +58,16 @@ Example:
   abide alarms list
 
 Objects:
-  An object is written as its class, a slash, and its name (Kv/ada) or its id. Instead of an id its first digits
-  are enough, and instead of Class/name the name, where no other object has them.
+  An object is given as its class, a slash, and its name (Kv/ada) or its id. The first digits of an id are enough
+  if they are unique, and so is the name alone.
 
 Data directories:
-  alarms, bookmark, restore, fork, quarantined and repair work on a directory that nothing serves, and otherwise ask
-  the node that serves it. objects, sql, verify and checkpoint need one that nothing serves. token and audit work
+  alarms, bookmark, restore, fork, quarantined and repair work on a directory that no node serves, and otherwise use
+  the node that serves it. objects, sql, verify and checkpoint need one that no node serves. token and audit work
   either way.
 
 Exit codes:
-  0 done, 1 failed (one line on standard error says why), 2 the command line makes no sense. RUST_BACKTRACE=1 adds a stack
+  0 done, 1 failed (one line on standard error says why), 2 the command line is invalid. RUST_BACKTRACE=1 adds a stack
   trace to an error.";
 
 /// Serve durable objects, and inspect their data directory

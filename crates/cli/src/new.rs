@@ -69,7 +69,7 @@ pub(crate) fn run(args: &NewArgs, out: &mut impl Write) -> Result<()> {
     let name = &args.name;
     writeln!(
         out,
-        "made {name}/ with Cargo.toml, src/main.rs, abide.toml, README.md and .gitignore\n\nnext:\n  cd {name}\n  cargo test\n  \
+        "created {name}/ with Cargo.toml, src/main.rs, abide.toml, README.md and .gitignore\n\nnext:\n  cd {name}\n  cargo test\n  \
          cargo run"
     )?;
     if args.path.is_none() {

@@ -72,7 +72,7 @@ struct DeadLetters {
 }
 
 #[derive(Deserialize)]
-struct Swept {
+struct Discarded {
     count: u64,
 }
 
@@ -208,7 +208,7 @@ fn end(args: &WhichArgs, verb: &str, told: &str, out: &mut impl Write) -> Result
     let mut total = 0;
     for (shard, _) in queue.shards()? {
         loop {
-            let Swept { count } = queue
+            let Discarded { count } = queue
                 .node
                 .post(&format!("{}/{verb}", queue.path(shard)), &until)?;
             total += count;

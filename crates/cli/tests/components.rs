@@ -226,7 +226,7 @@ async fn dead_letters_of_queues_are_seen_consumed_again_and_removed() {
         .await
         .unwrap_err();
     assert!(
-        nothing.contains("`letters` has had no message"),
+        nothing.contains("`letters` has received no messages"),
         "{nothing}"
     );
     host.shutdown().await.unwrap();

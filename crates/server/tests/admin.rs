@@ -282,7 +282,7 @@ async fn a_quarantined_object_is_listed_and_repaired_by_each_way() {
             StatusCode::SERVICE_UNAVAILABLE,
             "{unsound:?}"
         );
-        assert!(unsound.body.contains("nothing to accept"), "{unsound:?}");
+        assert!(unsound.body.contains("no content to accept"), "{unsound:?}");
         assert_eq!(quarantined().await, expected);
 
         let (repaired, mended) = match how {

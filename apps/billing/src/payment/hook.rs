@@ -1,4 +1,4 @@
-//! What a gateway's webhooks say.
+//! Handles the gateway's webhooks.
 
 use abide::workflow::{WorkflowError, Workflows};
 use abide::{Env, Result};
@@ -12,7 +12,7 @@ use crate::{
 /// The name of the event that a payment waits for.
 pub(super) const EVENT: &str = "gateway";
 
-/// Passes on what a gateway's webhook has said. However often it comes it is heard once; one that comes late is not needed.
+/// Passes on a gateway webhook. Duplicates have no further effect; a late one is not needed.
 pub async fn hear(env: &Env, event: &GatewayEvent) -> Result<()> {
     if broken(Variant::EventForgotten) {
         return Ok(());
@@ -33,7 +33,7 @@ async fn send_once(env: &Env, event: &GatewayEvent) -> Result<(), WorkflowError>
     once.await
 }
 
-/// The same of a refund.
+/// The same for a refund.
 pub async fn hear_of_refund(env: &Env, event: &RefundEvent) -> Result<()> {
     let refunds = Workflows::<Refunding>::new(env);
     let refund = &event.refund.reference;
@@ -46,7 +46,8 @@ pub async fn hear_of_refund(env: &Env, event: &RefundEvent) -> Result<()> {
     }
 }
 
-/// Has a payment that waits for its customer taken back, because they pay with another card. If they were faster it is paid.
+/// Cancels a payment that waits for its customer, because they pay with another card. If the customer was faster, it is
+/// paid.
 pub(crate) async fn replace_card(env: &Env, intent: &str, card: &str) -> Result<()> {
     let payments = Workflows::<Payment>::new(env);
     let key = format!("{intent} {card}");

@@ -1,15 +1,15 @@
-//! The edge.
+//! The HTTP side: pages and API.
 //!
 //! | Request | Answer |
 //! |---|---|
 //! | `GET /`, `GET /subscriptions?state=&after=`, `GET /subscriptions/{id}` | pages |
-//! | `GET /assets/{name}` | what they load |
+//! | `GET /assets/{name}` | their static files |
 //! | `/v1/…` | the resources in JSON |
-//! | `/outbox/{endpoint}/…` | what [operators](service::operators_router) need of a webhook endpoint's outbox |
-//! | anything else | a page that says what is wrong |
+//! | `/outbox/{endpoint}/…` | the [operators' API](service::operators_router) of a webhook endpoint's outbox |
+//! | anything else | an error page |
 //!
-//! Who may call is the host's business (`server.access`): on a loopback address everybody, elsewhere whoever has a token. The
-//! gateway signs what it says.
+//! Access is controlled by the host (`server.access`): anyone on a loopback address, elsewhere holders of a token. The
+//! gateway signs its webhooks.
 
 mod api;
 mod events;
@@ -47,11 +47,11 @@ pub use api::OPENAPI;
 pub(crate) use troubles::Troubles;
 pub(crate) use upkeep::Upkeep;
 
-/// The pages load their own style and nothing else.
+/// The pages load only their own style.
 const POLICY: &str = "default-src 'none'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
-/// Everything that the program answers.
+/// The program's routes.
 pub fn router(env: Env) -> Router {
     let pages = Router::new()
         .route("/", get(site::overview))
@@ -64,7 +64,7 @@ pub fn router(env: Env) -> Router {
         .nest("/v1", api::router())
         .route("/assets/{name}", get(assets::asset))
         .with_state(env.clone());
-    // The gateway has a secret of its own.
+    // The gateway uses its own secret.
     let gateway = Router::new()
         .route("/v1/gateway/events", post(events::hear))
         .with_state(env.clone());

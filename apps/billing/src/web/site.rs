@@ -1,4 +1,4 @@
-//! The pages' handlers.
+//! The handlers of the pages.
 
 use abide::{
     Env,
@@ -20,7 +20,7 @@ use crate::{
     resources,
 };
 
-/// Outcomes that a timeline shows.
+/// Maximum number of outcomes in a timeline.
 const STEPS: usize = 1_000;
 
 #[derive(Deserialize)]
@@ -63,7 +63,7 @@ pub(super) struct ById {
     id: String,
 }
 
-/// One subscription: what it is, and its chain, from its object; its invoices from the read model, if that answers.
+/// One subscription: its state and chain from its object; its invoices from the read model, if available.
 pub(super) async fn subscription(
     State(env): State<Env>,
     path: Result<UrlPath<ById>, ApiError>,

@@ -265,7 +265,7 @@ async fn chains_are_replayed_and_checked_and_the_read_model_is_made_anew() {
     assert_eq!(lag["dead"], 0);
     world
         .until("/", |page| {
-            page.text.contains("These figures are up to date.")
+            page.text.contains("These numbers are up to date.")
         })
         .await;
     world.host.shutdown().await.unwrap();

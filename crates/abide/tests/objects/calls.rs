@@ -340,12 +340,16 @@ fn ids_that_are_no_ids_or_belong_elsewhere_are_refused() {
         let error = seats.id_from_string(&foreign.to_string()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);
         assert!(
-            error.message().contains("is not of namespace `SEATS`"),
+            error
+                .message()
+                .contains("does not belong to namespace `SEATS`"),
             "{error}"
         );
         let error = seats.get(foreign).count().await.unwrap_err();
         assert!(
-            error.message().contains("is not of namespace `SEATS`"),
+            error
+                .message()
+                .contains("does not belong to namespace `SEATS`"),
             "{error}"
         );
     });

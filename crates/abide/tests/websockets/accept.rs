@@ -98,7 +98,7 @@ fn a_client_end_is_served_once() {
         let client = client_of(response);
         let _endpoint = client.clone().claim().unwrap();
         let error = client.claim().unwrap_err();
-        assert!(error.message().contains("served already"), "{error}");
+        assert!(error.message().contains("already being served"), "{error}");
         assert_eq!(room(&world).sockets().await.unwrap(), 1);
     });
 }

@@ -292,7 +292,7 @@ fn a_request_whose_task_is_dropped_may_have_had_its_effect() {
         settled_again(&teller, id).await
     });
     let error = record.last_error.unwrap();
-    assert!(error.contains("may have had its effect"), "{error}");
+    assert!(error.contains("may have taken effect"), "{error}");
     assert_eq!(
         (record.status, record.attempts, record.unknown),
         (Status::Failed, 5, true),

@@ -1,4 +1,4 @@
-//! What payments report, and what is paid or waived.
+//! Payment reports, and invoices that are paid or waived.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct PaymentResult {
     pub attempt: u32,
     /// How much.
     pub amount: Money,
-    /// What came of it.
+    /// The result.
     pub verdict: Verdict,
     /// Why it failed, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,29 +43,29 @@ impl PaymentResult {
     }
 }
 
-/// What came of a payment.
+/// The result of a payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The money is there.
+    /// The money was transferred.
     Paid,
-    /// It is not, and this attempt is over.
+    /// No money was transferred, and this attempt is over.
     Failed,
-    /// The customer must prove who they are.
+    /// The customer must authenticate.
     RequiresAction,
 }
 
-/// What a report is to a subscription.
+/// What a report means for a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// News: to be written under this outcome of `collect`.
+    /// New: write it as this outcome of `collect`.
     News(&'static str, Box<Collected>),
-    /// Told before, or over since.
+    /// Already reported, or superseded.
     Old,
 }
 
 impl Subscription {
-    /// What it comes to that nobody is to pay an invoice: an outcome of `collect`.
+    /// The outcome of `collect` for an invoice that need not be paid.
     pub fn cleared(
         &self,
         state: &str,
@@ -76,7 +76,7 @@ impl Subscription {
         let is_last = self.owed.len() == 1;
         let is_waived =
             !owed.changes_only && self.period.map(|period| period.number) == number_of(invoice);
-        // Of a period that nobody pays for the rest is free, too.
+        // For a waived period, the rest is free, too.
         let (lines, restored) = if is_waived {
             (Vec::new(), None)
         } else {
@@ -96,7 +96,7 @@ impl Subscription {
         Ok((if is_last { "cleared" } else { "voided" }, cleared))
     }
 
-    /// The same for one that somebody voids. One that is on its way is to be waited for, and a first one ends with its
+    /// The same for voiding on request. A running attempt must end first, and a first invoice ends with its
     /// subscription.
     pub fn void(
         &self,
@@ -110,7 +110,7 @@ impl Subscription {
         }
         if state == "incomplete" {
             return Err(Refusal::invalid(
-                "The first invoice of a subscription is not voided: end the subscription instead.",
+                "The first invoice of a subscription cannot be voided: end the subscription instead.",
             ));
         }
         if self.pending.len() >= MAX_PENDING {
@@ -133,7 +133,7 @@ impl Subscription {
         })
     }
 
-    /// What is to be voided of a subscription that ended before its first payment: what is not on its way.
+    /// The invoices to void of a subscription that ended before its first payment, except those with a running attempt.
     pub fn unserved(
         &self,
         state: &str,
@@ -149,13 +149,13 @@ impl Subscription {
         self.owed.len() == 1 || broken(Variant::SettledEarly)
     }
 
-    /// Whether an invoice was billed, and is not owed any more.
+    /// Returns whether an invoice was billed, and is no longer owed.
     pub fn is_settled(&self, id: &str, invoice: &str) -> bool {
         let number = Draft::number_of(id, invoice);
         number.is_some_and(|number| number < self.next) && !self.owed.contains_key(invoice)
     }
 
-    /// What a payment's report means at a moment. A payment that was reported before is no news, however often it is.
+    /// What a payment report means at a moment. A repeated report is ignored.
     pub fn report(
         &self,
         id: &str,
@@ -168,7 +168,7 @@ impl Subscription {
                 Ok(Report::Old)
             } else {
                 Err(Refusal::invalid(format!(
-                    "{} is no invoice of {id}.",
+                    "{} is not an invoice of {id}.",
                     result.invoice
                 )))
             };
@@ -189,7 +189,7 @@ impl Subscription {
             Verdict::Paid if broken(Variant::LateMoneyIgnored) && result.attempt <= owed.failed => {
                 return Ok(Report::Old);
             }
-            // Money that is there counts, whatever was said before.
+            // A successful payment counts, whatever was reported before.
             Verdict::Paid if self.owes_one() => "settled",
             Verdict::Paid => "paid",
             Verdict::Failed if result.is_news_after(owed.failed) => "failed",
@@ -216,6 +216,6 @@ impl Subscription {
 
 pub(super) fn on_its_way(invoice: &str) -> Refusal {
     Refusal::invalid(format!(
-        "A payment of {invoice} is on its way: wait until it has ended."
+        "A payment of {invoice} is in progress: wait until it has ended."
     ))
 }
