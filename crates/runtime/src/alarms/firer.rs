@@ -28,9 +28,9 @@ impl AlarmFirer {
         self.router.store.alarms()
     }
 
-    /// A node that stops begins nothing new: what is due now is due when it is back.
+    /// A node that stops begins nothing new: what is due now is due when it is back. A rehearsal begins nothing at all.
     pub(super) fn is_running(&self) -> bool {
-        self.router.phase() == Phase::Running
+        self.router.phase() == Phase::Running && !self.router.rehearsal
     }
 
     /// True if an attempt can begin: it must be counted first, so on a full disk alarms wait.

@@ -1,7 +1,8 @@
 //! The file system as a seam: everything that the engine does to a disk goes through [`Disk`].
 //!
 //! Implementations: [`RealDisk`]; [`SimDisk`], which is in memory and loses and tears what is not synced when its power is cut;
-//! and [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command.
+//! [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command; and [`ScratchDisk`], which leaves what it shows
+//! unchanged.
 //! The contract follows POSIX at its weakest: a write is durable after [`DiskFile::sync`] of that file, a created,
 //! renamed or removed name after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After an
 //! error of a sync nothing is known about what is durable, and asking again tells nothing.
@@ -10,12 +11,14 @@ mod failure;
 mod faulty;
 mod real;
 mod reclaiming;
+mod scratch;
 mod sim;
 
 pub(crate) use failure::Failure;
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
 pub(crate) use reclaiming::ReclaimingDisk;
+pub use scratch::ScratchDisk;
 pub use sim::{DiskEvent, SimDisk};
 
 use crate::error::{Error, Result};
