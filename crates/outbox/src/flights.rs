@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{claims::Claim, limits, passes::Turns};
+use super::{claim::Claim, limits, poll_turns::PollTurns};
 use crate::broken::{Variant, broken};
 
 /// Attempts, or polls, that are on their way, by origin or by destination.
@@ -50,7 +50,7 @@ pub(super) struct Flights {
     pub(super) to_destination: Flying,
     /// Polls by origin.
     pub(super) polls: Flying,
-    pub(super) poll_turns: Turns,
+    pub(super) poll_turns: PollTurns,
     /// How many attempts an origin that has answered may have on their way.
     windows: HashMap<String, u32>,
     /// Destinations whose origin had no room, longest waiting first.

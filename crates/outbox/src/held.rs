@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{claims::Claim, limits};
+use super::{claim::Claim, limits};
 
 /// What is known of messages, by their ids.
 #[derive(Debug, Default)]

@@ -16,37 +16,18 @@ use super::{
     Batch, FanOutStatus, Limit, Pace, Status,
     agenda::Agenda,
     bucket::Bucket,
-    claims::Claim,
+    claim::Claim,
     destination,
     flights::{Flying, Full},
     inner::{Added, Inner},
     limits,
     meta::Meta,
     overload::Overload,
+    poll_turns::PollTurns,
     rows::Burial,
 };
-use abide_component::numbers::{micros, millis, rows};
+use abide_component::numbers::{millis, rows};
 use abide_component::texts::{cut, text_of};
-
-/// The last turn that was given at each destination of which as many operations are asked about as may be, in
-/// microseconds since 1970. One turn comes after the other, so that however many operations wait, few are put off again
-/// in a second.
-#[derive(Debug, Default)]
-pub(super) struct Turns(HashMap<String, i64>);
-
-impl Turns {
-    /// The time of the next turn, in milliseconds. So many are asked about at a time.
-    fn next(&mut self, destination: &str, at_a_time: u32, now: i64) -> i64 {
-        let turn = micros(limits::POLL_TURN) / i64::from(at_a_time.max(1));
-        let last = self.0.entry(destination.to_owned()).or_default();
-        *last = (*last).max(now.saturating_mul(1_000)).saturating_add(turn);
-        last.div_euclid(1_000).max(now.saturating_add(1))
-    }
-
-    pub(super) fn forget(&mut self, destination: &str) {
-        self.0.remove(destination);
-    }
-}
 
 /// What a pass has taken.
 #[derive(Debug, Default)]
@@ -577,7 +558,7 @@ impl Inner {
             by_millis = by,
             "the wall clock went back: waits of the outbox are counted from the new time"
         );
-        self.flights.borrow_mut().poll_turns = Turns::default();
+        self.flights.borrow_mut().poll_turns = PollTurns::default();
         self.overload.set(Overload::default());
         self.suspects.set(self.suspects.get().clock_went_back(now));
         self.rows.agenda_changes();

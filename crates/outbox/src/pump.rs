@@ -30,8 +30,8 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Delivery, Failure, Record, claims::Claim, flights::Flights, inner::Inner, limits,
-    overload::Overload, passes::Taken, registry::Attempt, settle::Outcome, suspects::Suspects,
+    Delivery, Failure, Record, claim::Claim, flights::Flights, inner::Inner, limits,
+    outcome::Outcome, overload::Overload, passes::Taken, registry::Attempt, suspects::Suspects,
 };
 use abide_component::numbers::millis;
 use abide_component::waits;

@@ -5,7 +5,7 @@
 //! would make them, on a node on which nothing goes on by itself; each leaves memory soon after.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -176,14 +176,14 @@ mod command {
         process::ExitCode,
     };
 
-    use super::{DryRun, FailedMigration, PathBuf};
+    use super::{DryRun, FailedMigration};
     use crate::{HostBuilder, HostError, MigrateArgs};
 
     impl HostBuilder {
         /// The command `migrate --dry-run`: a [dry run](Self::dry_run) that prints a line for each object that would fail, and a
         /// sum. The exit code is 1 if any would. The builder is made from the settings of [`MigrateArgs::load`].
         pub async fn migrate(self, args: &MigrateArgs) -> Result<ExitCode, HostError> {
-            let default = || PathBuf::from(std::env::temp_dir());
+            let default = std::env::temp_dir;
             let scratch = args.scratch.clone().unwrap_or_else(default);
             let run = self.dry_run(&args.classes, &scratch, |failed| {
                 // A closed standard output is no reason to end: the exit code tells, too.

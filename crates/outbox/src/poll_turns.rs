@@ -1,0 +1,26 @@
+//! Whose turn it is to be asked about.
+
+use std::collections::HashMap;
+
+use super::limits;
+use abide_component::numbers::micros;
+
+/// The last turn that was given at each destination of which as many operations are asked about as may be, in
+/// microseconds since 1970. One turn comes after the other, so that however many operations wait, few are put off again
+/// in a second.
+#[derive(Debug, Default)]
+pub(super) struct PollTurns(HashMap<String, i64>);
+
+impl PollTurns {
+    /// The time of the next turn, in milliseconds. So many are asked about at a time.
+    pub(super) fn next(&mut self, destination: &str, at_a_time: u32, now: i64) -> i64 {
+        let turn = micros(limits::POLL_TURN) / i64::from(at_a_time.max(1));
+        let last = self.0.entry(destination.to_owned()).or_default();
+        *last = (*last).max(now.saturating_mul(1_000)).saturating_add(turn);
+        last.div_euclid(1_000).max(now.saturating_add(1))
+    }
+
+    pub(super) fn forget(&mut self, destination: &str) {
+        self.0.remove(destination);
+    }
+}
