@@ -23,7 +23,7 @@ use axum::{
 
 use crate::{
     Composed, Draft, Mail, Overview,
-    http::{ById, Wanted, mails, told},
+    request::{ById, Wanted, mails, told},
 };
 
 pub(crate) fn router() -> Router<Env> {

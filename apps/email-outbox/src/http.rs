@@ -11,9 +11,9 @@
 //!
 //! Access is controlled by the host (`server.access`): anyone on a loopback address, elsewhere holders of a token.
 
-use abide::outbox::{BulkResult, DeadLetterFilter, Filter, OutboxError, Page, Status, limits};
+use abide::outbox::{BulkResult, DeadLetterFilter, OutboxError, Page};
 use abide::{
-    Call, Env, Request, Response, Stub,
+    Call, Env, Request, Response,
     server::{
         ApiError, UrlPath, UrlQuery,
         access::{Access, Need, Route},
@@ -30,10 +30,10 @@ use axum::{
 use maud::Markup;
 use serde::Deserialize;
 
-use crate::{Composed, Draft, Mails, OBJECT, api, assets, pages};
-
-/// Mails on one page.
-pub(crate) const PAGE: usize = 50;
+use crate::{
+    Composed, Draft, api, assets, pages,
+    request::{ById, PAGE, Wanted, mails, told},
+};
 
 /// The pages load only their own files and use their own server. Turbo adds a style for its progress bar.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; \
@@ -154,28 +154,6 @@ impl Whence {
         match self {
             Self::Mail => Redirect::to(&format!("/mails/{id}")),
             Self::Failed => Redirect::to("/failed"),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-pub(crate) struct ById {
-    pub(crate) id: i64,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Wanted {
-    pub(crate) status: Option<Status>,
-    pub(crate) before: Option<i64>,
-    pub(crate) limit: Option<usize>,
-}
-
-impl Wanted {
-    pub(crate) fn filter(&self) -> Filter {
-        Filter {
-            status: self.status,
-            before: self.before,
-            limit: self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE),
         }
     }
 }
@@ -345,38 +323,4 @@ async fn cancel_list(
 
 async fn live(State(env): State<Env>, request: Request) -> Result<Response, ApiError> {
     Ok(mails(&env).fetch(request).await?)
-}
-
-pub(crate) fn mails(env: &Env) -> Stub<Mails> {
-    env.object::<Mails>().get_by_name(OBJECT)
-}
-
-/// The error response for an outbox error.
-pub(crate) fn told(error: OutboxError) -> ApiError {
-    let text = sentence(&error.to_string());
-    match error {
-        OutboxError::Invalid(_) => {
-            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_mail", text)
-        }
-        OutboxError::Full { .. } => {
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "outbox_full", text).retry_soon()
-        }
-        OutboxError::KeyReused { .. } => ApiError::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "idempotency_key_reused",
-            text,
-        ),
-        OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
-        OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
-        OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
-        OutboxError::Object(error) => error.into(),
-    }
-}
-
-/// With a capital letter and a full stop.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    let end = if text.ends_with('.') { "" } else { "." };
-    format!("{}{}{end}", first.unwrap_or_default(), letters.as_str())
 }

@@ -216,6 +216,26 @@ Example:
   abide queue resume mails",
     ),
     (
+        "projection show",
+        "\
+Example:
+  abide projection show Order/4711
+
+Whether the read model takes rows is told of the queue that leads to it: `abide queue show`, `pause` and `resume`.",
+    ),
+    (
+        "projection rows",
+        "\
+Example:
+  abide projection rows Order/4711",
+    ),
+    (
+        "projection retry",
+        "\
+Example:
+  abide projection retry Order/4711",
+    ),
+    (
         "objects list",
         "\
 Example:

@@ -12,6 +12,7 @@ mod node;
 mod object;
 mod objects;
 mod outbox;
+mod projection;
 mod queue;
 mod recovery;
 mod repair;
@@ -38,6 +39,7 @@ use crate::{
     data::DataArgs,
     new::NewArgs,
     node::NodeArgs,
+    projection::Projection,
     queue::Queue,
     recovery::{BookmarkArgs, ForkArgs, RestoreArgs},
     repair::RepairArgs,
@@ -93,6 +95,9 @@ enum Command {
     /// Manage the queues of a program on a running node
     #[command(subcommand)]
     Queue(Queue),
+    /// Look after what objects feed to read models on a running node
+    #[command(subcommand)]
+    Projection(Projection),
     /// List the objects of a data directory
     #[command(subcommand)]
     Objects(Objects),
@@ -171,6 +176,7 @@ fn run() -> Result<ExitCode> {
         Command::Schedule(command) => schedule::run(&command, &mut out)?,
         Command::Workflow(command) => workflow::run(&command, &mut out)?,
         Command::Queue(command) => queue::run(&command, &mut out)?,
+        Command::Projection(command) => projection::run(&command, &mut out)?,
         Command::Outbox(command) => outbox::run(&command, &mut out)?,
         Command::Objects(Objects::List(args)) => objects::list(&args, &mut out)?,
         Command::Sql(args) => sql::run(&args, &mut out)?,

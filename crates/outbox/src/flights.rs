@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{claims::Claim, limits, passes::Turns};
+use super::{claim::Claim, limits, poll_turns::PollTurns};
 use crate::broken::{Variant, broken};
 
 /// Attempts or polls in flight, by origin or by destination.
@@ -51,7 +51,7 @@ pub(super) struct Flights {
     pub(super) to_destination: InFlight,
     /// Polls by origin.
     pub(super) polls: InFlight,
-    pub(super) poll_turns: Turns,
+    pub(super) poll_turns: PollTurns,
     /// How many attempts an origin that has responded may have in flight.
     windows: HashMap<String, u32>,
     /// Destinations whose origin had no room, longest waiting first.

@@ -14,14 +14,14 @@ use tokio::sync::Notify;
 
 use super::{
     FanOutStatus, Message, NAME, Options, OutboxError, Priority, Registry,
-    claims::Claim,
+    claim::Claim,
     flights::Flights,
     limits,
     metrics::Contents,
+    outcome::Outcome,
     overload::Overload,
     registry::Accepted,
     rows::{New, Rows},
-    settle::Outcome,
     suspects::Suspects,
 };
 use abide_component::WakeUp;

@@ -89,6 +89,7 @@ mod agenda;
 pub mod broken;
 mod bucket;
 mod changes;
+mod claim;
 mod claims;
 #[cfg(test)]
 mod costs;
@@ -114,8 +115,10 @@ mod notes;
 pub(crate) mod operations;
 mod options;
 mod order;
+mod outcome;
 mod overload;
 mod passes;
+mod poll_turns;
 mod pump;
 mod ready;
 pub(crate) mod redaction;

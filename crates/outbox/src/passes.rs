@@ -16,36 +16,18 @@ use super::{
     Batch, FanOutStatus, Limit, Pace, Status,
     agenda::Agenda,
     bucket::Bucket,
-    claims::Claim,
+    claim::Claim,
     destination,
     flights::{Full, InFlight},
     inner::{Added, Inner},
     limits,
     meta::Meta,
     overload::Overload,
+    poll_turns::PollTurns,
     rows::FailedMessage,
 };
-use abide_component::numbers::{micros, millis, rows};
+use abide_component::numbers::{millis, rows};
 use abide_component::texts::{cut, text_of};
-
-/// The last scheduled poll of each destination with its maximum of polls in flight, in microseconds since 1970. These
-/// times are spread evenly: however many operations wait, few are postponed again in a second.
-#[derive(Debug, Default)]
-pub(super) struct Turns(HashMap<String, i64>);
-
-impl Turns {
-    /// The time of the next scheduled poll, in milliseconds. `most` may be polled at a time.
-    fn next(&mut self, destination: &str, at_a_time: u32, now: i64) -> i64 {
-        let turn = micros(limits::POLL_TURN) / i64::from(at_a_time.max(1));
-        let last = self.0.entry(destination.to_owned()).or_default();
-        *last = (*last).max(now.saturating_mul(1_000)).saturating_add(turn);
-        last.div_euclid(1_000).max(now.saturating_add(1))
-    }
-
-    pub(super) fn forget(&mut self, destination: &str) {
-        self.0.remove(destination);
-    }
-}
 
 /// What a pass has claimed.
 #[derive(Debug, Default)]
@@ -579,7 +561,7 @@ impl Inner {
             by_millis = by,
             "the wall clock was set back: waits of the outbox are counted from the new time"
         );
-        self.flights.borrow_mut().poll_turns = Turns::default();
+        self.flights.borrow_mut().poll_turns = PollTurns::default();
         self.overload.set(Overload::default());
         self.suspects.set(self.suspects.get().clock_went_back(now));
         self.rows.agenda_changes();

@@ -32,8 +32,8 @@ use abide::Result;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 
 use super::{
-    Delivery, Failure, Record, claims::Claim, flights::Flights, inner::Inner, limits,
-    overload::Overload, passes::Taken, registry::Attempt, schema, settle::Outcome,
+    Delivery, Failure, Record, claim::Claim, flights::Flights, inner::Inner, limits,
+    outcome::Outcome, overload::Overload, passes::Taken, registry::Attempt, schema,
     suspects::Suspects,
 };
 use abide_component::numbers::millis;

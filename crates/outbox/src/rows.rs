@@ -15,7 +15,7 @@ use super::{
     Options, OutboxError, Record, Status,
     agenda::Agenda,
     changes::Changes,
-    claims::Claim,
+    claim::Claim,
     destinations::Known,
     held::Held,
     limits,

@@ -18,6 +18,7 @@ pub mod broken;
 mod client;
 mod config;
 mod descriptors;
+mod dry_run;
 mod error;
 mod extract;
 mod forward;
@@ -46,7 +47,7 @@ mod websocket;
 
 pub use api_error::ApiError;
 #[cfg(feature = "clap")]
-pub use args::ServeArgs;
+pub use args::{MigrateArgs, ServeArgs};
 pub use client::{ClientAddr, ForwardedHeader};
 pub use config::section as setting;
 pub use config::{
@@ -54,6 +55,7 @@ pub use config::{
     LogFormat, MemoryConfig, ObjectsConfig, OutboundConfig, RpcConfig, SecretOption, ServerConfig,
     Sources, StorageConfig, TlsConfig, WebSocketConfig,
 };
+pub use dry_run::{DryRun, FailedMigration};
 pub use error::HostError;
 pub use extract::{JsonBody, UrlPath, UrlQuery};
 pub use forward::object_router;

@@ -25,7 +25,7 @@ use tokio::{
 };
 
 use crate::{
-    HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
+    Config, HostBuilder, HostError, ListenAddress, ServerConfig, TlsConfig,
     access::{Access, AccessPolicy},
     admin::{self, AdminSocket, Reach},
     client::Clients,
@@ -349,6 +349,24 @@ struct Listeners {
     admin: Option<Endpoint>,
 }
 
+/// The store that the settings ask for.
+pub(crate) fn store_options(config: &Config) -> StoreOptions {
+    StoreOptions::default()
+        .segment_bytes(config.storage.segment_bytes)
+        .checkpoint_bytes(config.storage.checkpoint_bytes)
+        .checkpoint_interval(config.storage.checkpoint_interval)
+        .cache_kib(usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX))
+        .max_object_bytes(config.storage.max_object_bytes)
+        .max_bytes(config.storage.max_bytes)
+        .archive(
+            ArchiveOptions::default()
+                .enabled(config.archive.enabled)
+                .retention(config.archive.retention)
+                .max_bytes(config.archive.max_bytes),
+        )
+        .memory(config.memory.counted())
+}
+
 /// A store and the node on it.
 #[derive(Debug)]
 struct Core {
@@ -368,7 +386,7 @@ impl Core {
         let readiness = Arc::clone(readiness);
         blocking(move || {
             let config = builder.config.clone();
-            let options = StoreOptions::default().segment_bytes(config.storage.segment_bytes).checkpoint_bytes(config.storage.checkpoint_bytes).checkpoint_interval(config.storage.checkpoint_interval).cache_kib(usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX)).max_object_bytes(config.storage.max_object_bytes).max_bytes(config.storage.max_bytes).archive(ArchiveOptions::default().enabled(config.archive.enabled).retention(config.archive.retention).max_bytes(config.archive.max_bytes)).memory(config.memory.counted());
+            let options = store_options(&config);
             if builder.disk.others_may_read(&config.data.dir) {
                 tracing::warn!(
                     dir = %config.data.dir.display(),

@@ -45,7 +45,7 @@ use abide::{
 use axum::{
     Json, Router,
     extract::State,
-    http::{StatusCode, header},
+    http::header,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -53,10 +53,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    hooks, id, lists, metadata::Annotated, previews, refunds, test_clock, troubles, upkeep,
+    answer::{ById, Change, Created, created, object, refused, told},
+    hooks, id, lists,
+    metadata::Annotated,
+    previews, refunds, test_clock, troubles, upkeep,
 };
 use crate::{
-    BillingError,
     resource::{Event, View},
     resources::{
         Customer, Entitlement, Invoice, NewSubscription, OwnTerms, PaymentIntent, Price, Product,
@@ -149,28 +151,6 @@ async fn describe() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
-/// The error response of a client.
-pub(super) fn told(error: BillingError) -> ApiError {
-    match error {
-        BillingError::NotFound { .. } => ApiError::not_found("not_found", error.to_string()),
-        BillingError::Refused(refusal) => ApiError::bad_request("invalid", refusal.to_string()),
-        BillingError::Outcome(
-            refused @ (OutcomesError::Refused { .. } | OutcomesError::Rejected { .. }),
-        ) => ApiError::conflict("not_allowed", refused.to_string()),
-        BillingError::Object(error) => error.into(),
-        BillingError::Outcome(error) => ApiError::bad_request("invalid", error.to_string()),
-    }
-}
-
-fn refused(refusal: crate::states::Refusal) -> ApiError {
-    told(refusal.into())
-}
-
-#[derive(Deserialize)]
-pub(super) struct ById {
-    pub(super) id: String,
-}
-
 #[derive(Deserialize)]
 struct OfKind {
     kind: String,
@@ -200,13 +180,6 @@ struct History {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Change {
-    pub(super) price: String,
-    pub(super) quantity: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Cancel {
     at: When,
 }
@@ -217,24 +190,6 @@ enum When {
     Now,
     PeriodEnd,
 }
-
-/// The object with an id, after validating the id; its calls are applied once if the request has a key.
-macro_rules! object {
-    ($env:expr, $class:ty, $prefix:literal, $id:expr, $key:expr) => {{
-        id::check($prefix, $id)?;
-        let object = $env.object::<$class>().get_by_name($id);
-        match &$key {
-            Some(key) => object.with_idempotency_key(key.clone()),
-            None => object,
-        }
-    }};
-    ($env:expr, $class:ty, $prefix:literal, $id:expr) => {{
-        id::check($prefix, $id)?;
-        $env.object::<$class>().get_by_name($id)
-    }};
-}
-
-pub(super) use object;
 
 /// Calls a method of any kind of resource.
 macro_rules! of_kind {
@@ -341,12 +296,6 @@ async fn check(
     let _: View = of_kind!(env, path, get_state());
     let outcomes = of_kind!(env, path, check());
     Ok(Json(Replayed { outcomes }))
-}
-
-pub(super) type Created = Result<(StatusCode, Json<View>), ApiError>;
-
-pub(super) fn created(view: View) -> (StatusCode, Json<View>) {
-    (StatusCode::CREATED, Json(view))
 }
 
 fn value(data: &impl Serialize) -> Result<Value, ApiError> {

@@ -8,7 +8,7 @@ use axum::{Json, extract::State};
 use serde::Serialize;
 
 use super::{
-    api::{ById, Change, object, told},
+    answer::{ById, Change, object, told},
     id,
 };
 use crate::{

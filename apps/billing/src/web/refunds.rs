@@ -8,7 +8,7 @@ use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    api::{ById, Created, created, object, told},
+    answer::{ById, Created, created, object, told},
     id,
 };
 use crate::{

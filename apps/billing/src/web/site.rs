@@ -8,7 +8,13 @@ use axum::{extract::State, response::Html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Failed, api::told, html, id, lists::must_be_a_state, troubles, upkeep};
+use super::{
+    answer::told,
+    id,
+    lists::must_be_a_state,
+    page::{Failed, html},
+    troubles, upkeep,
+};
 use crate::{
     Time,
     machines::SUBSCRIPTION,

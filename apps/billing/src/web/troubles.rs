@@ -15,7 +15,7 @@ use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    api::{ById, told},
+    answer::{ById, told},
     id, upkeep,
 };
 use crate::{

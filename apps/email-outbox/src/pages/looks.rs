@@ -11,7 +11,7 @@ use super::{
     frame::Tab,
     row::{row, time},
 };
-use crate::{Lists, Overview, Progress, http::PAGE};
+use crate::{Lists, Overview, Progress, request::PAGE};
 
 /// The rendering of mails, for [`Live`](abide::outbox::live::Live).
 pub(crate) struct Looks {

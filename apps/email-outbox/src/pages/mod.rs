@@ -18,7 +18,7 @@ use self::{
     looks::head,
     row::{pill, row, time},
 };
-use crate::{Draft, Mail, Overview, http::Wanted};
+use crate::{Draft, Mail, Overview, request::Wanted};
 
 /// The mails, newest first.
 pub(crate) fn queue(overview: &Overview, list: &Page, wanted: &Wanted) -> Markup {

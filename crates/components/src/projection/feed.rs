@@ -20,7 +20,7 @@ use abide_component::{WakeUp, tables};
 const NAME: &str = "projection";
 
 /// The version of the tables, kept in `projection_meta`.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
     CREATE TABLE projection_feed (
@@ -32,8 +32,9 @@ const TABLES: &str = "
         PRIMARY KEY (tbl, id)
     ) WITHOUT ROWID;
     CREATE TABLE projection_meta (
-        version  INTEGER NOT NULL,
-        failures INTEGER NOT NULL DEFAULT 0
+        version    INTEGER NOT NULL,
+        failures   INTEGER NOT NULL DEFAULT 0,
+        last_error TEXT
     );
 ";
 
@@ -46,6 +47,37 @@ struct Inner {
     alarm: WakeUp,
     projection: Arc<Projection>,
     running: Cell<bool>,
+}
+
+/// Where a feed is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FeedStanding {
+    /// The queue that leads to the read model.
+    pub queue: String,
+    /// Rows that wait for the queue.
+    pub waiting: u64,
+    /// When the oldest of them was put, in milliseconds since 1970.
+    pub oldest: Option<i64>,
+    /// How often in a row the queue has refused.
+    pub failures: u64,
+    /// Why, the last time; `None` once it takes rows again.
+    pub last_error: Option<String>,
+    /// When it is asked again, in milliseconds since 1970.
+    pub retry_at: Option<i64>,
+}
+
+/// A row that waits, without its values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingRow {
+    /// The table.
+    pub table: String,
+    /// The row's id.
+    pub id: String,
+    /// The change that it shows.
+    pub seq: i64,
+    /// When it was put, in milliseconds since 1970.
+    pub at: i64,
 }
 
 /// A row that waits.
@@ -62,6 +94,10 @@ impl Feed {
     /// Opens the feed of an object, in its constructor; creates its tables, whose names begin with `projection_`, if
     /// they do not exist. It uses the object's alarm `projection`.
     pub fn open(state: &State, projection: Arc<Projection>) -> Result<Self> {
+        tables::upgrade(state.storage(), "projection_meta", VERSION, |sql, _| {
+            sql.exec("ALTER TABLE projection_meta ADD COLUMN last_error TEXT", ())
+                .map(drop)
+        })?;
         tables::prepare(state.storage(), "feed", "projection_meta", VERSION, |sql| {
             sql.exec(TABLES, ()).map(drop)
         })?;
@@ -74,6 +110,8 @@ impl Feed {
         let woken = feed.clone();
         state.on_alarm(NAME, move |_| std::future::ready(woken.go_on_now()))?;
         feed.0.alarm.leave_shared(state)?;
+        let answering = feed.clone();
+        state.serve_operations(NAME, move |request| answering.clone().operate(request))?;
         if feed.waiting()? > 0 && feed.0.alarm.get()?.is_none() {
             feed.go_on()?;
         }
@@ -141,6 +179,53 @@ impl Feed {
             .exec("SELECT count(*) FROM projection_feed", ())?
             .one()?;
         Ok(count.unsigned_abs())
+    }
+
+    /// Where it is: what waits for the queue, and why.
+    pub fn standing(&self) -> Result<FeedStanding> {
+        let inner = &self.0;
+        let sql = inner.state.storage().sql();
+        let (waiting, oldest): (i64, Option<i64>) = sql
+            .exec("SELECT count(*), min(at) FROM projection_feed", ())?
+            .one()?;
+        let (failures, last_error): (i64, Option<String>) = sql
+            .exec("SELECT failures, last_error FROM projection_meta", ())?
+            .one()?;
+        Ok(FeedStanding {
+            queue: inner.projection.queue.clone(),
+            waiting: waiting.unsigned_abs(),
+            oldest,
+            failures: failures.unsigned_abs(),
+            last_error: last_error.filter(|_| failures > 0),
+            retry_at: if failures > 0 {
+                inner.alarm.get()?
+            } else {
+                None
+            },
+        })
+    }
+
+    /// The rows that wait, by table and id, from the first after another: without their values, at most so many and at most
+    /// [`limits::MAX_PAGE`].
+    pub fn rows(&self, after: Option<(&str, &str)>, limit: usize) -> Result<Vec<WaitingRow>> {
+        let (table, id) = after.unwrap_or_default();
+        let sql = self.0.state.storage().sql();
+        let listed = "SELECT tbl AS \"table\", id, seq, at FROM projection_feed
+             WHERE (tbl, id) > (?1, ?2) ORDER BY tbl, id LIMIT ?3";
+        sql.exec(listed, (table, id, rows(limit.min(limits::MAX_PAGE))))?
+            .to_array()
+    }
+
+    /// Hands over at once what waits, also after the queue has refused.
+    pub fn retry(&self) -> Result<()> {
+        if self.waiting()? == 0 {
+            return Ok(());
+        }
+        self.go_on_now()
+    }
+
+    pub(super) fn env(&self) -> &abide::Env {
+        self.0.state.env()
     }
 
     /// Starts a task that sends rows, unless the queue has just refused and the feed is paused.
@@ -261,6 +346,10 @@ impl Inner {
             tracing::warn!(%error, queue = self.projection.queue, "rows wait: the queue has not accepted them");
         }
         self.note_failures(failures)?;
+        let mut text = error.to_string();
+        text.truncate(text.floor_char_boundary(limits::MAX_ERROR_BYTES));
+        let sql = self.state.storage().sql();
+        sql.exec("UPDATE projection_meta SET last_error = ?1", (text,))?;
         let at = self.now().saturating_add(millis(pause));
         self.alarm.set(Some(at))
     }

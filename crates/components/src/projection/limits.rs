@@ -56,3 +56,9 @@ pub const REBUILD_LOOK: Duration = Duration::from_millis(200);
 const _: () = assert!(STATEMENT_TIMEOUT.as_secs() < APPLY_TIMEOUT.as_secs());
 const _: () = assert!(APPLY_TIMEOUT.as_secs() < 2 * STATEMENT_TIMEOUT.as_secs());
 const _: () = assert!((MAX_ROW_BYTES + 1_024) * FEED_BATCH <= crate::queue::limits::MAX_SEND_BYTES);
+
+/// Rows that one question to a feed lists.
+pub const MAX_PAGE: usize = 1_000;
+
+/// Bytes of an error that a feed keeps.
+pub const MAX_ERROR_BYTES: usize = 1_024;

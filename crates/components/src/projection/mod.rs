@@ -70,6 +70,7 @@ mod feed;
 pub mod limits;
 mod metrics;
 mod model;
+mod operations;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod projector;
@@ -85,7 +86,7 @@ use std::{sync::Arc, time::Duration};
 use projector::Projector;
 
 pub use error::ProjectionError;
-pub use feed::Feed;
+pub use feed::{Feed, FeedStanding, WaitingRow};
 pub use model::{Found, ReadModel, Written};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresModel;

@@ -1,9 +1,8 @@
 //! A shard's state, in one row.
 
-use abide::Result;
 use serde::Deserialize;
 
-use super::{limits, rows::Rows};
+use super::limits;
 use abide_component::numbers::millis;
 
 /// The single row of `queue_meta`.
@@ -34,48 +33,5 @@ impl Meta {
     pub(super) fn clock_went_back(seen: i64, now: i64) -> Option<i64> {
         let by = seen.saturating_sub(now);
         (by > millis(limits::CLOCK_TOLERANCE)).then_some(by)
-    }
-}
-
-impl Rows {
-    pub(super) fn meta(&self) -> Result<Meta> {
-        self.sql
-            .exec(
-                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, paused FROM queue_meta",
-                (),
-            )?
-            .one()
-    }
-
-    /// Changes the row.
-    pub(super) fn change_meta<T>(&self, change: impl FnOnce(&mut Meta) -> T) -> Result<T> {
-        let before = self.meta()?;
-        let mut meta = before;
-        let result = change(&mut meta);
-        if meta != before {
-            self.save_meta(&meta)?;
-        }
-        Ok(result)
-    }
-
-    pub(super) fn save_meta(&self, meta: &Meta) -> Result<()> {
-        let counts = (
-            meta.messages,
-            meta.bytes,
-            meta.dead,
-            meta.keys,
-            meta.consumed,
-            meta.claims,
-            meta.last_seen,
-            meta.failures,
-            meta.rest_until,
-            meta.paused,
-        );
-        self.sql.exec(
-            "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, last_seen = ?7,
-                 failures = ?8, rest_until = ?9, paused = ?10",
-            counts,
-        )?;
-        Ok(())
     }
 }

@@ -38,6 +38,47 @@ pub(super) struct Claim {
 }
 
 impl Rows {
+    pub(super) fn meta(&self) -> Result<Meta> {
+        self.sql
+            .exec(
+                "SELECT messages, bytes, dead, keys, consumed, claims, last_seen, failures, rest_until, paused FROM queue_meta",
+                (),
+            )?
+            .one()
+    }
+
+    /// Changes the row.
+    pub(super) fn change_meta<T>(&self, change: impl FnOnce(&mut Meta) -> T) -> Result<T> {
+        let before = self.meta()?;
+        let mut meta = before;
+        let result = change(&mut meta);
+        if meta != before {
+            self.save_meta(&meta)?;
+        }
+        Ok(result)
+    }
+
+    pub(super) fn save_meta(&self, meta: &Meta) -> Result<()> {
+        let counts = (
+            meta.messages,
+            meta.bytes,
+            meta.dead,
+            meta.keys,
+            meta.consumed,
+            meta.claims,
+            meta.last_seen,
+            meta.failures,
+            meta.rest_until,
+            meta.paused,
+        );
+        self.sql.exec(
+            "UPDATE queue_meta SET messages = ?1, bytes = ?2, dead = ?3, keys = ?4, consumed = ?5, claims = ?6, last_seen = ?7,
+                 failures = ?8, rest_until = ?9, paused = ?10",
+            counts,
+        )?;
+        Ok(())
+    }
+
     pub(super) fn id(&self, number: i64) -> MessageId {
         MessageId {
             shard: self.shard,

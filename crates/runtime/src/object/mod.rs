@@ -50,6 +50,7 @@ use crate::{
     creation::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
+    limits::REHEARSAL_IDLE,
     namespace::Binding,
     task::Work,
     timers::Due,
@@ -441,6 +442,9 @@ impl Object {
     /// How long the object may be idle.
     fn idle_timeout(&self) -> Duration {
         let usual = self.binding.options.idle_timeout;
+        if self.worker.env.router().rehearsal {
+            return usual.min(REHEARSAL_IDLE);
+        }
         if self.alarm_only.get() {
             usual.min(self.binding.options.alarm_idle_timeout)
         } else {
