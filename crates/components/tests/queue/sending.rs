@@ -1,4 +1,4 @@
-//! What a queue takes, and what it refuses.
+//! What a queue accepts, and what it refuses.
 
 use std::{collections::BTreeSet, time::Duration};
 

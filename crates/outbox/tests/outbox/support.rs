@@ -1,4 +1,4 @@
-//! A node on a disk in memory whose objects hold outboxes, and a handler that does what a test's script says.
+//! A node on an in-memory disk whose objects hold outboxes, and a scripted handler.
 
 mod script;
 mod sender;
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Another node, on what a kill of this one leaves.
+    /// Another node on the state that a kill of this one leaves.
     pub(crate) fn killed(self) -> Self {
         self.script.kill();
         Self::at(
@@ -71,7 +71,7 @@ impl World {
         )
     }
 
-    /// Another node, on what a power failure leaves of the disk.
+    /// Another node on the disk that a power failure leaves.
     pub(crate) fn crashed(self, seed: u64) -> Self {
         self.script.kill();
         Self::at(
