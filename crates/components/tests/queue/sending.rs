@@ -152,7 +152,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         let world = World::new(words);
         let queue = world.queue("words");
         for (bad, reason) in [
-            (Message::from_json("{"), "no JSON"),
+            (Message::from_json("{"), "not JSON"),
             (
                 Message::new(&"x".repeat(limits::MAX_BODY_BYTES)).unwrap(),
                 "bytes",
