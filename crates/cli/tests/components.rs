@@ -130,7 +130,7 @@ async fn instances_of_workflows_are_seen_and_told_what_to_do() {
     until(&data, &show, "status: canceled").await;
 
     for (args, why) in [
-        (&["pause", "signup", "ada"][..], "has ended (failed)"),
+        (&["pause", "signup", "ada"][..], "has finished (failed)"),
         (
             &["show", "signup", "nobody"],
             "workflow `signup` has no instance `nobody`",

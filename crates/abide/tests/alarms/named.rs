@@ -1,4 +1,4 @@
-//! Alarms that have names: each has its own time, attempts and end.
+//! Named alarms: each has its own time and attempts.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -422,7 +422,7 @@ fn setting_an_alarm_after_the_clock_was_set_back_lengthens_no_other_wait() {
             let shelf = Shelf::new();
             shelf.set_in(wait, 5 * HOUR).await;
             shelf.pass(HOUR).await;
-            // By so little that nothing is due for it.
+            // By so little that nothing becomes due.
             shelf.world.clock.set_wall(-i64::try_from(HOUR).unwrap());
             shelf.world.fence().await;
             shelf.set_in(other, 24 * HOUR).await;

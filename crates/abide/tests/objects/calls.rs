@@ -391,7 +391,7 @@ fn bindings_are_found_by_class_and_by_name() {
     });
 }
 
-/// A class that is no Rust type: each instance is a table of what to answer.
+/// A class that is not a Rust type: each instance is a table of answers.
 struct Phrasebook;
 
 struct Phrases(&'static [(&'static str, &'static str)]);

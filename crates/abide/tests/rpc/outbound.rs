@@ -1,4 +1,4 @@
-//! Requests that objects send to the world outside.
+//! Requests of objects to other servers.
 
 use std::sync::{Arc, Mutex};
 

@@ -8,8 +8,8 @@
 //! - Each attempt is counted on disk before it begins. A handler that crashes the process is not retried for ever.
 //! - A handler that is called in the alarm has its effect on the object exactly once: its writes and the completion of
 //!   the occurrence are one transaction. A background handler, which may await, is called at least once.
-//! - No occurrence is lost or comes twice because the node was down or its clock was set; [`Misfire`] says what becomes of
-//!   those that were missed, [`Overlap`] of one that comes before the last has ended.
+//! - No occurrence is lost or repeated because the node was down or its clock was set; [`Misfire`] defines what happens
+//!   to missed occurrences, [`Overlap`] to overlapping ones.
 //!
 //! ```
 //! use abide::prelude::*;

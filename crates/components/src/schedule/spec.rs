@@ -11,7 +11,7 @@ use super::{
     timing::{Timing, every},
 };
 
-/// A timer as it is set: when it goes off, and for what.
+/// The spec of a timer: when it goes off, and for what purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Its purpose, by which a handler distinguishes timers: 1 to 64 bytes.

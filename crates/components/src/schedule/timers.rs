@@ -13,7 +13,7 @@ use abide_component::numbers::rows as count;
 /// The columns of a [`Set`].
 const SET: &str = "id, name, spec, generation, anchor, due_at, queued";
 
-/// A timer as it is set.
+/// A timer's row.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Set {
     pub(super) id: i64,

@@ -1,4 +1,4 @@
-//! Chains that something has changed are refused, and say where.
+//! Damaged chains are refused, with the position of the damage.
 
 use abide::ErrorKind;
 use abide::outcomes::Until;

@@ -1,4 +1,4 @@
-//! What a declaration must be, and what it looks like.
+//! Validation and diagrams of declarations.
 
 use abide::outcomes::{Declaration, Schema, limits};
 

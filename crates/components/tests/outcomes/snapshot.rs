@@ -1,4 +1,4 @@
-//! Snapshots save work, and nothing depends on them.
+//! Snapshots save work, but nothing depends on them.
 
 use abide::outcomes::{Options, Until, limits};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The one way to write: what it takes, what it refuses, and that it is all or nothing.
+//! Transitions: what they accept, what they refuse, and their atomicity.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A read model made anew from the objects.
+//! Rebuilding a read model from the objects.
 
 use std::{
     cell::{Cell, RefCell},

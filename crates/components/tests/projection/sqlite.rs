@@ -102,9 +102,9 @@ fn a_directory_that_is_not_there_is_an_error() {
 #[test]
 fn declarations_that_make_no_sense_are_refused() {
     for (table, reason) in [
-        (Table::new("Accounts"), "no name"),
-        (Table::new("a\"b"), "no name"),
-        (Table::new(""), "no name"),
+        (Table::new("Accounts"), "not a valid name"),
+        (Table::new("a\"b"), "not a valid name"),
+        (Table::new(""), "not a valid name"),
         (Table::new("a").column("id", Type::Text), "two columns"),
         (
             Table::new("a")

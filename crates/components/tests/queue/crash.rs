@@ -1,4 +1,4 @@
-//! Kills and losses of power at any point of a message's life.
+//! Kills and power failures at any point of a delivery.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Messages that are given up.
+//! Dead letters.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A host that runs workflows, and its figures.
+//! A host that runs workflows, and its metrics.
 
 use std::time::Duration;
 

@@ -182,7 +182,7 @@ async fn a_call_that_the_object_refuses_or_that_fits_no_method_becomes_a_dead_le
     for (call, why) in [
         (
             call("deposit", &(-5,)),
-            "says no: only what there is can be paid in",
+            "returned an error: only what there is can be paid in",
         ),
         (call("withdraw", &(5,)), "withdraw"),
         (call("deposit", &("five",)), "invalid type"),

@@ -364,7 +364,11 @@ async fn an_operation_is_asked_about_until_it_ends() {
             FailureKind::Refused,
             "no `status`: <html>",
         ),
-        (ReceiverAct::endless(200), FailureKind::Refused, "no end"),
+        (
+            ReceiverAct::endless(200),
+            FailureKind::Refused,
+            "is too long",
+        ),
         (ReceiverAct::lost(), FailureKind::Unknown, ""),
     ] {
         receiver.script([answer]);

@@ -1,4 +1,4 @@
-//! The built-in handlers against servers that behave well and badly.
+//! The built-in handlers against correct and faulty servers.
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 

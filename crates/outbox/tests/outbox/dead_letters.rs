@@ -1,4 +1,4 @@
-//! What people do with messages that failed, and with those that wait.
+//! Operations on dead letters and on queued messages.
 
 use std::time::Duration;
 

@@ -117,7 +117,7 @@ fn what_makes_no_sense_is_refused_with_what_would() {
             ),
             (note("bob", ""), "a note has a text"),
             (note("bob", &"x".repeat(1_000)), "at most 1000 are accepted"),
-            (note(&"x".repeat(400), "x"), "its destination has 400 bytes"),
+            (note(&"x".repeat(400), "x"), "the destination has 400 bytes"),
             (note("bob", "x").dedup_key(""), "the dedup key has 0 bytes"),
             (
                 note("bob", "x").ordering_key("k".repeat(256)),

@@ -1,4 +1,4 @@
-//! Tables of older versions are brought forward when an outbox is opened.
+//! Tables of older versions are migrated when an outbox is opened.
 
 use std::{sync::Arc, time::Duration};
 

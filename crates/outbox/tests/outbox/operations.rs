@@ -1,4 +1,4 @@
-//! Long-running operations: a receiver accepts, and is asked until it is done.
+//! Long-running operations: a receiver accepts, and is polled until it has finished.
 
 use std::time::Duration;
 
