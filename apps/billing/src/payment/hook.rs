@@ -13,7 +13,7 @@ use crate::{
 pub(super) const EVENT: &str = "gateway";
 
 /// Passes on a gateway webhook. Duplicates have no further effect; a late one is not needed.
-pub async fn hear(env: &Env, event: &GatewayEvent) -> Result<()> {
+pub async fn handle_event(env: &Env, event: &GatewayEvent) -> Result<()> {
     let payments = Workflows::<Payment>::new(env);
     let intent = &event.payment.reference;
     let heard = if broken(Variant::EventForgotten) {
@@ -31,7 +31,7 @@ pub async fn hear(env: &Env, event: &GatewayEvent) -> Result<()> {
 }
 
 /// The same for a refund.
-pub async fn hear_of_refund(env: &Env, event: &RefundEvent) -> Result<()> {
+pub async fn handle_refund_event(env: &Env, event: &RefundEvent) -> Result<()> {
     let refunds = Workflows::<Refunding>::new(env);
     let refund = &event.refund.reference;
     match refunds

@@ -32,7 +32,7 @@ impl Object {
         let now = self.worker.now();
         self.last_active.set(now);
         self.turn_of.set(token);
-        self.tell_reserve(self.uses_reserve.get());
+        self.set_reserve(self.uses_reserve.get());
         let watch = self
             .worker
             .mailbox
