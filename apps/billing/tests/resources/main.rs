@@ -338,7 +338,7 @@ async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("Period 1 is to be billed next, not 0.")
+            .contains("The next period to bill is 1, not 0.")
     );
     of!(world, "sub_1", check()).unwrap();
 }

@@ -64,7 +64,7 @@ pub struct Subscription {
     pub next: u32,
     /// Pending lines for the next invoice.
     pub pending: Vec<Line>,
-    /// Credit that the last invoice has left.
+    /// Credit left over from the last invoice.
     pub carried: Option<Money>,
     /// Unpaid invoices, by their id.
     pub owed: BTreeMap<String, Owed>,
