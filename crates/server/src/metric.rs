@@ -202,8 +202,8 @@ pub(crate) fn describe() {
     );
     for metric in STORE_METRICS {
         match metric.read {
-            Read::Counter(_) => describe_counter!(metric.name, figure.help),
-            Read::Gauge(_) => describe_gauge!(metric.name, figure.help),
+            Read::Counter(_) => describe_counter!(metric.name, metric.help),
+            Read::Gauge(_) => describe_gauge!(metric.name, metric.help),
         }
     }
 }
