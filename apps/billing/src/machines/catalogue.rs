@@ -17,7 +17,7 @@ const TRANSITIONS: &[Transition] = &[
     ("deleted", "annotate", "annotated", "deleted"),
 ];
 
-/// What is sold.
+/// A product.
 pub const PRODUCT: Declaration = Declaration {
     name: "product",
     initial: ABSENT,

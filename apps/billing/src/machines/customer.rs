@@ -4,7 +4,7 @@ use abide::outcomes::Declaration;
 
 use super::ABSENT;
 
-/// Who pays.
+/// Customers.
 pub const CUSTOMER: Declaration = Declaration {
     name: "customer",
     initial: ABSENT,
