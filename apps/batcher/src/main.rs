@@ -7,7 +7,7 @@ use abide::{http::Uri, server::ServeArgs};
 use batcher::{BINDING, Batcher, Upstream, options, router};
 use clap::Parser;
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   ABIDE__OUTBOUND__ALLOW_PRIVATE=127.0.0.1 batcher serve --upstream http://127.0.0.1:9000/batches

@@ -250,7 +250,7 @@ mod tests {
             bar(1, 2, 0, 0),
             format!("[{}{}] 1 of 2", "#".repeat(20), "-".repeat(20))
         );
-        assert!(bar(2, 2, 1, 3).ends_with("#] 2 of 2, 1 failed, 3 changes on their way"));
+        assert!(bar(2, 2, 1, 3).ends_with("#] 2 of 2, 1 failed, 3 pending changes"));
     }
 
     #[test]

@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the local gateway's secret.
 const SECRET_BYTES: usize = 32;
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   billing serve

@@ -43,7 +43,6 @@ impl TestModeClock {
     /// The clock of a data directory.
     ///
     /// If the offset cannot be read.
-    /// If what it was moved by cannot be read.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let by = match fs::read_to_string(dir.join(FILE)) {
             Ok(text) => {

@@ -10,7 +10,7 @@ use anyhow::Context;
 use blog_comments::{BINDING, Blog, Limits, Site, options, registry, router};
 use clap::{Args, Parser};
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   blog-comments fake-smtp

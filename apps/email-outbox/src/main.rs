@@ -20,7 +20,7 @@ const KEY: SecretOption = SecretOption::new("--acs-key", "EMAIL_OUTBOX_ACS_KEY")
 /// The mail server: its URL may contain a password.
 const SMTP: SecretOption = SecretOption::new("--smtp", "EMAIL_OUTBOX_SMTP");
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   email-outbox fake-acs

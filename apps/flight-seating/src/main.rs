@@ -10,7 +10,7 @@ use abide::{
 use clap::Parser;
 use flight_seating::{ARCHIVE_BINDING, BINDING, FlightArchive, FlightSeating, router};
 
-/// What the help ends with.
+/// The end of the help text.
 const EXAMPLE: &str = "\
 Example:
   flight-seating serve --data data

@@ -162,7 +162,7 @@ impl FlightSeating {
         self.must_be_open()?;
         match self.cabin()? {
             None => {
-                self.fit_out(&cabin)?;
+                self.create_seats(&cabin)?;
                 Ok(Created::Now)
             }
             Some(present) if present == cabin => Ok(Created::Before),
@@ -295,7 +295,7 @@ impl FlightSeating {
         Ok(())
     }
 
-    fn fit_out(&self, cabin: &Cabin) -> Result<()> {
+    fn create_seats(&self, cabin: &Cabin) -> Result<()> {
         let storage = self.state.storage();
         storage.transaction_sync(|| {
             let sql = storage.sql();

@@ -78,7 +78,7 @@ pub enum HostError {
 }
 
 /// A `main` that returns an error prints its `Debug` form.
-macro_rules! debug_is_the_sentence {
+macro_rules! debug_as_display {
     ($($error:ty),+) => {
         $(impl fmt::Debug for $error {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,7 +88,7 @@ macro_rules! debug_is_the_sentence {
     };
 }
 
-debug_is_the_sentence!(HostError, ConfigError, AccessError);
+debug_as_display!(HostError, ConfigError, AccessError);
 
 fn advice(error: &io::Error) -> String {
     match error.kind() {

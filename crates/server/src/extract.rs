@@ -42,7 +42,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 
 /// The complete body of a request whose content type is JSON.
 pub(crate) async fn json_text(request: Request) -> Result<Bytes, ApiError> {
-    if !says_json(request.headers()) {
+    if !has_json_content_type(request.headers()) {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
@@ -71,7 +71,7 @@ pub(crate) async fn read_whole(
     }
 }
 
-fn says_json(headers: &HeaderMap) -> bool {
+fn has_json_content_type(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(one), None) = (types.next(), types.next()) else {
         return false;
@@ -152,7 +152,7 @@ mod tests {
             for one in types {
                 headers.append(header::CONTENT_TYPE, one.parse().unwrap());
             }
-            says_json(&headers)
+            has_json_content_type(&headers)
         };
         for json in [
             "application/json",

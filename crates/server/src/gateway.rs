@@ -171,7 +171,7 @@ impl Gateway {
             let stopping = stop.clone();
             tokio::select! {
                 biased;
-                told = told_to_stop(&mut stop) => break told,
+                told = stop_requested(&mut stop) => break told,
                 Some(_) = connections.join_next() => {}
                 accepted = self.accept(&mut said) => {
                     connections.spawn(self.serve(accepted, stopping));
@@ -208,7 +208,7 @@ impl Gateway {
                     };
                     // Fails only if the socket is already gone.
                     let _ = stream.set_nodelay(true);
-                    give_up_when_nothing_is_taken(&stream, self.timeouts.write);
+                    set_stall_timeout(&stream, self.timeouts.write);
                     return Accepted {
                         stream,
                         peer,
@@ -377,7 +377,7 @@ fn is_news(said: &mut Option<Instant>) -> bool {
 /// Makes the kernel break the connection if its peer acknowledges nothing, or has no receive window, for this long.
 /// Only the kernel sees what a slow peer takes from the socket buffer; the process is notified when a third of a large
 /// buffer is free.
-fn give_up_when_nothing_is_taken(stream: &TcpStream, patience: Duration) {
+fn set_stall_timeout(stream: &TcpStream, patience: Duration) {
     let millis = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
     // Fails only if the socket is already gone.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(stream, millis);
@@ -388,7 +388,7 @@ async fn is_stopping(mut stop: watch::Receiver<StopAfter>) {
     let _ = stop.wait_for(Option::is_some).await;
 }
 
-async fn told_to_stop(stop: &mut watch::Receiver<StopAfter>) -> Duration {
+async fn stop_requested(stop: &mut watch::Receiver<StopAfter>) -> Duration {
     stop.wait_for(Option::is_some)
         .await
         .ok()

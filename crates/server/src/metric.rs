@@ -200,10 +200,10 @@ pub(crate) fn describe() {
         Unit::Seconds,
         "Time that commits have waited, by reason."
     );
-    for figure in STORE_METRICS {
-        match figure.read {
-            Read::Counter(_) => describe_counter!(figure.name, figure.help),
-            Read::Gauge(_) => describe_gauge!(figure.name, figure.help),
+    for metric in STORE_METRICS {
+        match metric.read {
+            Read::Counter(_) => describe_counter!(metric.name, metric.help),
+            Read::Gauge(_) => describe_gauge!(metric.name, metric.help),
         }
     }
 }
@@ -483,15 +483,15 @@ const STORE_METRICS: &[StoreMetric] = &[
 ];
 
 /// Publishes the store's metrics for the next scrape.
-pub(crate) fn take_store(stats: &abide_storage::StoreStats) {
+pub(crate) fn publish_store(stats: &abide_storage::StoreStats) {
     for (reason, waits) in WaitReason::ALL.iter().zip(&stats.commit_waits) {
         counter!(COMMIT_WAITS, "reason" => reason.as_str()).absolute(waits.count);
         gauge!(COMMIT_WAIT_SECONDS, "reason" => reason.as_str()).set(waits.seconds);
     }
-    for figure in STORE_METRICS {
-        match figure.read {
-            Read::Counter(read) => counter!(figure.name).absolute(read(stats)),
-            Read::Gauge(read) => gauge!(figure.name).set(read(stats)),
+    for metric in STORE_METRICS {
+        match metric.read {
+            Read::Counter(read) => counter!(metric.name).absolute(read(stats)),
+            Read::Gauge(read) => gauge!(metric.name).set(read(stats)),
         }
     }
 }

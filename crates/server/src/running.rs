@@ -173,7 +173,7 @@ impl RunningHost {
         };
         let (core, access, router) =
             Core::start(builder, sockets.hub().clone(), listeners, &readiness).await?;
-        if access.lets_nobody_in()? {
+        if access.has_no_valid_token()? {
             core.stop(Duration::ZERO).await?;
             return Err(HostError::NoToken { address: addr });
         }

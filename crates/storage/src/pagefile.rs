@@ -133,7 +133,7 @@ impl PageFile {
         }
     }
 
-    /// Refuses a bookmark of another object.
+    /// Rejects a bookmark of another object.
     pub(crate) fn must_be_own(&self, bookmark: &Bookmark) -> Result<()> {
         bookmark.must_be_of(self.object.key)
     }

@@ -7,7 +7,6 @@
 //! Tests wait as long as necessary: [`run`], [`until`] and [`in_time`] abort only hanging tests.
 //!
 //! Everything here panics when something is not as a test requires. Everything that is started ends when it is dropped.
-//! ends when it is dropped.
 #![forbid(unsafe_code)]
 
 mod acs;

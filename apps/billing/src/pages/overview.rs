@@ -181,11 +181,11 @@ mod tests {
                 dead,
             })
         };
-        assert_eq!(lag(0, 0, 0), "These figures are up to date.");
-        assert_eq!(lag(1, 260, 0), "One change is on its way here, for 0.2 s.");
+        assert_eq!(lag(0, 0, 0), "These numbers are up to date.");
+        assert_eq!(lag(1, 260, 0), "One change is pending, for 0.2 s.");
         assert_eq!(
             lag(7, 61_900, 2),
-            "7 changes are on their way here, the oldest for 61.9 s. 2 were not taken: make the read model anew."
+            "7 changes are pending, the oldest for 61.9 s. 2 were rejected: rebuild the read model."
         );
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 pub(super) const EVENT: &str = "gateway";
 
 /// Passes on a gateway webhook. Duplicates have no further effect; a late one is not needed.
-pub async fn hear(env: &Env, event: &GatewayEvent) -> Result<()> {
+pub async fn handle_event(env: &Env, event: &GatewayEvent) -> Result<()> {
     if broken(Variant::EventForgotten) {
         return Ok(());
     }
@@ -34,7 +34,7 @@ async fn send_once(env: &Env, event: &GatewayEvent) -> Result<(), WorkflowError>
 }
 
 /// The same for a refund.
-pub async fn hear_of_refund(env: &Env, event: &RefundEvent) -> Result<()> {
+pub async fn handle_refund_event(env: &Env, event: &RefundEvent) -> Result<()> {
     let refunds = Workflows::<Refunding>::new(env);
     let refund = &event.refund.reference;
     match refunds

@@ -19,7 +19,7 @@ use crate::{clock::Payments, states::NewIntent};
 
 pub use flow::Payment;
 pub(crate) use hook::replace_card;
-pub use hook::{hear, hear_of_refund};
+pub use hook::{handle_event, handle_refund_event};
 pub(crate) use intent::give_back;
 pub use refund::{RefundTask, Refunding};
 

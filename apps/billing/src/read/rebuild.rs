@@ -21,7 +21,6 @@ pub struct Rebuilt {
 /// in the meantime, and readers see the rows that exist so far. A failing resource is recorded, and others continue. If
 /// none fails, changes that the read model had rejected before are obsolete: their dead letters are discarded, except
 /// those of the rebuild.
-/// model had not taken before is not wanted any more: its dead letters are discarded, but those of the rebuild.
 ///
 /// # Errors
 /// If the read model cannot be emptied, or the node has none.

@@ -19,7 +19,7 @@ pub(crate) const TABLE: &str = "resources";
 pub struct Row {
     /// Its id.
     pub id: String,
-    /// What kind of resource.
+    /// Its kind.
     pub kind: String,
     /// Its state.
     pub state: String,

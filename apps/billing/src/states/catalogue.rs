@@ -20,7 +20,7 @@ impl NewProduct {
     }
 }
 
-/// What is sold.
+/// A product.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Product {
     /// What it is called.

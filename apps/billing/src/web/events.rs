@@ -37,8 +37,8 @@ pub(super) async fn hear(
             EventError::Invalid(text) => ApiError::bad_request("invalid", text),
         })?;
     match &event {
-        Told::Payment(event) => payment::hear(&env, event).await?,
-        Told::Refund(event) => payment::hear_of_refund(&env, event).await?,
+        Told::Payment(event) => payment::handle_event(&env, event).await?,
+        Told::Refund(event) => payment::handle_refund_event(&env, event).await?,
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -338,7 +338,7 @@ async fn a_subscription_is_not_moved_to_where_its_machine_does_not_lead() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("Period 1 is to be billed next, not 0.")
+            .contains("The next period to bill is 1, not 0.")
     );
     of!(world, "sub_1", check()).unwrap();
 }
@@ -388,7 +388,7 @@ async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it
         let voided = world.invoice(invoice).void().await.unwrap();
         voided.unwrap_err().to_string()
     };
-    assert!(refused(0).await.contains("is on its way"));
+    assert!(refused(0).await.contains("is in progress"));
     world.report(0, 1, Verdict::Failed).await;
     assert!(refused(0).await.contains("end the subscription instead"));
     world
@@ -405,7 +405,7 @@ async fn an_invoice_that_nobody_is_to_pay_is_not_owed_and_is_not_voided_while_it
 
     world.clock.advance(Duration::from_hours(31 * 24));
     world.begun(1, 1).await;
-    assert!(refused(1).await.contains("is on its way"));
+    assert!(refused(1).await.contains("is in progress"));
     world.report(1, 1, Verdict::Failed).await;
     assert_eq!(world.state("sub_1").await, "past_due");
     for _ in 0..2 {

@@ -210,7 +210,7 @@ async fn what_can_never_arrive_is_refused_at_once_or_becomes_a_dead_letter_with_
     let record = settled(&teller, private).await;
     assert_eq!((record.status, record.attempts), (Status::Failed, 1));
     let why = record.last_error.unwrap();
-    assert!(why.contains("is not of the public internet"), "{why}");
+    assert!(why.contains("is outside the public internet"), "{why}");
     assert!(web.received().is_empty());
     host.shutdown().await.unwrap();
 }

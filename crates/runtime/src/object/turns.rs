@@ -34,7 +34,7 @@ impl Object {
         self.worker.note_turn(self);
         self.last_active.set(now);
         self.turn_of.set(token);
-        self.tell_reserve(self.uses_reserve.get());
+        self.set_reserve(self.uses_reserve.get());
         let watch = self
             .worker
             .mailbox

@@ -284,7 +284,7 @@ impl Access {
     }
 
     /// Whether some route is protected by tokens, but no token is valid.
-    pub(crate) fn lets_nobody_in(&self) -> Result<bool, AccessError> {
+    pub(crate) fn has_no_valid_token(&self) -> Result<bool, AccessError> {
         let needs_token = !self.open
             && self.shared.authorize.is_none()
             && self.shared.protects.load(Ordering::Relaxed);

@@ -39,7 +39,7 @@ async fn metrics(State(readiness): State<Arc<Readiness>>) -> Response {
     let render = || telemetry::metrics_handle().render();
     let text = match readiness.parts() {
         Some((store, node)) => node.publish_metrics(|| {
-            metric::take_store(&store.stats());
+            metric::publish_store(&store.stats());
             render()
         }),
         None => render(),

@@ -418,7 +418,7 @@ mod tests {
     fn an_unknown_key_is_refused_and_told_its_neighbours() {
         assert_eq!(
             from_file("[data]\npath = \"x\"\n").unwrap_err(),
-            "`data.path` in abide.toml names no setting; expected one of: data.dir"
+            "`data.path` in abide.toml is not a setting; expected one of: data.dir"
         );
         assert!(
             from_file("[sever]\nlisten = \"x\"\n")
@@ -437,7 +437,7 @@ mod tests {
         );
         assert_eq!(
             from_variable("ABIDE__DATA__PATH", "x").unwrap_err(),
-            "the environment variable ABIDE__DATA__PATH names no setting; expected one of: ABIDE__DATA__DIR"
+            "the environment variable ABIDE__DATA__PATH is not a setting; expected one of: ABIDE__DATA__DIR"
         );
         assert!(
             from_variable("ABIDE__LISTEN", "1")
@@ -537,13 +537,13 @@ mod tests {
         );
         assert_eq!(
             own("ABIDE__MAIL__RETRY", "3").unwrap_err(),
-            "the environment variable ABIDE__MAIL__RETRY names no setting; \
+            "the environment variable ABIDE__MAIL__RETRY is not a setting; \
              expected one of: ABIDE__MAIL__RETRIES, ABIDE__MAIL__PASSWORD"
         );
         assert_eq!(own("ABIDE__MAIL__RETRIES", "7").unwrap_err(), "not 7");
         let told = own("ABIDE__MAIL__PASSWORD", "abc").unwrap_err();
         assert!(
-            told.contains("PASSWORD is refused") && !told.contains("abc"),
+            told.contains("PASSWORD is not valid") && !told.contains("abc"),
             "{told}"
         );
         assert!(
@@ -581,7 +581,7 @@ mod tests {
                 &[("PASSWORD_FILE", &file("long", &"x".repeat(70_000)))],
                 "65536",
             ),
-            (&[("RETRIES_FILE", &good)], "names no setting"),
+            (&[("RETRIES_FILE", &good)], "is not a setting"),
         ] {
             let told = load(variables).unwrap_err();
             assert!(told.contains(said), "{told}");

@@ -313,7 +313,7 @@ mod tests {
         let error = policy.check_literal("[::ffff:10.0.0.1]").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the address 10.0.0.1 is not of the public internet (private): objects reach it only with the \
+            "the address 10.0.0.1 is outside the public internet (private): to let objects reach it, use the \
              setting outbound.allow_private"
         );
         assert_eq!(

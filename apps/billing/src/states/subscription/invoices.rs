@@ -1,4 +1,4 @@
-//! Invoices: what the next one has.
+//! The content of the next invoice.
 
 use super::{
     super::{Draft, Refusal},
@@ -24,8 +24,8 @@ impl Subscription {
         self.draft(id, Some(line))
     }
 
-    /// The invoice of what waits for one, where the next period is not billed: it is skipped, or there is none. None if
-    /// nothing is due.
+    /// The invoice of pending lines, if the next period is not billed: it is skipped, or there is none. None if nothing
+    /// is due.
     pub fn last_invoice(&self, id: &str) -> Result<Option<Draft>, Refusal> {
         if self.anchor.is_none() || self.pending.is_empty() || broken(Variant::ChangeLeftOut) {
             return Ok(None);
