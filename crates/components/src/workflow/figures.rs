@@ -1,6 +1,6 @@
 //! The figures of a workflow's instances, for whoever scrapes the node.
 
-use std::sync::Once;
+use std::{collections::BTreeMap, sync::Once};
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -10,6 +10,7 @@ use metrics::{
 use super::Status;
 
 const STATUS: &str = "abide_workflow_status_total";
+const INSTANCES: &str = "abide_workflow_instances";
 const STEPS: &str = "abide_workflow_steps_total";
 const RUNNING: &str = "abide_workflow_attempts_running";
 const LATENESS: &str = "abide_workflow_lateness_seconds";
@@ -19,6 +20,51 @@ pub(super) fn reached(workflow: &str, status: Status) {
     describe();
     let workflow = workflow.to_owned();
     counter!(STATUS, "workflow" => workflow, "status" => status.as_str()).increment(1);
+}
+
+/// How many instances of a workflow are where. Its labels are the program's workflows and the statuses, so they are few.
+pub(super) struct Instances {
+    workflow: String,
+    counts: BTreeMap<String, i64>,
+}
+
+impl Instances {
+    /// Of a workflow with so many instances in each status.
+    pub(super) fn new(workflow: String, counts: impl IntoIterator<Item = (String, i64)>) -> Self {
+        describe();
+        let mut instances = Self {
+            workflow,
+            counts: BTreeMap::new(),
+        };
+        // One of which there is none is shown, too.
+        for status in Status::ALL {
+            instances.add(status.as_str(), 0);
+        }
+        for (status, count) in counts {
+            instances.add(&status, count);
+        }
+        instances
+    }
+
+    /// An instance has gone from one status to another; it is new, or is forgotten.
+    pub(super) fn moved(&mut self, from: Option<&str>, to: Option<&str>) {
+        if let Some(from) = from {
+            self.add(from, -1);
+        }
+        if let Some(to) = to {
+            self.add(to, 1);
+        }
+    }
+
+    fn add(&mut self, status: &str, more: i64) {
+        let count = self.counts.entry(status.to_owned()).or_default();
+        *count += more;
+        let labels = [
+            ("workflow", self.workflow.clone()),
+            ("status", status.to_owned()),
+        ];
+        gauge!(INSTANCES, &labels).set(*count as f64);
+    }
 }
 
 /// Looked up by their names once for each run.
@@ -86,6 +132,7 @@ fn describe() {
             STEPS,
             "Steps of a workflow that were done or have failed, and attempts that are retried."
         );
+        describe_gauge!(INSTANCES, "Instances of a workflow by status.");
         describe_gauge!(
             RUNNING,
             "Attempts at steps of a workflow that are on their way."

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::{Failure, FailureKind};
 
 /// Where an instance is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -25,6 +25,15 @@ pub enum Status {
 }
 
 impl Status {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Paused,
+        Self::Stuck,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
     /// As it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -211,6 +220,9 @@ pub struct StepRecord {
     pub due: Option<i64>,
     /// What went wrong, the last time.
     pub error: Option<String>,
+    /// Of what kind that was.
+    #[serde(default)]
+    pub error_kind: Option<FailureKind>,
     /// When it was asked for.
     pub asked_at: i64,
     /// When its last attempt began.

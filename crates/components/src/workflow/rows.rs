@@ -253,11 +253,12 @@ impl Rows {
             .sql
             .exec(sql, (after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
         let mut steps: Vec<StepRecord> = rows.to_array()?;
-        for error in steps.iter_mut().filter_map(|step| step.error.as_mut()) {
-            // It is stored with its kind, which is the workflow's.
-            Failure::from_json(&error.clone())
-                .message()
-                .clone_into(error);
+        for step in &mut steps {
+            // It is stored with its kind, as JSON.
+            if let Some(failure) = step.error.take().map(|error| Failure::from_json(&error)) {
+                step.error_kind = Some(failure.kind());
+                step.error = Some(failure.message().to_owned());
+            }
         }
         Ok(steps)
     }

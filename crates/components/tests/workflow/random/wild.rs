@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use abide::workflow::{
-    self, Failure, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowError,
+    self, Options, Registry, StepKind, StepName, WorkflowDirectory, WorkflowError,
     WorkflowInstance, Workflows,
 };
 use abide::{Node, clock::TestClock, prelude::*, storage::SimDisk};
@@ -120,11 +120,8 @@ impl Wild {
                 continue;
             };
             let name = StepName::from(&step);
-            let outcome = match &step.error {
-                Some(error) if step.state == workflow::StepState::Failed => {
-                    let failure: Failure = serde_json::from_str(error).unwrap();
-                    Err(failure.kind())
-                }
+            let outcome = match step.error_kind {
+                Some(kind) if step.state == workflow::StepState::Failed => Err(kind),
                 _ if step.kind == StepKind::Sleep => Ok(1),
                 _ => {
                     let output =
