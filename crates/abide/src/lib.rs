@@ -83,7 +83,8 @@
 //!
 //! let counter = node.env().object::<Counter>().get_by_name("visits");
 //! assert_eq!(counter.add(2).await??, 2);
-//! clock.advance(Duration::from_secs(10)); // the object leaves memory …
+//! clock.advance(Duration::from_secs(10));
+//! node.settle().await?; // what is due has run: the object has left memory …
 //! assert_eq!(counter.add(3).await??, 5); // … and comes back from storage
 //!
 //! node.shutdown(Duration::from_secs(1)).await?;

@@ -1,6 +1,6 @@
 //! The metrics of a workflow's instances.
 
-use std::sync::Once;
+use std::{collections::BTreeMap, sync::Once};
 
 use metrics::{
     Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -10,6 +10,7 @@ use metrics::{
 use super::Status;
 
 const STATUS: &str = "abide_workflow_status_total";
+const INSTANCES: &str = "abide_workflow_instances";
 const STEPS: &str = "abide_workflow_steps_total";
 const RUNNING: &str = "abide_workflow_attempts_running";
 const LATENESS: &str = "abide_workflow_lateness_seconds";
@@ -19,6 +20,52 @@ pub(super) fn reached(workflow: &str, status: Status) {
     describe();
     let workflow = workflow.to_owned();
     counter!(STATUS, "workflow" => workflow, "status" => status.as_str()).increment(1);
+}
+
+/// The number of instances of a workflow by status. The labels are the program's workflows and the statuses, so they are
+/// few.
+pub(super) struct Instances {
+    workflow: String,
+    counts: BTreeMap<String, i64>,
+}
+
+impl Instances {
+    /// For a workflow with these numbers of instances in each status.
+    pub(super) fn new(workflow: String, counts: impl IntoIterator<Item = (String, i64)>) -> Self {
+        describe();
+        let mut instances = Self {
+            workflow,
+            counts: BTreeMap::new(),
+        };
+        // A status without instances is shown, too.
+        for status in Status::ALL {
+            instances.add(status.as_str(), 0);
+        }
+        for (status, count) in counts {
+            instances.add(&status, count);
+        }
+        instances
+    }
+
+    /// Records that an instance has changed its status, is new, or was deleted.
+    pub(super) fn moved(&mut self, from: Option<&str>, to: Option<&str>) {
+        if let Some(from) = from {
+            self.add(from, -1);
+        }
+        if let Some(to) = to {
+            self.add(to, 1);
+        }
+    }
+
+    fn add(&mut self, status: &str, more: i64) {
+        let count = self.counts.entry(status.to_owned()).or_default();
+        *count += more;
+        let labels = [
+            ("workflow", self.workflow.clone()),
+            ("status", status.to_owned()),
+        ];
+        gauge!(INSTANCES, &labels).set(*count as f64);
+    }
 }
 
 /// Looked up by name once per run.
@@ -86,6 +133,7 @@ fn describe() {
             STEPS,
             "Steps of a workflow that were done or have failed, and attempts that were retried."
         );
+        describe_gauge!(INSTANCES, "Instances of a workflow by status.");
         describe_gauge!(RUNNING, "Running attempts at steps of a workflow.");
         describe_histogram!(
             LATENESS,

@@ -26,6 +26,15 @@ pub enum Status {
 }
 
 impl Status {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Paused,
+        Self::Stuck,
+        Self::Completed,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
     /// As it is stored and shown.
     pub fn as_str(self) -> &'static str {
         match self {
