@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use abide::{Result, Sql, State};
 
-use super::{Filter, ListBy, Listed, Page, figures::Instances, limits};
+use super::{Filter, ListBy, Listed, Page, limits, metrics::Instances};
 use crate::broken::{Variant, broken};
 use abide_component::tables;
 
