@@ -127,7 +127,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     let said = abide(&["alarms", "rerun", "Clockwork"], &data)
         .await
         .unwrap_err();
-    assert!(said.contains("a slash"), "{said}");
+    assert!(said.contains("CLASS/NAME"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

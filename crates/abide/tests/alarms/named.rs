@@ -471,7 +471,10 @@ fn names_and_numbers_of_alarms_have_bounds() {
     run(async {
         let shelf = Shelf::new();
         let diary = shelf.diary();
-        for (name, says) in [(String::new(), "not empty"), ("x".repeat(257), "256 bytes")] {
+        for (name, says) in [
+            (String::new(), "must not be empty"),
+            ("x".repeat(257), "256 bytes"),
+        ] {
             let set = diary.set_in(name, 1_000).await.unwrap();
             let error = set.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Input);

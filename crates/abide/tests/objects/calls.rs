@@ -472,7 +472,7 @@ fn two_bindings_cannot_share_their_objects() {
             .unwrap_err()
             .to_string()
     };
-    assert!(start("A", "B").contains("same unique key as another (`Silent`)"));
+    assert!(start("A", "B").contains("same unique key as another binding (`Silent`)"));
     assert!(start("A", "A").contains("registered twice"));
-    assert!(start("", "B").contains("is no name"));
+    assert!(start("", "B").contains("is not a valid binding name"));
 }
