@@ -49,9 +49,10 @@ async fn start(dir: &Path, has_queue: bool) -> RunningHost {
             config.admin.listen = None;
         })
         .object::<Order>("ORDER");
-    let queues = match has_queue {
-        true => projection.install(Queues::new(), model),
-        false => Queues::new(),
+    let queues = if has_queue {
+        projection.install(Queues::new(), model)
+    } else {
+        Queues::new()
     };
     let host = queue::install(host, queues).with(projection);
     host.start().await.unwrap()

@@ -76,7 +76,7 @@ impl Directory {
             ),
         )?;
         if known.as_ref().is_none_or(|(_, stored)| *stored < version) {
-            let before = known.map(|(status, _)| status);
+            let before = known.as_ref().map(|(status, _)| status.as_str());
             self.moved(before, Some(listed.status.as_str()));
         }
         Ok(())
@@ -94,9 +94,9 @@ impl Directory {
         self.sql.exec(stored, (id,))?.optional()
     }
 
-    fn moved(&self, from: Option<String>, to: Option<&str>) {
+    fn moved(&self, from: Option<&str>, to: Option<&str>) {
         if let Some(instances) = &mut *self.instances.borrow_mut() {
-            instances.moved(from.as_deref(), to);
+            instances.moved(from, to);
         }
     }
 
@@ -106,7 +106,7 @@ impl Directory {
             let sql = "DELETE FROM workflow_directory WHERE id = ?1 AND version <= ?2";
             self.sql.exec(sql, (id, version))?;
             if let Some((status, _)) = known.filter(|(_, stored)| *stored <= version) {
-                self.moved(Some(status), None);
+                self.moved(Some(&status), None);
             }
         }
         Ok(())

@@ -430,7 +430,7 @@ mod tests {
             let disk = ScratchDisk::new(&scratch);
             let mut model = before.clone();
             let mut random = Random(seed + 1);
-            for step in 0..200 {
+            for step in 0..200_u8 {
                 // Open anew each time: the disk keeps what nobody has open.
                 let file = disk.open(&path, OpenMode::Existing).unwrap();
                 let offset = random.below(30_000);
@@ -440,7 +440,7 @@ mod tests {
                         model.resize(offset, 0);
                     }
                     1 | 2 => {
-                        let bytes = vec![step as u8; random.below(9_000) + 1];
+                        let bytes = vec![step; random.below(9_000) + 1];
                         file.write_at(&bytes, offset as u64).unwrap();
                         model.resize(model.len().max(offset + bytes.len()), 0);
                         model[offset..offset + bytes.len()].copy_from_slice(&bytes);
