@@ -66,6 +66,8 @@ impl Host {
 pub struct HostBuilder {
     pub(crate) config: Config,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Not the machine's.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whether files outside the store, such as `access.db`, are kept in the data directory.
     pub(crate) has_directory: bool,
     authorize: Option<Box<Authorize>>,
@@ -80,6 +82,7 @@ impl HostBuilder {
         Self {
             config,
             disk,
+            clock: None,
             has_directory: true,
             authorize: None,
             audited_calls: AuditedCalls::new(),
@@ -106,8 +109,10 @@ impl HostBuilder {
         self.register(move |node, _| node.with(value))
     }
 
-    /// Runs the objects by this clock. Requests' time limits stay with the machine's.
-    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+    /// Runs the objects by this clock, and dates their commits by it, so that they can be restored to its times. Requests' time
+    /// limits stay with the machine's.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(Arc::clone(&clock));
         self.register(move |node, _| node.clock(clock))
     }
 

@@ -349,7 +349,10 @@ impl Core {
         let readiness = Arc::clone(readiness);
         blocking(move || {
             let config = builder.config.clone();
-            let options = StoreOptions::default().segment_bytes(config.storage.segment_bytes).checkpoint_bytes(config.storage.checkpoint_bytes).checkpoint_interval(config.storage.checkpoint_interval).cache_kib(usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX)).max_object_bytes(config.storage.max_object_bytes).max_bytes(config.storage.max_bytes).archive(ArchiveOptions::default().enabled(config.archive.enabled).retention(config.archive.retention).max_bytes(config.archive.max_bytes)).memory(config.memory.counted());
+            let mut options = StoreOptions::default().segment_bytes(config.storage.segment_bytes).checkpoint_bytes(config.storage.checkpoint_bytes).checkpoint_interval(config.storage.checkpoint_interval).cache_kib(usize::try_from(config.storage.cache_bytes >> 10).unwrap_or(usize::MAX)).max_object_bytes(config.storage.max_object_bytes).max_bytes(config.storage.max_bytes).archive(ArchiveOptions::default().enabled(config.archive.enabled).retention(config.archive.retention).max_bytes(config.archive.max_bytes)).memory(config.memory.counted());
+            if let Some(clock) = builder.clock.clone() {
+                options = options.unix_millis(Arc::new(move || clock.unix_millis()));
+            }
             if builder.disk.others_may_read(&config.data.dir) {
                 tracing::warn!(
                     dir = %config.data.dir.display(),
