@@ -112,11 +112,18 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
                 "invalid_path",
                 format!(
                     "The address cannot be read: {}.",
-                    rejection.body_text().trim_end_matches('.')
+                    reason(&rejection.body_text(), "Invalid URL: ")
                 ),
             )),
         }
     }
+}
+
+/// What was wrong, without axum's own words before it, which say the same as ours.
+fn reason<'a>(text: &'a str, prefix: &str) -> &'a str {
+    text.strip_prefix(prefix)
+        .unwrap_or(text)
+        .trim_end_matches('.')
 }
 
 /// The query string. Refuses with 400 `invalid_query`.
@@ -133,7 +140,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
                 "invalid_query",
                 format!(
                     "The query cannot be read: {}.",
-                    rejection.body_text().trim_end_matches('.')
+                    reason(
+                        &rejection.body_text(),
+                        "Failed to deserialize query string: "
+                    )
                 ),
             )),
         }
