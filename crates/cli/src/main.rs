@@ -23,7 +23,11 @@ mod token;
 mod verify;
 mod workflow;
 
-use std::{backtrace::BacktraceStatus, io::Write, process::ExitCode};
+use std::{
+    backtrace::BacktraceStatus,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use abide::outbox::service;
 use abide::{
@@ -129,6 +133,7 @@ enum Objects {
 fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE),
         Err(error) => {
             eprintln!("error: {}", sentence(&error));
             if error.backtrace().status() == BacktraceStatus::Captured {
@@ -137,6 +142,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What a shell shows of a program that SIGPIPE ended.
+const CLOSED_PIPE: u8 = 141;
+
+/// Whether nobody reads the output any more, as in `abide outbox list shop | head`: that is no error to speak of.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    // What was written to somebody else than the reader has a context.
+    let bare = error.chain().len() == 1;
+    let error = error.downcast_ref::<io::Error>();
+    bare && error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes on one line, but for those that it names itself.
@@ -159,7 +175,7 @@ fn sentence(error: &anyhow::Error) -> String {
 }
 
 fn run() -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let matches = help::with_notes(Command::command()).get_matches();
     match Command::from_arg_matches(&matches)? {
         Command::Serve(args) => {
@@ -215,6 +231,14 @@ mod tests {
     use anyhow::{Context as _, anyhow};
 
     use super::*;
+
+    #[test]
+    fn output_that_nobody_reads_is_no_error_to_speak_of() {
+        let closed = || anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_closed_pipe(&closed()));
+        assert!(!is_closed_pipe(&closed().context("cannot ask the node")));
+        assert!(!is_closed_pipe(&anyhow!("broken pipe")));
+    }
 
     #[test]
     fn an_error_is_one_line_that_names_each_cause_once() {
