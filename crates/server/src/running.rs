@@ -75,6 +75,11 @@ impl LocalHost {
         })
     }
 
+    /// The node, by which a program restores and forks objects, lists their alarms and repairs them.
+    pub fn node(&self) -> &Node {
+        &self.core.node
+    }
+
     /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
@@ -224,6 +229,11 @@ impl RunningHost {
     /// Where health and metrics are served, unless that is off.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin_addr
+    }
+
+    /// The node, by which a program restores and forks objects, lists their alarms and repairs them.
+    pub fn node(&self) -> &Node {
+        &self.core.node
     }
 
     /// The objects.

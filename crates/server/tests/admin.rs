@@ -238,6 +238,13 @@ async fn objects_are_restored_to_times_of_the_hosts_clock() {
     let restored = restore(TestClock::START_UNIX_MILLIS + 3_599_999).await;
     assert_eq!(restored.status, StatusCode::OK, "{restored:?}");
     assert!(!clockwork.is_mended().await.unwrap().unwrap());
+
+    // A program does the same through the host's node.
+    let restored: Value = serde_json::from_str(&restored.body).unwrap();
+    let undo: Bookmark = serde_json::from_value(restored["undo"].clone()).unwrap();
+    let node = host.node();
+    node.restore(clockwork.untyped(), undo).await.unwrap();
+    assert!(clockwork.is_mended().await.unwrap().unwrap());
     host.shutdown().await.unwrap();
 }
 
@@ -311,7 +318,7 @@ async fn a_quarantined_object_is_listed_and_repaired_by_each_way() {
             StatusCode::SERVICE_UNAVAILABLE,
             "{unsound:?}"
         );
-        assert!(unsound.body.contains("nothing to accept"), "{unsound:?}");
+        assert!(unsound.body.contains("no content to accept"), "{unsound:?}");
         assert_eq!(quarantined().await, expected);
 
         let (repaired, mended) = match how {
