@@ -23,7 +23,11 @@ mod token;
 mod verify;
 mod workflow;
 
-use std::{backtrace::BacktraceStatus, io::Write, process::ExitCode};
+use std::{
+    backtrace::BacktraceStatus,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use abide::outbox::service;
 use abide::{
@@ -133,6 +137,7 @@ enum Objects {
 fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE),
         Err(error) => {
             eprintln!("error: {}", sentence(&error));
             if error.backtrace().status() == BacktraceStatus::Captured {
@@ -141,6 +146,17 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The exit code that a shell reports for a program that SIGPIPE ended.
+const CLOSED_PIPE: u8 = 141;
+
+/// Whether the reader of the output has closed it, as in `abide outbox list shop | head`, which is not a failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    // An error of another pipe has a context.
+    let bare = error.chain().len() == 1;
+    let error = error.downcast_ref::<io::Error>();
+    bare && error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// An error with its causes on one line, except causes that it already includes.
@@ -163,7 +179,7 @@ fn sentence(error: &anyhow::Error) -> String {
 }
 
 fn run() -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let matches = help::with_notes(Command::command()).get_matches();
     match Command::from_arg_matches(&matches)? {
         Command::Serve(args) => {
@@ -220,6 +236,14 @@ mod tests {
     use anyhow::{Context as _, anyhow};
 
     use super::*;
+
+    #[test]
+    fn output_that_nobody_reads_is_no_error_to_speak_of() {
+        let closed = || anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_closed_pipe(&closed()));
+        assert!(!is_closed_pipe(&closed().context("cannot ask the node")));
+        assert!(!is_closed_pipe(&anyhow!("broken pipe")));
+    }
 
     #[test]
     fn an_error_is_one_line_that_names_each_cause_once() {

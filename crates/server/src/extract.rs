@@ -112,15 +112,15 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
             Err(rejection) => Err(ApiError::bad_request(
                 "invalid_path",
                 format!(
-                    "The address is not valid: {}.",
-                    rejection.body_text().trim_end_matches('.')
+                    "The address cannot be read: {}.",
+                    reason(&rejection.body_text(), "Invalid URL: ")
                 ),
             )),
         }
     }
 }
 
-/// The query string. Rejects with 400 `invalid_query`.
+/// The query string. Refuses with 400 `invalid_query`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UrlQuery<T>(pub T);
 
@@ -133,8 +133,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for UrlQuery<T> {
             Err(rejection) => Err(ApiError::bad_request(
                 "invalid_query",
                 format!(
-                    "The query is not valid: {}.",
-                    rejection.body_text().trim_end_matches('.')
+                    "The query cannot be read: {}.",
+                    reason(
+                        &rejection.body_text(),
+                        "Failed to deserialize query string: "
+                    )
                 ),
             )),
         }

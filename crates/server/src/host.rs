@@ -66,6 +66,8 @@ impl Host {
 pub struct HostBuilder {
     pub(crate) config: Config,
     pub(crate) disk: Arc<dyn Disk>,
+    /// Not the machine's.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Whether files outside the store, such as `access.db`, are kept in the data directory.
     pub(crate) has_directory: bool,
     authorize: Option<Box<Authorize>>,
@@ -80,6 +82,7 @@ impl HostBuilder {
         Self {
             config,
             disk,
+            clock: None,
             has_directory: true,
             authorize: None,
             audited_calls: AuditedCalls::new(),
@@ -106,8 +109,10 @@ impl HostBuilder {
         self.register(move |node, _| node.with(value))
     }
 
-    /// Sets the clock of the objects. Requests' time limits still use the machine's clock.
-    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+    /// Sets the clock of the objects. The host also dates their commits by it, so that an object can be restored to one of
+    /// its times. Requests' time limits still use the machine's clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(Arc::clone(&clock));
         self.register(move |node, _| node.clock(clock))
     }
 

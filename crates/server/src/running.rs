@@ -75,7 +75,7 @@ impl LocalHost {
         })
     }
 
-    /// The environment of the objects.
+    /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -234,7 +234,7 @@ impl RunningHost {
         self.admin_addr
     }
 
-    /// The environment of the objects.
+    /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -386,7 +386,10 @@ impl Core {
         let readiness = Arc::clone(readiness);
         blocking(move || {
             let config = builder.config.clone();
-            let options = store_options(&config);
+            let mut options = store_options(&config);
+            if let Some(clock) = builder.clock.clone() {
+                options = options.unix_millis(Arc::new(move || clock.unix_millis()));
+            }
             if builder.disk.others_may_read(&config.data.dir) {
                 tracing::warn!(
                     dir = %config.data.dir.display(),
