@@ -1,0 +1,61 @@
+//! Every bound of the patterns, in one place.
+
+use std::time::Duration;
+
+/// Keys that one rate limiter counts at a time; those that have used nothing lately do not count.
+pub const MAX_LIMITER_KEYS: usize = 100;
+
+/// Bytes of a rate limiter's key.
+pub const MAX_LIMITER_KEY_BYTES: usize = 255;
+
+/// The longest window, and the longest time in which a bucket fills up.
+pub const MAX_WINDOW: Duration = Duration::from_hours(366 * 24);
+
+/// Parts of a sliding window. What was admitted counts until its part has left the window: at most a 256th of the
+/// window longer than it must.
+pub const WINDOW_SLOTS: i64 = 256;
+
+/// Parts that are kept of a window, also if the window of a key changes all the time; then the oldest count together.
+pub const MAX_WINDOW_SLOTS: usize = 4 * WINDOW_SLOTS as usize;
+
+/// The longest time until a rate limiter saves what it has admitted.
+pub const MAX_SAVE_AFTER: Duration = Duration::from_mins(1);
+
+/// The shortest lease of a lock.
+pub const MIN_LEASE: Duration = Duration::from_millis(100);
+
+/// The longest lease of a lock. Whoever needs it for longer renews it.
+pub const MAX_LEASE: Duration = Duration::from_hours(24);
+
+/// The longest time for which a call waits for a lock: less than the time limit of a handler.
+pub const MAX_LOCK_WAIT: Duration = Duration::from_mins(2);
+
+/// Calls that wait for one lock at a time.
+pub const MAX_LOCK_WAITERS: usize = 1_000;
+
+/// Bytes of the name of a lock's holder.
+pub const MAX_HOLDER_BYTES: usize = 255;
+
+/// How long a lock that is free remembers its last token. Tokens grow nevertheless: they are not below the time.
+pub const FORGET_LOCK_AFTER: Duration = Duration::from_hours(24);
+
+/// Bytes of the name of a resource behind a fence.
+pub const MAX_RESOURCE_BYTES: usize = 255;
+
+/// Sessions that one object may hold, whatever its options say.
+pub const MAX_SESSIONS: u32 = 100_000;
+
+/// Bytes of the subject of a session.
+pub const MAX_SUBJECT_BYTES: usize = 255;
+
+/// Bytes of the data of a session, as JSON. They are read with each request; larger things belong in storage.
+pub const MAX_SESSION_BYTES: usize = 64 << 10;
+
+/// The longest life of a session.
+pub const MAX_SESSION_LIFETIME: Duration = Duration::from_hours(366 * 24);
+
+/// Random bytes of a session's id: 160 bits, more than anybody can guess.
+pub const SESSION_ID_BYTES: usize = 20;
+
+/// Sessions that one pass of the alarm deletes; the next follows at once.
+pub const MAX_SESSIONS_SWEPT: i64 = 1_000;

@@ -1,0 +1,10 @@
+//! The patterns on a node with a disk in memory, at a clock that stands still: each against a small model of what it
+//! promises, with kills and power failures. `ABIDE_PATTERNS_SEEDS` says how many seeds.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+mod limiter;
+mod lock;
+mod sessions;
+mod support;
+#[path = "../../../../verify/harness/shared/world.rs"]
+mod world;
