@@ -59,3 +59,30 @@ pub const SESSION_ID_BYTES: usize = 20;
 
 /// Sessions that one pass of the alarm deletes; the next follows at once.
 pub const MAX_SESSIONS_SWEPT: i64 = 1_000;
+
+/// Shards of one sharded namespace.
+pub const MAX_SHARDS: u32 = 100_000;
+
+/// Bytes of the name of a sharded namespace.
+pub const MAX_SHARDED_NAME_BYTES: usize = 255;
+
+/// Shards that are asked at a time when all are.
+pub const SHARDS_AT_A_TIME: usize = 64;
+
+/// Figures of one shard.
+pub const MAX_FIGURES: usize = 100;
+
+/// Bytes of the name of a figure.
+pub const MAX_FIGURE_BYTES: usize = 64;
+
+/// The longest time until a shard reports a figure that has changed.
+pub const MAX_REPORT_AFTER: Duration = Duration::from_hours(24);
+
+/// Players of a leaderboard, whatever its options say: a rank is found by counting those before it.
+pub const MAX_PLAYERS: u32 = 1_000_000;
+
+/// Bytes of a player's name.
+pub const MAX_PLAYER_BYTES: usize = 255;
+
+/// Places in one page of a leaderboard.
+pub const MAX_PLACES: u32 = 1_000;

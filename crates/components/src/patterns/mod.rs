@@ -5,13 +5,17 @@
 //! | [`limiter`] | so much per user or address and time | an object |
 //! | [`lock`] | mutual exclusion between processes, machines and objects | an object, and a [`Fence`](lock::Fence) in yours |
 //! | [`sessions`] | who is logged in, and until when | a component of your object |
+//! | [`sharding`] | more than one object can do | a handle, a component of the shards, and an object that adds up |
+//! | [`leaderboard`] | who has the highest score | an object |
 //!
 //! The guide says which pattern fits which need.
 
+pub mod leaderboard;
 pub mod limiter;
 pub mod limits;
 pub mod lock;
 pub mod sessions;
+pub mod sharding;
 
 use abide::State;
 

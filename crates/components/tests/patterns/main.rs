@@ -2,9 +2,11 @@
 //! promises, with kills and power failures. `ABIDE_PATTERNS_SEEDS` says how many seeds.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+mod leaderboard;
 mod limiter;
 mod lock;
 mod sessions;
+mod sharding;
 mod support;
 #[path = "../../../../verify/harness/shared/world.rs"]
 mod world;
