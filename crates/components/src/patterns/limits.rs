@@ -86,3 +86,35 @@ pub const MAX_PLAYER_BYTES: usize = 255;
 
 /// Places in one page of a leaderboard.
 pub const MAX_PLACES: u32 = 1_000;
+
+/// The longest time without a sign of life after which somebody counts as here.
+pub const MAX_PRESENCE_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// The shortest.
+pub const MIN_PRESENCE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Who may be here at a time, whatever the options say.
+pub const MAX_PRESENT: u32 = 100_000;
+
+/// Bytes of the name of somebody who is here. With the tag's beginning it is not longer than a tag may be.
+pub const MAX_WHO_BYTES: usize = 240;
+
+/// Signs of life are written down once in this share of the timeout: one that comes sooner changes nothing on disk. So much
+/// longer somebody may count as here.
+pub const BEATS_IN_A_TIMEOUT: i64 = 4;
+
+/// Attempts of one call that is retried.
+pub const MAX_CALL_ATTEMPTS: u32 = 100;
+
+/// The longest time for which a call is retried.
+pub const MAX_CALL_PATIENCE: Duration = Duration::from_mins(15);
+
+/// The longest time for which an object is kept that nobody uses.
+pub const MAX_KEPT_UNUSED: Duration = Duration::from_hours(10 * 366 * 24);
+
+/// The shortest.
+pub const MIN_KEPT_UNUSED: Duration = Duration::from_secs(1);
+
+/// A use is written down once in this share of the time for which an object is kept: an object goes at most so much
+/// earlier than its last use would have it.
+pub const USES_IN_A_LIFE: i64 = 16;

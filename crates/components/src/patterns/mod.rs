@@ -7,13 +7,19 @@
 //! | [`sessions`] | who is logged in, and until when | a component of your object |
 //! | [`sharding`] | more than one object can do | a handle, a component of the shards, and an object that adds up |
 //! | [`leaderboard`] | who has the highest score | an object |
+//! | [`presence`] | who is here, over WebSockets and heartbeats | a component of your object |
+//! | [`retry`] | a call that met overload or a reset | a helper of callers |
+//! | [`cleanup`] | objects that nobody uses any more | a component of your object |
 //!
 //! The guide says which pattern fits which need.
 
+pub mod cleanup;
 pub mod leaderboard;
 pub mod limiter;
 pub mod limits;
 pub mod lock;
+pub mod presence;
+pub mod retry;
 pub mod sessions;
 pub mod sharding;
 
