@@ -51,7 +51,7 @@ use abide_component::{WakeUp, numbers::millis};
 const ALARM: &str = "cleanup";
 
 /// When an object deletes itself.
-#[derive(Clone, Debug, PartialEq, Eq, Setters)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setters)]
 #[non_exhaustive]
 pub struct Options {
     /// How long after it was last used. Uses are written down once in a sixteenth of it, so that using an object does not

@@ -203,9 +203,8 @@ impl Presence {
 }
 
 fn who_of(ws: &WebSocket) -> Option<String> {
-    let tags = ws.tags().into_iter();
-    tags.filter_map(|tag| tag.strip_prefix(TAG).map(str::to_owned))
-        .next()
+    let mut tags = ws.tags().into_iter();
+    tags.find_map(|tag| tag.strip_prefix(TAG).map(str::to_owned))
 }
 
 /// When the gateway last answered a heartbeat on a socket.

@@ -4,6 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Jump consistent hashing (Lamping and Veach 2014) of the key's SHA-256: even, and with one more shard only the keys of
 /// that one move.
+#[allow(clippy::cast_sign_loss, reason = "the next shard is never negative")]
 pub(super) fn shard_of(key: &str, shards: u32) -> u32 {
     let mut head = [0; 8];
     head.copy_from_slice(&Sha256::digest(key)[..8]);
