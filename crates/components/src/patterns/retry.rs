@@ -41,6 +41,7 @@ use std::time::Duration;
 use abide::{Call, Env, Error, ErrorKind, ObjectClass, Result, Stub};
 
 use super::limits::{MAX_CALL_ATTEMPTS, MAX_CALL_PATIENCE};
+use crate::broken::{Variant, broken};
 
 /// How a call is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Setters)]
@@ -129,7 +130,11 @@ impl Retry {
         key: &str,
         call: impl Fn(&Stub<T>) -> Call<R>,
     ) -> Result<R> {
-        let stub = stub.with_idempotency_key(key);
+        let stub = if broken(Variant::KeyDropped) {
+            stub.clone()
+        } else {
+            stub.with_idempotency_key(key)
+        };
         self.repeat(|| call(&stub), may_succeed_later).await
     }
 
@@ -173,7 +178,7 @@ impl Retry {
 
 /// The call did not run: repeating it cannot apply it twice.
 fn never_ran(error: &Error) -> bool {
-    error.retryable() && !error.remote()
+    (error.retryable() || broken(Variant::UnsureRepeated)) && !error.remote()
 }
 
 /// With an idempotency key: the error is of the way to the object, and another attempt can have another result.

@@ -89,6 +89,10 @@ async fn simulate(seed: u64, mut random: Random, limit: Limit, late: i64) {
                         world.pass(retry_after).await;
                         let again = take(&world, limit, count).await;
                         assert!(admits(again), "{case}: it said when");
+                        assert!(
+                            model.may(limit, count, world.now(), false, 0),
+                            "{case}: it said when"
+                        );
                         model.0.push((world.now(), count, true));
                     }
                     Verdict::Refused { .. } => {}

@@ -200,6 +200,8 @@ fn whoever_waits_longest_comes_next_and_leases_end_by_themselves() {
         );
         // Nobody releases it: the alarm does.
         world.pass(secs(10)).await;
+        let held = lock(&world).holder().await.unwrap().unwrap().unwrap();
+        assert_eq!(held.holder, "eve");
         let eve = eve.await.unwrap().unwrap();
         assert_eq!(
             (&*eve.holder, eve.expires_at),

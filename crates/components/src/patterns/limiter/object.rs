@@ -9,6 +9,7 @@ use std::{
 use abide::prelude::*;
 
 use super::{Limit, LimiterError, Options, Verdict, usage::Usage};
+use crate::broken::{Variant, broken};
 use crate::patterns::{
     limits::{MAX_LIMITER_KEY_BYTES, MAX_LIMITER_KEYS},
     now, wrong_length,
@@ -134,6 +135,9 @@ impl Inner {
     }
 
     fn save(&self) -> Result<()> {
+        if broken(Variant::LimiterUnsaved) {
+            return Ok(());
+        }
         let storage = self.state.storage();
         let Some(ends_at) = self.drop_old() else {
             // What never lasted long enough to be saved leaves no trace.

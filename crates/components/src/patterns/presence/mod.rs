@@ -72,6 +72,7 @@ use abide::{
 };
 
 use super::{limits, now, wrong_length};
+use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, numbers::millis};
 use rows::Rows;
 
@@ -165,7 +166,7 @@ impl Presence {
         if self.0.open_sockets(&who).next().is_some() {
             return Ok(());
         }
-        if was_clean {
+        if was_clean || broken(Variant::BrokenIsClosed) {
             return self.leave(&who).map(drop);
         }
         // Its last heartbeats go with it.
@@ -291,10 +292,12 @@ impl Inner {
                     self.seen(&who, at.min(now), now)?;
                 }
             }
-            for who in self
-                .rows
-                .remove_silent(now.saturating_sub(self.patience()))?
-            {
+            let silent_since = if broken(Variant::SilentStay) {
+                0
+            } else {
+                now.saturating_sub(self.patience())
+            };
+            for who in self.rows.remove_silent(silent_since)? {
                 self.tell(&Change::Left(who))?;
             }
             match self.rows.oldest()? {

@@ -53,6 +53,7 @@ use abide::{Result, State};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{limits, now, wrong_length};
+use crate::broken::{Variant, broken};
 use abide_component::{WakeUp, numbers::millis};
 use rows::Rows;
 
@@ -187,6 +188,9 @@ impl Sessions {
 
     /// Ends a session. False if it had ended already.
     pub fn end(&self, id: &str) -> Result<bool, SessionError> {
+        if broken(Variant::SessionLeftOpen) {
+            return Ok(self.get::<serde::de::IgnoredAny>(id)?.is_some());
+        }
         let inner = &self.0;
         Ok(inner.rows.delete(id, now(&inner.state))?)
     }
@@ -206,6 +210,9 @@ impl Sessions {
 impl Inner {
     /// Deletes what has expired, and has the object woken for the next.
     fn sweep(&self) -> Result<()> {
+        if broken(Variant::SessionLeftStored) {
+            return Ok(());
+        }
         let now = now(&self.state);
         let swept = self.rows.delete_expired(now)?;
         let next = if swept == limits::MAX_SESSIONS_SWEPT {

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use abide::{Result, Sql, State, Stub};
 
 use super::{BINDING, Coordinator, Options, ShardingError, sharded};
+use crate::broken::{Variant, broken};
 use crate::patterns::{limits, now, wrong_length};
 use abide_component::{WakeUp, numbers::millis, numbers::rows, tables};
 
@@ -104,7 +105,7 @@ impl Figures {
         // Not below the time, so that it grows also if the shard was restored to an earlier state.
         let change = "UPDATE figures_meta SET change = max(change + 1, ?1)";
         inner.sql.exec(change, (now,))?;
-        if inner.alarm.get()?.is_none() {
+        if inner.alarm.get()?.is_none() && !broken(Variant::ReportForgotten) {
             let at = now.saturating_add(millis(inner.options.report_after));
             inner.alarm.set(Some(at))?;
         }
