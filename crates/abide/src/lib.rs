@@ -107,6 +107,7 @@
 //! | `projection`, `postgres` | [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL` |
 //! | `workflow` | [`workflow`]: durable functions that run to completion, even across crashes |
 //! | `outcomes` | [`outcomes`]: event sourcing: an object whose only authoritative table is its chain of outcomes |
+//! | `patterns` | [`patterns`]: rate limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup |
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
 
@@ -124,6 +125,9 @@ pub use abide_component as component;
 #[cfg(feature = "outcomes")]
 #[doc(inline)]
 pub use abide_components::outcomes;
+#[cfg(feature = "patterns")]
+#[doc(inline)]
+pub use abide_components::patterns;
 #[cfg(feature = "projection")]
 #[doc(inline)]
 pub use abide_components::projection;

@@ -38,6 +38,40 @@ abide::broken_variants! {
         /// Old data is not upcast. Newer programs read old outcomes.
         UpcastSkipped,
     }
+    patterns {
+        /// A rate limiter never saves what it has admitted. Only the last second is forgotten.
+        LimiterUnsaved,
+        /// What was admitted leaves its window with the begin of its part. No window has too many.
+        WindowLeavesEarly,
+        /// A token does not come after the last one. Tokens grow.
+        TokenRepeated,
+        /// The alarm ends no lease. Leases end by themselves.
+        LeaseLeftOpen,
+        /// A fence admits whoever comes. Older holders are refused.
+        FenceOpen,
+        /// A session that is ended stays. It is ended for good.
+        SessionLeftOpen,
+        /// Sessions do not expire while nobody looks. The alarm deletes them.
+        SessionLeftStored,
+        /// A report counts whenever it comes. One that is late or repeated counts once.
+        ReportRepeated,
+        /// A shard does not report what has changed. Totals become exact.
+        ReportForgotten,
+        /// Of two with the same score both have the better rank. The one that reached it first is ahead.
+        TieIgnored,
+        /// Whoever falls silent stays. Only those who give signs of life are here.
+        SilentStay,
+        /// Whoever loses the connection has left. They have until the timeout.
+        BrokenIsClosed,
+        /// A call that may have run is repeated without a key. It is applied once.
+        UnsureRepeated,
+        /// A key is not sent. A call with a key is applied once.
+        KeyDropped,
+        /// An object that has something to do is deleted. It is kept.
+        CleanupBlind,
+        /// Using an object does not keep it. It goes when nobody has used it.
+        UseIgnored,
+    }
     schedule {
         /// Timers count as due a second before their time. No timer goes off early.
         TimerEarly,

@@ -1,6 +1,7 @@
 //! Components on durable objects, each behind the feature of its name and built on the public API of `abide` alone.
 //!
 //! - [`outcomes`]: event sourcing: an object whose only authoritative table is its chain of outcomes.
+//! - [`patterns`]: limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup.
 //! - [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL`, that can be queried across them.
 //! - [`queue`]: durable queues made of sharded objects, consumed in batches.
 //! - [`schedule`]: many named timers: one-shot, at intervals, or cron, with retries.
@@ -19,6 +20,8 @@ extern crate abide_core as abide;
 pub mod broken;
 #[cfg(feature = "outcomes")]
 pub mod outcomes;
+#[cfg(feature = "patterns")]
+pub mod patterns;
 #[cfg(feature = "projection")]
 pub mod projection;
 #[cfg(feature = "queue")]

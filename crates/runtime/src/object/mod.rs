@@ -122,8 +122,8 @@ pub(crate) struct Object {
     fate: RefCell<Option<Error>>,
     /// Why it shall end with the current turn.
     reset_after_turn: RefCell<Option<Error>>,
-    /// Whether it shall end once the current turn has committed and its messages have been sent.
-    restart_after_turn: Cell<bool>,
+    /// Why it shall end once the current turn has committed and its messages have been sent.
+    restart_after_turn: Cell<Option<&'static str>>,
 
     gate: RefCell<InputGate>,
     queue: RefCell<VecDeque<Arrival>>,
@@ -200,7 +200,7 @@ impl Object {
             alarm_handlers: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
-            restart_after_turn: Cell::new(false),
+            restart_after_turn: Cell::default(),
             gate: RefCell::default(),
             queue: RefCell::default(),
             running: RefCell::default(),

@@ -65,8 +65,8 @@ impl Object {
                 self.leave_attempt();
                 self.flush();
                 self.spawn_all();
-                if self.restart_after_turn.take() {
-                    return Turn::Broken(self.restart());
+                if let Some(why) = self.restart_after_turn.take() {
+                    return Turn::Broken(self.restart(why));
                 }
                 if poll.is_ready() {
                     Turn::Done
