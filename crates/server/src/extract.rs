@@ -120,6 +120,13 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for UrlPath
     }
 }
 
+/// The reason for a rejection, without axum's prefix, which our own message replaces.
+fn reason<'a>(text: &'a str, prefix: &str) -> &'a str {
+    text.strip_prefix(prefix)
+        .unwrap_or(text)
+        .trim_end_matches('.')
+}
+
 /// The query string. Refuses with 400 `invalid_query`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UrlQuery<T>(pub T);

@@ -75,6 +75,11 @@ impl LocalHost {
         })
     }
 
+    /// The node, with which a program restores, forks and repairs objects and lists their alarms.
+    pub fn node(&self) -> &Node {
+        &self.core.node
+    }
+
     /// The objects.
     pub fn env(&self) -> &Env {
         &self.env
@@ -232,6 +237,11 @@ impl RunningHost {
     /// The address for health and metrics, unless disabled.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin_addr
+    }
+
+    /// The node, with which a program restores, forks and repairs objects and lists their alarms.
+    pub fn node(&self) -> &Node {
+        &self.core.node
     }
 
     /// The objects.
