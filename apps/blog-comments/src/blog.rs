@@ -219,11 +219,9 @@ impl Blog {
         &self,
         before: Option<i64>,
     ) -> Result<(Counts, Vec<GivenUp>, Option<i64>), BlogError> {
-        let page = self.outbox.dead_letters(&DeadLetterFilter {
-            before,
-            limit: MAILS,
-            ..DeadLetterFilter::default()
-        })?;
+        let page = self
+            .outbox
+            .dead_letters(&DeadLetterFilter::default().before(before).limit(MAILS))?;
         let mails = page.records.into_iter().map(|mail| {
             let payload = self.outbox.payload(mail.id)?.unwrap_or_default();
             let letter = match Mail::of(&mail.kind, &payload) {
@@ -244,11 +242,9 @@ impl Blog {
         status: Option<Status>,
         before: Option<i64>,
     ) -> Result<Mailbox, BlogError> {
-        let page = self.outbox.list(&Filter {
-            status,
-            before,
-            limit: MAILS,
-        })?;
+        let page = self
+            .outbox
+            .list(&Filter::default().status(status).before(before).limit(MAILS))?;
         Ok(Mailbox {
             counts: self.outbox.counts()?,
             destinations: self.outbox.destinations(MAILS)?,

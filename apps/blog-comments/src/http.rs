@@ -510,10 +510,8 @@ fn refused(error: OutboxError) -> ApiError {
         }
         OutboxError::NotFound { .. } => ApiError::not_found("no_such_mail", text),
         OutboxError::Conflict { .. } => ApiError::conflict("mail_conflict", text),
-        OutboxError::Invalid(_)
-        | OutboxError::KeyReused { .. }
-        | OutboxError::ClosedKind { .. } => ApiError::bad_request("invalid", text),
         OutboxError::Object(error) => error.into(),
+        _ => ApiError::bad_request("invalid", text),
     }
 }
 

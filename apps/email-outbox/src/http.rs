@@ -201,11 +201,9 @@ async fn failed(
 ) -> Result<Html<String>, Failed> {
     let mails = mails(&env);
     let overview = mails.overview();
-    let filter = DeadLetterFilter {
-        before: wanted.before,
-        limit: PAGE,
-        ..DeadLetterFilter::default()
-    };
+    let filter = DeadLetterFilter::default()
+        .before(wanted.before)
+        .limit(PAGE);
     let list = mails.failed(filter).await??;
     let overview = overview.await??;
     Ok(page(pages::failed(&overview, &list, &wanted)))

@@ -183,10 +183,7 @@ impl Mails {
 }
 
 fn behind(after: Option<i64>) -> DeadLetterFilter {
-    DeadLetterFilter {
-        after,
-        ..DeadLetterFilter::default()
-    }
+    DeadLetterFilter::default().after(after)
 }
 
 impl Overview {

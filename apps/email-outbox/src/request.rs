@@ -24,11 +24,10 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     pub(crate) fn filter(&self) -> Filter {
-        Filter {
-            status: self.status,
-            before: self.before,
-            limit: self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE),
-        }
+        Filter::default()
+            .status(self.status)
+            .before(self.before)
+            .limit(self.limit.unwrap_or(PAGE).clamp(1, limits::MAX_PAGE))
     }
 }
 
@@ -55,6 +54,7 @@ pub(crate) fn told(error: OutboxError) -> ApiError {
         OutboxError::Conflict { .. } => ApiError::conflict("wrong_status", text),
         OutboxError::ClosedKind { .. } => ApiError::new(StatusCode::FORBIDDEN, "closed_kind", text),
         OutboxError::Object(error) => error.into(),
+        _ => ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", text),
     }
 }
 

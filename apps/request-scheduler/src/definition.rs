@@ -330,7 +330,7 @@ mod tests {
     fn a_definition_that_cannot_be_scheduled_or_sent_is_refused_with_what_would_do() {
         for (text, part) in [
             (r#"{"url":"ftp://a.example/"}"#, "http:// or https://"),
-            (r#"{"url":"nowhere"}"#, "no URL"),
+            (r#"{"url":"nowhere"}"#, "is not a URL"),
             (r#"{"url":"https://u:p@a.example/"}"#, "belong in a header"),
             (
                 r#"{"url":"https://a.example/","triggerAt":-1}"#,
@@ -362,7 +362,7 @@ mod tests {
             ),
             (
                 r#"{"url":"https://a.example/","requestInit":{"method":"CONNECT"}}"#,
-                "no method",
+                "not a valid method",
             ),
             (
                 r#"{"url":"https://a.example/","requestInit":{"headers":{"Host":"b"}}}"#,

@@ -146,11 +146,7 @@ pub(crate) enum Act {
 
 impl Backlog {
     fn act(&self, act: Act) -> Result<(), OutboxError> {
-        let page = |before| Filter {
-            before,
-            limit: 100,
-            ..Filter::default()
-        };
+        let page = |before| Filter::default().before(before).limit(100);
         match act {
             Act::Counts => drop(self.outbox.counts()?),
             Act::FirstPage => drop(self.outbox.list(&page(None))?),

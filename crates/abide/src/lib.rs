@@ -99,8 +99,7 @@
 //! |---|---|
 //! | `server` (by default) | [`Host`]: HTTP gateway, admin listener, settings, logs and metrics |
 //! | `clap` | arguments of a host's command line |
-//! | `outbox` | [`outbox`]: messages to the outside world, written with the object's state and delivered at least once
-//! |
+//! | `outbox` | [`outbox`]: messages to the outside world, written with the object's state and delivered at least once |
 //! | `smtp` | email for an outbox, through an SMTP relay or Azure Communication Services |
 //! | `schedule` | [`schedule`]: many named timers: one-shot, at intervals, or cron, with retries |
 //! | `queue` | [`queue`]: durable queues made of sharded objects, consumed in batches |

@@ -152,7 +152,7 @@ fn list(args: &ListArgs, out: &mut impl Write) -> Result<()> {
     writeln!(out, "INSTANCE\tSTATUS\tSTARTED\tCHANGED\tERROR")?;
     let mut after = String::new();
     loop {
-        let Page { instances, next } = node.get(&format!(
+        let Page { instances, next, .. } = node.get(&format!(
             "/objects/WorkflowDirectory/{directory}/components/workflow/instances?limit={PAGE}{status}{after}"
         ))?;
         for instance in &instances {

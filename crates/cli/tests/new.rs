@@ -130,7 +130,7 @@ fn what_is_there_already_and_names_that_cargo_refuses_are_refused() {
     assert_eq!(files(dir.path()), before);
 }
 
-/// What the guide shows of the project is what a project has.
+/// What the guide shows of the project is what a project has. (Its other examples have more than `rust,ignore`.)
 #[test]
 fn the_guide_quotes_the_project_as_it_is() {
     let lines = |text: &str| -> Vec<String> {

@@ -8,6 +8,7 @@ use super::Status;
 
 /// Why an outbox refused an operation. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum OutboxError {
     /// The message is invalid; the text says what is valid.
     #[error("{0}")]

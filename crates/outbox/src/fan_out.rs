@@ -40,6 +40,7 @@ pub struct Batch {
 
 /// The progress of a fan-out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FanOutRecord {
     /// Its id in its outbox.
     pub id: i64,

@@ -1,32 +1,41 @@
 //! Reading messages: one, or a page of them, newest first.
 
 use abide::Result;
+use derive_setters::Setters;
 use serde::{Deserialize, Serialize};
 
 use super::{Change, Outbox, Record, Status, limits, rows::RECORD};
 use abide_component::numbers::rows;
 
 /// A filter for a page of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Setters)]
+#[non_exhaustive]
 pub struct Filter {
     /// Only those with this status. `None`: all.
+    #[setters(into)]
     pub status: Option<Status>,
     /// Only those with a lower id; the `next` of the page before.
+    #[setters(into)]
     pub before: Option<i64>,
     /// At most so many; 0 and more than 1,000 count as 1,000.
     pub limit: usize,
 }
 
 /// A filter for dead letters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Setters)]
+#[non_exhaustive]
 pub struct DeadLetterFilter {
     /// Only those of this kind.
+    #[setters(into)]
     pub kind: Option<String>,
     /// Only those to this destination.
+    #[setters(into)]
     pub destination: Option<String>,
     /// Only those with a lower id.
+    #[setters(into)]
     pub before: Option<i64>,
     /// Only those with a higher id.
+    #[setters(into)]
     #[serde(default)]
     pub after: Option<i64>,
     /// At most so many; 0 and more than 1,000 count as 1,000.
@@ -35,6 +44,7 @@ pub struct DeadLetterFilter {
 
 /// A page of messages, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Page {
     /// The messages.
     pub records: Vec<Record>,

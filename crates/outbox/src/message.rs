@@ -123,6 +123,7 @@ impl Message {
 
 /// The result of enqueuing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Enqueued {
     /// The message's id in its outbox. Ids increase.
     pub id: i64,
@@ -180,6 +181,7 @@ impl fmt::Display for Status {
 
 /// The state of a message, without its payload. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Record {
     /// Its id.
     pub id: i64,
@@ -243,6 +245,7 @@ pub struct Change {
 
 /// The numbers of an outbox's messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Counts {
     /// See [`Status::Queued`].
     pub queued: i64,

@@ -231,7 +231,7 @@ mod tests {
         assert!(text.contains("use one of Kv/ada, Outbox/ada"), "{text}");
         let (kind, text) = refused(&store, "abababab");
         assert_eq!(kind, ErrorKind::Input);
-        assert!(text.contains("any of 2 objects"), "{text}");
+        assert!(text.contains("matches 2 objects"), "{text}");
         for missing in ["grace", "Kv/grace", "aba", &"0".repeat(64), "Kv/0000"] {
             let (kind, text) = refused(&store, missing);
             assert_eq!(kind, ErrorKind::NotFound);

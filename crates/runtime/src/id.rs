@@ -166,7 +166,7 @@ mod tests {
         for (text, reason) in [
             ("", "has 0 characters"),
             ("abc", "has 3 characters"),
-            (&"g".repeat(64), "something else"),
+            (&"g".repeat(64), "other characters"),
         ] {
             let error = text.parse::<ObjectId>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Input);

@@ -8,6 +8,7 @@ use crate::{Node, limits::COMMIT_STALL};
 
 /// Commits of a node that have waited longer than [`COMMIT_STALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CommitStall {
     /// What they wait for.
     pub cause: StallCause,

@@ -157,17 +157,15 @@ impl State {
     }
 
     /// Restores the object to a bookmark: the object restarts when the current poll has ended, and is restored before
-    /// any of its code runs. Returns the bookmark that undoes it, that of the state at the end of this poll.
+    /// any of its code runs. It starts by itself, even if the process ends first, so the alarms of the restored state go
+    /// off at their times. Returns the bookmark that undoes it, that of the state at the end of this poll.
     ///
     /// A handler should return afterwards: the poll's answers and messages are sent as usual, but code after another
     /// `await` does not run. All other waiting callers get an error that the object was reset; socket messages that
     /// have not begun find the restored state. To restore later, use
     /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), which has the same errors.
     pub fn restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
-        let undo = self.storage().on_next_session_restore(bookmark)?;
-        self.object()
-            .restart_after_turn("the object was restarted, to be restored to an earlier state");
-        Ok(undo)
+        self.object().restore_after_turn(bookmark)
     }
 
     /// Restarts the object when the current poll has ended: its writes are kept and its answers and messages are sent,

@@ -57,6 +57,7 @@ pub(crate) struct Counters {
 
 /// A node's metrics at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NodeStats {
     /// Events that began to run.
     pub events: u64,

@@ -176,6 +176,8 @@ broken_variants! {
         /// An object stops being a suspect when another of its alarms goes off. What may crash the process runs in
         /// isolation.
         SuspectClearedByAnother,
+        /// An object that is to be restored at once is not due in the alarm index. Alarms go off.
+        RestoreWaitsForEvent,
     }
 }
 

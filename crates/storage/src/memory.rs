@@ -98,6 +98,7 @@ struct Total(AtomicI64);
 
 /// The memory charged for one use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUsage {
     /// The use.
     pub used_for: MemoryUse,

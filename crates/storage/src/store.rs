@@ -128,6 +128,7 @@ impl StoreOptions {
 
 /// Statistics of a store, for metrics. Counters begin at 0 when the store is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct StoreStats {
     /// Transactions appended to the log.
     pub commits: u64,

@@ -62,6 +62,7 @@ pub struct CommitWait {
 
 /// The waits for one reason since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct WaitStats {
     /// How many there were.
     pub count: u64,

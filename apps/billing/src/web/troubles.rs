@@ -121,11 +121,7 @@ async fn of_status<W: Workflow>(
     env: &Env,
     status: Status,
 ) -> Result<(Vec<Failed>, bool), ApiError> {
-    let wanted = Filter {
-        status: Some(status),
-        limit: LISTED,
-        ..Filter::default()
-    };
+    let wanted = Filter::default().status(status).limit(LISTED);
     let page = Workflows::<W>::new(env).list(wanted).await;
     let page = page.map_err(abide::Error::from)?;
     let found = page.instances.into_iter().map(Failed::from).collect();

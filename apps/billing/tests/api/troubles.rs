@@ -157,7 +157,7 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
         let mut timers = timers.as_array().unwrap().iter();
         timers.any(|timer| {
             let error = timer["error"].as_str().unwrap_or_default();
-            timer["phase"] == "failed" && error.contains("something else")
+            timer["phase"] == "failed" && error.contains("different content")
         })
     };
     world.until(&timers, failed).await;
@@ -165,7 +165,7 @@ async fn a_subscriptions_timers_are_shown_and_so_is_one_that_has_failed() {
     let listed = |answer: &Answer| {
         let timer = answer.json()["timers"][0].clone();
         let error = timer["error"].as_str().unwrap_or_default();
-        timer["subscription"] == id.as_str() && error.contains("something else")
+        timer["subscription"] == id.as_str() && error.contains("different content")
     };
     let troubles = world.get("/v1/troubles").await;
     assert!(listed(&troubles), "{}", troubles.text);

@@ -324,7 +324,7 @@ fn however_often_the_plan_is_changed_the_next_invoice_can_be_ordered() {
         }
     });
     // Two more fit, for an end of service and its beginning.
-    assert!(refused.unwrap().contains("98 lines wait"));
+    assert!(refused.unwrap().contains("98 lines are pending"));
     let order = Collection {
         invoice: id("i"),
         attempt: 1,

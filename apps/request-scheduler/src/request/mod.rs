@@ -115,11 +115,12 @@ impl ScheduledRequest {
         let Some(outbox) = self.0.outbox.get() else {
             return Ok(Runs::default());
         };
-        let page = outbox.list(&Filter {
-            status: None,
-            before,
-            limit: limit.clamp(1, limits::MAX_PAGE),
-        })?;
+        let page = outbox.list(
+            &Filter::default()
+                .status(None)
+                .before(before)
+                .limit(limit.clamp(1, limits::MAX_PAGE)),
+        )?;
         let run = |record: Record| Ok(Run::new(record.clone(), outbox.history(record.id)?));
         Ok(Runs {
             runs: page.records.into_iter().map(run).collect::<Result<_>>()?,
@@ -287,11 +288,10 @@ impl Parts {
         let Some(outbox) = self.outbox.get() else {
             return Ok(());
         };
-        let queued = Filter {
-            status: Some(Status::Queued),
-            before: None,
-            limit: 0,
-        };
+        let queued = Filter::default()
+            .status(Status::Queued)
+            .before(None)
+            .limit(0);
         for record in outbox.list(&queued)?.records {
             outbox.cancel(record.id).map_err(of_outbox)?;
         }

@@ -95,16 +95,10 @@ impl Parts {
 
 /// Keeps the newest of the runs that have failed.
 fn drop_old_failures(outbox: &Outbox) -> Result<()> {
-    let kept = DeadLetterFilter {
-        limit: limits::MAX_FAILED_RUNS,
-        ..DeadLetterFilter::default()
-    };
+    let kept = DeadLetterFilter::default().limit(limits::MAX_FAILED_RUNS);
     let Some(oldest) = outbox.dead_letters(&kept)?.next else {
         return Ok(());
     };
-    let older = DeadLetterFilter {
-        before: Some(oldest),
-        ..DeadLetterFilter::default()
-    };
+    let older = DeadLetterFilter::default().before(oldest);
     outbox.discard_all(&older).map(drop).map_err(Into::into)
 }

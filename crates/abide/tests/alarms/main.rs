@@ -8,6 +8,7 @@ mod firing;
 mod given_up;
 mod handler;
 mod named;
+mod restored;
 mod retries;
 mod sleeper;
 mod spread;

@@ -565,7 +565,9 @@ async fn life(seed: u64) {
 fn the_broken_variants_of_named_alarms_are_caught() {
     use abide::broken::storage::{
         VARIABLE,
-        Variant::{ClockSetBackForOneAlarm, LastAlarmFirst, SuspectClearedByAnother},
+        Variant::{
+            ClockSetBackForOneAlarm, LastAlarmFirst, RestoreWaitsForEvent, SuspectClearedByAnother,
+        },
     };
     abide_harness::hunt(
         VARIABLE,
@@ -573,11 +575,15 @@ fn the_broken_variants_of_named_alarms_are_caught() {
         &[
             ClockSetBackForOneAlarm,
             LastAlarmFirst,
+            RestoreWaitsForEvent,
             SuspectClearedByAnother,
         ],
         |variant| match variant {
             ClockSetBackForOneAlarm => {
                 "named::a_wait_behind_an_alarm_for_a_time_of_the_clock_is_no_longer_when_the_clock_is_set_back"
+            }
+            RestoreWaitsForEvent => {
+                "restored::the_alarms_of_a_restored_state_go_off_without_another_event"
             }
             LastAlarmFirst => "named::each_alarm_goes_off_at_its_own_time_under_its_name",
             _ => "named::what_ends_its_process_runs_apart_and_the_other_alarms_of_its_object_go_on",

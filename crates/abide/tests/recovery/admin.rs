@@ -57,7 +57,7 @@ fn a_handler_that_runs_is_told_of_the_reset_and_events_that_arrive_meanwhile_wai
         let restore = tokio::spawn(async move { node.restore(&stub, first).await });
         let error = running.await.unwrap_err();
         assert!(error.object_reset() && !error.retryable(), "{error:?}");
-        assert!(error.to_string().contains("restored"), "{error}");
+        assert!(error.to_string().contains("restore"), "{error}");
         let mut get = ledger.get();
         let mut memory = ledger.memory();
         world.fence().await;

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// Why a request was refused. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum OutcomesError {
     /// The schema does not allow it in the current state.
     #[error("the {schema} is `{state}` and does not allow `{action}` with `{outcome}`: {}", say(.allowed))]

@@ -7,6 +7,7 @@ use crate::queue::QueueError;
 
 /// Why a projection refused a request.
 #[derive(Clone, Debug, Error)]
+#[non_exhaustive]
 pub enum ProjectionError {
     /// A row or a declaration is invalid; the text says what is valid. Nothing changed.
     #[error("{0}")]

@@ -69,6 +69,7 @@ pub struct FeedStanding {
 
 /// A row that waits, without its values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WaitingRow {
     /// The table.
     pub table: String,

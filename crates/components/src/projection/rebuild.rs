@@ -11,6 +11,7 @@ use crate::queue::Queue;
 
 /// The progress of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// All sources.
     pub sources: usize,

@@ -8,6 +8,7 @@ use super::MessageId;
 
 /// Why a queue refused a request. Nothing changed in the shard that says so.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum QueueError {
     /// It is invalid; the text says what is valid.
     #[error("{0}")]

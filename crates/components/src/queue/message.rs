@@ -154,6 +154,7 @@ impl TryFrom<String> for MessageId {
 
 /// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Sent {
     /// The message.
     pub id: MessageId,
@@ -163,6 +164,7 @@ pub struct Sent {
 
 /// Counts of a shard or of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Counts {
     /// Messages that wait, or that a consumer has.
     pub messages: i64,
@@ -200,6 +202,7 @@ impl Counts {
 
 /// A message that was given up. It waits for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DeadLetter {
     /// The message.
     pub id: MessageId,

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// Why a schedule refused a request. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum ScheduleError {
     /// The timer is invalid; the text says what is valid.
     #[error("{0}")]

@@ -50,6 +50,7 @@ impl fmt::Display for Phase {
 
 /// A timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Timer {
     /// Its name in its schedule.
     pub name: String,
@@ -71,6 +72,7 @@ pub struct Timer {
 
 /// An occurrence of a timer that has not finished, or has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Run {
     /// Its id in its schedule. Ids rise.
     pub id: i64,
@@ -90,6 +92,7 @@ pub struct Run {
 
 /// An event of the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its id. Ids rise.
     pub id: i64,
@@ -109,6 +112,7 @@ pub struct Entry {
 
 /// An occurrence that goes off, as its handler receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Firing {
     /// The timer's name.
     pub timer: String,

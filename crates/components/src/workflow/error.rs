@@ -8,6 +8,7 @@ use super::Status;
 
 /// Why a workflow refused a request. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum WorkflowError {
     /// The request is invalid; the text says what is valid.
     #[error("{0}")]

@@ -36,6 +36,7 @@ pub struct Order {
 
 /// The result of starting an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Started {
     /// Its status.
     pub status: Status,

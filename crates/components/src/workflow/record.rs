@@ -1,5 +1,6 @@
 //! The state of instances and their steps.
 
+use derive_setters::Setters;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,7 @@ impl fmt::Display for Status {
 
 /// The state of an instance. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct InstanceRecord {
     /// The workflow's name.
     pub workflow: String,
@@ -201,6 +203,7 @@ impl fmt::Display for StepName {
 
 /// One entry of an instance's history. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StepRecord {
     /// Its id; ids are in the order of requests.
     pub id: i64,
@@ -259,17 +262,22 @@ pub enum ListBy {
 }
 
 /// A filter for listing instances, newest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Setters)]
+#[non_exhaustive]
 pub struct Filter {
     /// Only those with this status.
+    #[setters(into)]
     pub status: Option<Status>,
     /// The time to which `from` and `before` refer, and by which the list is ordered.
     pub by: ListBy,
     /// Only those of this time or later, in milliseconds since 1970.
+    #[setters(into)]
     pub from: Option<i64>,
     /// Only those of an earlier time.
+    #[setters(into)]
     pub before: Option<i64>,
     /// Only those after this one in the list: [`Page::next`] of the page before, which was asked for by the same time.
+    #[setters(into)]
     pub after: Option<(i64, String)>,
     /// At most so many; 0, or more than [`MAX_PAGE`](super::limits::MAX_PAGE), counts as that.
     pub limit: usize,
@@ -277,6 +285,7 @@ pub struct Filter {
 
 /// A page of instances, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Page {
     /// The instances.
     pub instances: Vec<Listed>,

@@ -45,10 +45,7 @@ fn a_running_step_sees_the_cancellation_and_what_must_be_done_still_is() {
         assert_eq!(record.error.as_deref(), Some("out of stock"));
         let refused = world.workflows().cancel("a", "late").await;
         assert!(matches!(refused, Err(WorkflowError::Ended { .. })));
-        let filter = Filter {
-            status: Some(Status::Canceled),
-            ..Filter::default()
-        };
+        let filter = Filter::default().status(Status::Canceled);
         world
             .until(1, async || {
                 world

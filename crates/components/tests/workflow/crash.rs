@@ -81,10 +81,7 @@ async fn check(world: &World, output: i64) {
         assert!(is_new, "begun again: {call:?}");
     }
     // The directory comes to know.
-    let filter = Filter {
-        status: Some(Status::Completed),
-        ..Filter::default()
-    };
+    let filter = Filter::default().status(Status::Completed);
     let listed = async || {
         let page = world.workflows().list(filter.clone()).await.unwrap();
         let mut ids: Vec<String> = page.instances.into_iter().map(|listed| listed.id).collect();

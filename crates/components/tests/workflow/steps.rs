@@ -419,12 +419,7 @@ fn instances_are_listed_and_forgotten_when_they_were_kept_long_enough() {
         world.until_status_of("a", Status::Completed).await;
         world.until_status_of("c", Status::Completed).await;
         let listed = async |status, limit, after| {
-            let filter = Filter {
-                status,
-                after,
-                limit,
-                ..Filter::default()
-            };
+            let filter = Filter::default().status(status).after(after).limit(limit);
             let page = workflows.list(filter).await.unwrap();
             let ids: Vec<String> = page.instances.into_iter().map(|listed| listed.id).collect();
             (ids, page.next)
@@ -515,7 +510,7 @@ fn instances_are_found_by_their_status_and_the_time_of_their_start_or_last_chang
             directory.list_instance(listed, 1).await.unwrap().unwrap();
         }
         let found = async |filter: Filter| {
-            let (mut ids, mut filter) = (String::new(), Filter { limit: 2, ..filter });
+            let (mut ids, mut filter) = (String::new(), filter.limit(2));
             loop {
                 let page = world.workflows().list(filter.clone()).await.unwrap();
                 assert!(page.instances.len() <= 2);
@@ -526,32 +521,13 @@ fn instances_are_found_by_their_status_and_the_time_of_their_start_or_last_chang
                 }
             }
         };
-        let started = Filter {
-            from: Some(102),
-            before: Some(107),
-            ..Filter::default()
-        };
+        let started = Filter::default().from(102).before(107);
         assert_eq!(found(started.clone()).await, "65432");
         let failed = Some(Status::Failed);
-        assert_eq!(
-            found(Filter {
-                status: failed,
-                ..started
-            })
-            .await,
-            "642"
-        );
-        let changed = Filter {
-            by: ListBy::Changed,
-            before: Some(198),
-            ..Filter::default()
-        };
+        assert_eq!(found(started.status(failed)).await, "642");
+        let changed = Filter::default().by(ListBy::Changed).before(198);
         assert_eq!(found(changed.clone()).await, "3456789");
-        let failed = Filter {
-            status: failed,
-            from: Some(194),
-            ..changed
-        };
+        let failed = changed.status(failed).from(194);
         assert_eq!(found(failed).await, "46");
     });
 }

@@ -381,10 +381,7 @@ impl World {
         let now = self.now();
         let workflows = self.workflows();
         let (mut busy, mut due) = (false, None);
-        let filter = Filter {
-            status: Some(Status::Running),
-            ..Filter::default()
-        };
+        let filter = Filter::default().status(Status::Running);
         for instance in workflows.list(filter).await?.instances {
             for step in workflows.history(&instance.id, 0).await? {
                 busy |= matches!(step.state, StepState::New | StepState::Running);

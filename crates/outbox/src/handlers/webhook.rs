@@ -316,6 +316,7 @@ fn body(event: &Webhook, created_at: i64) -> Result<String, String> {
 
 /// Why a received webhook is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum NotVerified {
     /// A header is missing, duplicated, or not text.
     #[error("header `{0}` is missing or unreadable")]

@@ -260,7 +260,7 @@ async fn a_receiver_that_is_not_there_has_refused() {
     let nobody = Nobody::new();
     let call = HttpCall::post(format!("http://{}/", nobody.address()));
     let submitted = HttpDelivery::new().submit(&attempt(&host), &call).await;
-    failed(submitted, FailureKind::Refused, "no connection");
+    failed(submitted, FailureKind::Refused, "could not connect");
     host.shutdown().await.unwrap();
 }
 
@@ -346,7 +346,7 @@ async fn an_operation_is_asked_about_until_it_ends() {
         receiver.script([answer]);
         assert_eq!(poll().await, told);
     }
-    for (answer, fate, text) in [
+    for (answer, kind, text) in [
         (
             ReceiverAct::status(429).retry_after(9),
             FailureKind::Throttled,
@@ -372,24 +372,14 @@ async fn an_operation_is_asked_about_until_it_ends() {
         (ReceiverAct::lost(), FailureKind::Unknown, ""),
     ] {
         receiver.script([answer]);
-        failed(poll().await, fate, text);
+        failed(poll().await, kind, text);
     }
     let polls = receiver.received().split_off(3);
-    assert!(
-        polls
-            .iter()
-            .all(|got| got.method == "GET" && got.uri == "/jobs/7?v=1")
-    );
-    assert!(
-        polls
-            .iter()
-            .all(|got| got.header("authorization") == "Bearer x")
-    );
-    assert!(
-        polls
-            .iter()
-            .all(|got| got.body.is_empty() && got.header("content-type").is_empty())
-    );
+    for poll in polls {
+        assert!(poll.method == "GET" && poll.uri == "/jobs/7?v=1");
+        assert_eq!(poll.header("authorization"), "Bearer x");
+        assert!(poll.body.is_empty() && poll.header("content-type").is_empty());
+    }
     host.shutdown().await.unwrap();
 }
 
@@ -598,7 +588,7 @@ async fn a_receiver_to_which_no_connection_is_made_in_time_has_refused() {
         host_with(|config| config.outbound.connect_timeout = Duration::from_millis(100)).await;
     let call = HttpCall::post(format!("https://{}/", listener.local_addr().unwrap()));
     let submitted = HttpDelivery::new().submit(&attempt(&host), &call).await;
-    failed(submitted, FailureKind::Refused, "no connection");
+    failed(submitted, FailureKind::Refused, "could not connect");
     host.shutdown().await.unwrap();
 }
 

@@ -70,10 +70,8 @@ fn a_dead_letter_is_mended_and_sent() {
 fn dead_letters_are_listed_and_redriven_by_a_filter() {
     run(async {
         let world = with_dead(&[("bob", "a"), ("eve", "b"), ("bob", "c")]).await;
-        let to = |destination: &str| DeadLetterFilter {
-            destination: Some(destination.to_owned()),
-            ..DeadLetterFilter::default()
-        };
+        let to =
+            |destination: &str| DeadLetterFilter::default().destination(destination.to_owned());
         let page = world
             .sender()
             .dead_letters(to("bob"))
@@ -82,10 +80,7 @@ fn dead_letters_are_listed_and_redriven_by_a_filter() {
             .unwrap();
         let ids: Vec<i64> = page.records.iter().map(|record| record.id).collect();
         assert_eq!((ids, page.next), (vec![3, 1], None));
-        let kind = DeadLetterFilter {
-            kind: Some("other".to_owned()),
-            ..DeadLetterFilter::default()
-        };
+        let kind = DeadLetterFilter::default().kind("other".to_owned());
         assert!(
             world
                 .sender()
@@ -129,11 +124,10 @@ fn pages_follow_each_other() {
         let mut before = None;
         let mut seen = Vec::new();
         loop {
-            let filter = Filter {
-                status: Some(Status::Queued),
-                before,
-                limit: 10,
-            };
+            let filter = Filter::default()
+                .status(Status::Queued)
+                .before(before)
+                .limit(10);
             let page = world.sender().list(filter).await.unwrap().unwrap();
             seen.extend(page.records.iter().map(|record| record.id));
             before = page.next;
@@ -191,10 +185,7 @@ fn only_what_waits_can_be_canceled_and_only_what_failed_redriven_edited_or_disca
 fn of_many_dead_letters_the_oldest_go_first() {
     run(async {
         let world = with_dead(&[("bob", "a"), ("bob", "b"), ("bob", "c")]).await;
-        let two = DeadLetterFilter {
-            limit: 2,
-            ..DeadLetterFilter::default()
-        };
+        let two = DeadLetterFilter::default().limit(2);
         let swept = world.sender().redrive_all(two).await.unwrap().unwrap();
         assert_eq!((swept.count, swept.more), (2, true));
         world.until_counts(|counts| counts.sent == 2).await;

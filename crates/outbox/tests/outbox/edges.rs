@@ -439,10 +439,7 @@ fn dead_letters_are_redriven_oldest_first() {
             world.enqueue(note("bob", text)).await;
         }
         world.until_counts(|counts| counts.failed == 3).await;
-        let filter = DeadLetterFilter {
-            limit: 2,
-            ..DeadLetterFilter::default()
-        };
+        let filter = DeadLetterFilter::default().limit(2);
         let swept = world.sender().redrive_all(filter).await.unwrap().unwrap();
         assert_eq!((swept.count, swept.more), (2, true));
         world.until_counts(|counts| counts.sent == 2).await;

@@ -325,11 +325,12 @@ async fn finish(world: &World, options: &Options, seed: u64) {
         let counts = world.counts().await;
         let held = if counts.failed > 0 {
             // Those behind dead letters wait for a person.
-            let page = world.sender().list(Filter {
-                status: Some(Status::Queued),
-                before: None,
-                limit: 0,
-            });
+            let page = world.sender().list(
+                Filter::default()
+                    .status(Status::Queued)
+                    .before(None)
+                    .limit(0),
+            );
             let page = page.await.unwrap().unwrap();
             let held = page.records.iter().filter(|record| record.blocked).count();
             i64::try_from(held).unwrap()

@@ -27,7 +27,6 @@
 //! 5. An alarm that is set in an attempt, or after one that the process did not survive, has its own count of attempts.
 //!    If the process did not survive that attempt, the new alarm waits as long as the next attempt of the old one would,
 //!    and longer with each consecutive crash.
-//!    process did not survive that attempt, it waits as the next attempt of that one would, and longer each time in a row.
 
 mod firer;
 mod named;
@@ -57,6 +56,7 @@ use crate::{
 
 /// What a handler learns about the alarm that fired.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AlarmInfo {
     /// The name of the alarm; `None` for the object's unnamed alarm, set by
     /// [`Storage::set_alarm`](crate::Storage::set_alarm).
@@ -89,6 +89,7 @@ impl AlarmInfo {
 /// An object with alarms, as listed by [`Node::alarms`](crate::Node::alarms): its first alarm, and flags that cover all
 /// of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AlarmListing {
     /// The unique key of the object's namespace: by default the class name.
     pub class: String,

@@ -5,7 +5,7 @@
 //! continue to run.
 //!
 //! A restore that the object has requested is found when the object is opened for its first event, before any code of
-//! the object runs.
+//! the object runs. An object that restarts to be restored is due in the alarm index until then, so it needs no event.
 
 use std::rc::Rc;
 
@@ -18,6 +18,18 @@ impl Object {
     /// Requests a restore at the object's next start. Returns the bookmark that undoes it.
     pub(crate) fn request_restore(&self, to: &Bookmark) -> Result<Bookmark> {
         self.write(Confirmation::Confirmed, |db| db.request_restore(to))
+    }
+
+    /// Requests a restore, and restarts the object for it once the current turn has committed. The alarm index has the
+    /// object as due until then, so it is restored without waiting for an event, also if the process ends first.
+    pub(crate) fn restore_after_turn(&self, to: &Bookmark) -> Result<Bookmark> {
+        let undo = self.write(Confirmation::Confirmed, |db| {
+            let undo = db.request_restore(to)?;
+            db.restore_at_once()?;
+            Ok(undo)
+        })?;
+        self.restart_after_turn("the object was restarted, to be restored to an earlier state");
+        Ok(undo)
     }
 
     /// Restarts the object once the current turn has committed. Unlike a reset, this undoes nothing, and the turn's
@@ -33,17 +45,21 @@ impl Object {
         error
     }
 
-    /// Aborts the turn and undoes all its writes except the request for a restore.
+    /// Aborts the turn and undoes all its writes. A request for a restore, made in this turn or before, is kept, and the
+    /// object is due for it.
     pub(super) fn keep_restore_request(&self) {
         let db = self.db.borrow();
-        let Some(db) = db.as_ref().filter(|db| db.in_transaction()) else {
+        let Some(db) = &*db else {
             return;
         };
         let Ok(Some(to)) = db.requested_restore() else {
             return;
         };
         db.rollback();
-        let kept = db.request_restore(&to).and_then(|_| db.commit());
+        let kept = db
+            .request_restore(&to)
+            .and_then(|_| db.restore_at_once())
+            .and_then(|()| db.commit());
         match kept {
             Ok(lsn) => {
                 let lsn = lsn.unwrap_or_else(|| db.newest());
@@ -51,7 +67,7 @@ impl Object {
                 self.gate_lsn.set(lsn);
             }
             Err(error) => {
-                tracing::error!(class = self.binding.class.name(), id = %self.id, %error, "lost a restore that an object requested");
+                tracing::error!(class = self.binding.class.name(), id = %self.id, %error, "cannot keep a restore that an object requested");
             }
         }
     }

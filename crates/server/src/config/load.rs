@@ -576,7 +576,7 @@ mod tests {
                 "remove one",
             ),
             (&[("PASSWORD_FILE", "/nowhere/x")], "/nowhere/x"),
-            (&[("PASSWORD_FILE", &file("short", "abc"))], "refused"),
+            (&[("PASSWORD_FILE", &file("short", "abc"))], "is not valid"),
             (
                 &[("PASSWORD_FILE", &file("long", &"x".repeat(70_000)))],
                 "65536",

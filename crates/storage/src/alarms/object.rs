@@ -25,6 +25,8 @@ pub(crate) struct Alarms {
     rows: BTreeMap<Box<str>, AlarmRow>,
     /// The table `_abide_alarms` exists.
     has_table: bool,
+    /// A restore is to be performed at once: the object is due, whatever its alarms are.
+    due_for_restore: bool,
 }
 
 impl Alarms {
@@ -52,6 +54,19 @@ impl Alarms {
     /// The object stays a suspect until every unfinished attempt of an earlier process has been repeated. Apart from
     /// `cut_off`, the entry does not depend on the current process, because the next process reads it as it is.
     fn entry(&self, epoch: Epoch) -> Option<AlarmEntry> {
+        let entry = self.entry_of_rows(epoch);
+        if !self.due_for_restore || broken(Variant::RestoreWaitsForEvent) {
+            return entry;
+        }
+        Some(AlarmEntry {
+            due: 0,
+            failed: false,
+            wait: false,
+            ..entry.unwrap_or(AlarmEntry::at(0))
+        })
+    }
+
+    fn entry_of_rows(&self, epoch: Epoch) -> Option<AlarmEntry> {
         let of = |row: &AlarmRow| AlarmEntry {
             cut_off: !row.failed && row.was_cut_off(epoch.0),
             ..row.entry()
@@ -244,9 +259,11 @@ impl ObjectDb {
         let mut alarms = Alarms::default();
         let own = "SELECT '', value FROM _abide_meta WHERE key = 'alarm'/*abide*/";
         self.read_alarms_of(own, &mut alarms.rows)?;
-        let table = "SELECT 1 FROM sqlite_schema WHERE name = '_abide_alarms'/*abide*/";
-        if self.internal_row(table, (), |_| Ok(()))?.is_some() {
-            alarms.has_table = true;
+        let present = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = '_abide_alarms'),
+            EXISTS (SELECT 1 FROM _abide_meta WHERE key = 'restore_at_once')/*abide*/";
+        let present = self.internal_row(present, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        (alarms.has_table, alarms.due_for_restore) = present.unwrap_or_default();
+        if alarms.has_table {
             let named = "SELECT name, value FROM _abide_alarms/*abide*/";
             self.read_alarms_of(named, &mut alarms.rows)?;
         }
@@ -293,6 +310,7 @@ mod tests {
         let alarms = Alarms {
             rows: rows.into(),
             has_table: true,
+            due_for_restore: false,
         };
         let told = alarms.entry(Epoch(2));
         assert!(told.is_some_and(|entry| entry.cut_off), "{told:?}");

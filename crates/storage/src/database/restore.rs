@@ -10,8 +10,6 @@ impl ObjectDb {
     pub(crate) fn commit_restored(&self, name: Option<&str>) -> Result<()> {
         self.begin()?;
         // Its row is in the staged pages.
-        self.known_alarms.take();
-        self.touch_alarm();
         self.forget_requested_restore()?;
         if let Some(name) = name {
             self.store_name(name)?;
@@ -60,6 +58,17 @@ impl ObjectDb {
         Ok(present)
     }
 
+    /// Makes the object due in the alarm index until the requested restore is performed, in the current transaction.
+    /// Whoever watches the index then opens the object, also after a crash, and the alarms of the restored state go off.
+    pub fn restore_at_once(&self) -> Result<()> {
+        self.begin()?;
+        let insert =
+            "INSERT OR IGNORE INTO _abide_meta (key, value) VALUES ('restore_at_once', 1)/*abide*/";
+        self.internal(insert, ())?;
+        self.reread_alarms();
+        Ok(())
+    }
+
     /// The requested restore that has not been performed yet.
     pub fn requested_restore(&self) -> Result<Option<Bookmark>> {
         let text: Option<String> = self.internal_row(
@@ -73,8 +82,16 @@ impl ObjectDb {
     /// Removes the requested restore, in the current transaction.
     pub(crate) fn forget_requested_restore(&self) -> Result<()> {
         self.begin()?;
-        let delete = "DELETE FROM _abide_meta WHERE key = 'restore'/*abide*/";
-        self.internal(delete, ()).map(drop)
+        let delete = "DELETE FROM _abide_meta WHERE key IN ('restore', 'restore_at_once')/*abide*/";
+        self.internal(delete, ())?;
+        self.reread_alarms();
+        Ok(())
+    }
+
+    /// Reads the alarms again from the database, and commits them to the index.
+    fn reread_alarms(&self) {
+        self.known_alarms.take();
+        self.touch_alarm();
     }
 
     fn commit_staged(&self) -> Result<()> {

@@ -155,10 +155,7 @@ impl Sender {
         let mut records = Vec::new();
         let mut before = None;
         loop {
-            let page = self.outbox.list(&Filter {
-                before,
-                ..Filter::default()
-            })?;
+            let page = self.outbox.list(&Filter::default().before(before))?;
             records.extend(page.records);
             before = page.next;
             if before.is_none() {

@@ -155,7 +155,8 @@ fn of_storage(variant: storage::Variant) -> Option<&'static str> {
         | V::ClockSetBackForgotten
         | V::ClockSetBackForOneAlarm
         | V::LastAlarmFirst
-        | V::SuspectClearedByAnother => return None,
+        | V::SuspectClearedByAnother
+        | V::RestoreWaitsForEvent => return None,
     })
 }
 

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// Why a rate limiter did not decide. Nothing was counted.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum LimiterError {
     /// The request makes no sense; the text says what would.
     #[error("{0}")]

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 /// Why nothing was done. Nothing changed.
 #[derive(Clone, Debug, Error, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum SessionError {
     /// The request makes no sense; the text says what would.
     #[error("{0}")]

@@ -37,6 +37,7 @@ pub struct DueAlarm {
 
 /// The number of objects with alarms, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AlarmCounts {
     /// Objects with a pending alarm: it will fire, or is firing now.
     pub pending: u64,
