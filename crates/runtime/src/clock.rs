@@ -33,9 +33,10 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// Ends when so much time has passed: the time limit of something else that is awaited beside it.
+/// A sleep that limits the time of another future, which is awaited beside it.
 ///
-/// A task that waits under a limit does not wait for the clock: [`Node::settle`](crate::Node::settle) awaits the something else.
+/// [`Node::settle`](crate::Node::settle) does not take a task under a limit for one that waits for the clock: it awaits the
+/// other future.
 pub fn time_limit(clock: &dyn Clock, limit: Duration) -> Sleep {
     Box::pin(TimeLimit(clock.sleep_until(clock.now() + limit)))
 }

@@ -76,7 +76,7 @@ calls! {
             match known {
                 Some(known) if known == order => return Ok(new),
                 Some(_) => {
-                    let text = format!("{} is the refund of something else.", order.refund);
+                    let text = format!("{} already exists with different content.", order.refund);
                     return Err(BillingError::invalid(text));
                 }
                 None => {}

@@ -96,7 +96,7 @@ impl PaymentIntent {
         order.check()?;
         if self.refunds.contains_key(&order.refund) {
             return Err(Refusal::invalid(format!(
-                "{} is the refund of something else.",
+                "{} already exists with different content.",
                 order.refund
             )));
         }
