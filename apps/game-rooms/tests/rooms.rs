@@ -112,7 +112,7 @@ async fn a_room_sleeps_while_nobody_sends_and_relays_the_next_message_all_the_sa
     host.sees(1, 1).await;
     let admin = server.admin_client();
     until("the room to leave memory", async || {
-        (admin.figure("abide_objects_resident").await == 0).then_some(())
+        (admin.metric("abide_objects_resident").await == 0).then_some(())
     })
     .await;
     peer.send("after a while").await;

@@ -24,6 +24,9 @@ struct Outbox;
 #[doc = include_str!("../../../docs/outcomes.md")]
 struct Outcomes;
 
+#[doc = include_str!("../../../docs/patterns.md")]
+struct Patterns;
+
 #[doc = include_str!("../../../docs/projection.md")]
 struct Projection;
 

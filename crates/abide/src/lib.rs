@@ -83,7 +83,8 @@
 //!
 //! let counter = node.env().object::<Counter>().get_by_name("visits");
 //! assert_eq!(counter.add(2).await??, 2);
-//! clock.advance(Duration::from_secs(10)); // the object leaves memory …
+//! clock.advance(Duration::from_secs(10));
+//! node.settle().await?; // what is due has run: the object has left memory …
 //! assert_eq!(counter.add(3).await??, 5); // … and comes back from storage
 //!
 //! node.shutdown(Duration::from_secs(1)).await?;
@@ -106,6 +107,7 @@
 //! | `projection`, `postgres` | [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL` |
 //! | `workflow` | [`workflow`]: durable functions that run to completion, even across crashes |
 //! | `outcomes` | [`outcomes`]: event sourcing: an object whose only authoritative table is its chain of outcomes |
+//! | `patterns` | [`patterns`]: rate limiters, locks, sessions, shards, leaderboards, presence, retries, cleanup |
 //! | `component` | [`component`]: building blocks for custom components |
 //! | `full` | all of these |
 
@@ -123,6 +125,9 @@ pub use abide_component as component;
 #[cfg(feature = "outcomes")]
 #[doc(inline)]
 pub use abide_components::outcomes;
+#[cfg(feature = "patterns")]
+#[doc(inline)]
+pub use abide_components::patterns;
 #[cfg(feature = "projection")]
 #[doc(inline)]
 pub use abide_components::projection;

@@ -52,7 +52,7 @@ impl Sleeper {
     pub async fn ring(&self, times: u64) -> Result<()> {
         let storage = self.state.storage();
         storage.put("left", &(times - 1))?;
-        storage.set_alarm(Duration::from_secs(60))
+        storage.set_alarm(Duration::from_mins(1))
     }
 
     pub async fn value(&self, key: String) -> Result<u64> {
@@ -142,7 +142,7 @@ impl Desk {
     }
 
     pub async fn waiting(&self) -> Result<bool> {
-        let timer = self.schedule.get("bell").map_err(Error::from)?;
+        let timer = self.schedule.get("bell")?;
         Ok(timer.is_some_and(|timer| timer.due_at.is_some()))
     }
 }
@@ -178,7 +178,7 @@ async fn alarms_that_set_alarms_which_are_due_have_all_gone_off() {
     }
     host.settle().await.unwrap();
     assert_eq!(value(&sleeper(&host, "0"), "rung").await, 0);
-    clock.advance(Duration::from_secs(60));
+    clock.advance(Duration::from_mins(1));
     host.settle().await.unwrap();
     for name in &names {
         assert_eq!(value(&sleeper(&host, name), "rung").await, 20, "{name}");
@@ -296,7 +296,7 @@ async fn objects_that_never_rest_are_named() {
         .await
         .unwrap()
         .unwrap();
-    clock.advance(Duration::from_secs(60));
+    clock.advance(Duration::from_mins(1));
     sleeper(&waiting, "grace")
         .wait_for_news()
         .await

@@ -96,7 +96,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     assert_eq!(pending, expected);
 
     let rerun = [&["alarms", "rerun", "Clockwork/a/b"], &at[..]].concat();
-    assert_eq!(abide(&rerun, &data).await.unwrap(), "it goes off now\n");
+    assert_eq!(abide(&rerun, &data).await.unwrap(), "it fires now\n");
     while !abide(&failed, &data).await.unwrap().contains(&line) {}
     let other = [&["alarms", "rerun", "Clockwork/later"], &at[..]].concat();
     let said = abide(&other, &data).await.unwrap_err();
@@ -117,7 +117,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
         abide(&["alarms", "rerun", "Clockwork/a/b"], &data)
             .await
             .unwrap(),
-        "it goes off when a node serves the directory\n"
+        "it fires when a node serves the directory\n"
     );
     let list = abide(&["alarms", "list", "--limit", "1"], &data).await;
     assert!(
@@ -127,7 +127,7 @@ async fn alarms_are_listed_and_run_again_on_a_running_node_and_on_its_directory(
     let said = abide(&["alarms", "rerun", "Clockwork"], &data)
         .await
         .unwrap_err();
-    assert!(said.contains("a slash"), "{said}");
+    assert!(said.contains("CLASS/NAME"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn failing_alarms_are_listed_with_their_last_error_and_run_again() {
         abide(&["alarms", "rerun", "Stubborn/s"], &data)
             .await
             .unwrap(),
-        "it goes off when a node serves the directory\n"
+        "it fires when a node serves the directory\n"
     );
     let none = "CLASS\tID\tALARM\tDUE\tATTEMPTS\tCRASHES\tERROR\n";
     assert_eq!(abide(&failing[..3], &data).await.unwrap(), none);

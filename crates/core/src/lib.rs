@@ -139,7 +139,7 @@ pub mod storage {
     pub use abide_storage::{
         AlarmCursor, AlarmState, ArchiveOptions, Barrier, Disk, DiskFile, Lsn, MemoryAccount,
         MemoryBudget, MemoryCharge, MemoryUsage, MemoryUse, OpenMode, RealDisk, Repair, Repaired,
-        SimDisk, Store, StoreOptions, StoreStats,
+        ScratchDisk, SimDisk, Store, StoreOptions, StoreStats,
     };
 }
 

@@ -8,7 +8,7 @@ use super::{DeadLetterFilter, Message, Outbox, OutboxError, Record, Status, limi
 
 /// The result of an operation on several dead letters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Swept {
+pub struct BulkResult {
     /// How many were affected.
     pub count: usize,
     /// True if more match the filter: call again, with `after` of the filter set to `last`.
@@ -73,12 +73,12 @@ impl Outbox {
     }
 
     /// Redrives dead letters, oldest first, at most 1,000 per call: all of these or, if one is refused, none.
-    pub fn redrive_all(&self, filter: &DeadLetterFilter) -> Result<Swept, OutboxError> {
+    pub fn redrive_all(&self, filter: &DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.sweep(filter, |id| self.redrive(id))
     }
 
     /// Discards dead letters, likewise.
-    pub fn discard_all(&self, filter: &DeadLetterFilter) -> Result<Swept, OutboxError> {
+    pub fn discard_all(&self, filter: &DeadLetterFilter) -> Result<BulkResult, OutboxError> {
         self.make_room(|| self.sweep(filter, |id| self.discard(id)))
     }
 
@@ -117,7 +117,7 @@ impl Outbox {
         &self,
         filter: &DeadLetterFilter,
         mut act: impl FnMut(i64) -> Result<Record, OutboxError>,
-    ) -> Result<Swept, OutboxError> {
+    ) -> Result<BulkResult, OutboxError> {
         let limit = match filter.limit {
             0 => limits::MAX_BATCH,
             limit => limit.min(limits::MAX_BATCH),
@@ -129,7 +129,7 @@ impl Outbox {
             for record in &found {
                 act(record.id)?;
             }
-            Ok(Swept {
+            Ok(BulkResult {
                 count: found.len(),
                 more,
                 last: found.last().map(|record| record.id),

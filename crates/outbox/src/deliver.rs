@@ -254,7 +254,7 @@ pub enum Polled {
 /// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    pub(crate) fate: Fate,
+    pub(crate) kind: FailureKind,
     pub(crate) error: String,
     /// How long the destination asked to be left alone.
     pub(crate) after: Option<Duration>,
@@ -266,7 +266,7 @@ pub struct Failure {
 
 /// The kind of a failure: what it means for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum FailureKind {
     /// Nothing was sent: this node is overloaded. Not counted as an attempt.
     NotSent,
     /// It had no effect; a later attempt may succeed.
@@ -284,38 +284,38 @@ pub enum Fate {
 impl Failure {
     /// The receiver could not accept it now, and it had no effect: it is retried.
     pub fn refused(error: impl Into<String>) -> Self {
-        Self::new(Fate::Refused, error)
+        Self::new(FailureKind::Refused, error)
     }
 
     /// The receiver throttles: the message is retried, and nothing is sent to this destination for this long.
     pub fn throttled(error: impl Into<String>, after: Option<Duration>) -> Self {
         Self {
             after,
-            ..Self::new(Fate::Throttled, error)
+            ..Self::new(FailureKind::Throttled, error)
         }
     }
 
     /// It was sent and the response was lost, so it may have had its effect: it is retried with the same idempotency
     /// key.
     pub fn unknown(error: impl Into<String>) -> Self {
-        Self::new(Fate::Unknown, error)
+        Self::new(FailureKind::Unknown, error)
     }
 
     /// It cannot succeed unchanged: it becomes a dead letter at once, and is redriven with a new idempotency key unless
     /// it is [after its effect](Self::after_effect).
     pub fn permanent(error: impl Into<String>) -> Self {
-        Self::new(Fate::Permanent, error)
+        Self::new(FailureKind::Permanent, error)
     }
 
     /// Nothing was sent, because this node is overloaded: the message is retried soon, and this does not count as an
     /// attempt.
     pub fn not_sent(error: impl Into<String>) -> Self {
-        Self::new(Fate::NotSent, error)
+        Self::new(FailureKind::NotSent, error)
     }
 
     /// The kind of the failure.
-    pub fn fate(&self) -> Fate {
-        self.fate
+    pub fn kind(&self) -> FailureKind {
+        self.kind
     }
 
     /// What went wrong.
@@ -354,17 +354,17 @@ impl Failure {
     /// The object or its process stopped before the response arrived.
     pub(crate) fn cut_off() -> Self {
         Self::new(
-            Fate::CutOff,
+            FailureKind::CutOff,
             "the object or its process stopped before the response arrived",
         )
     }
 
-    fn new(fate: Fate, error: impl Into<String>) -> Self {
+    fn new(kind: FailureKind, error: impl Into<String>) -> Self {
         Self {
-            fate,
+            kind,
             error: error.into(),
             after: None,
-            after_effect: matches!(fate, Fate::Unknown | Fate::CutOff),
+            after_effect: matches!(kind, FailureKind::Unknown | FailureKind::CutOff),
             remembered: false,
         }
     }

@@ -8,14 +8,14 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{claims::Claim, limits, passes::Turns};
+use super::{claim::Claim, limits, poll_turns::PollTurns};
 use crate::broken::{Variant, broken};
 
 /// Attempts or polls in flight, by origin or by destination.
 #[derive(Debug, Default)]
-pub(super) struct Flying(HashMap<String, u32>);
+pub(super) struct InFlight(HashMap<String, u32>);
 
-impl Flying {
+impl InFlight {
     pub(super) fn to(&self, name: &str) -> u32 {
         self.0.get(name).copied().unwrap_or(0)
     }
@@ -46,12 +46,12 @@ impl Flying {
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     /// Attempts by origin.
-    pub(super) sends: Flying,
+    pub(super) sends: InFlight,
     /// Attempts by destination.
-    pub(super) to_destination: Flying,
+    pub(super) to_destination: InFlight,
     /// Polls by origin.
-    pub(super) polls: Flying,
-    pub(super) poll_turns: Turns,
+    pub(super) polls: InFlight,
+    pub(super) poll_turns: PollTurns,
     /// How many attempts an origin that has responded may have in flight.
     windows: HashMap<String, u32>,
     /// Destinations whose origin had no room, longest waiting first.

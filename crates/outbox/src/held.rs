@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{claims::Claim, limits};
+use super::{claim::Claim, limits};
 
 /// The cached messages, by id.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use abide::Result;
 
 use super::{
     Change,
-    claims::Claim,
+    claim::Claim,
     limits,
     rows::{Rows, ids},
 };

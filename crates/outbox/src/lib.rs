@@ -89,6 +89,7 @@ mod agenda;
 pub mod broken;
 mod bucket;
 mod changes;
+mod claim;
 mod claims;
 #[cfg(test)]
 mod costs;
@@ -114,8 +115,10 @@ mod notes;
 pub(crate) mod operations;
 mod options;
 mod order;
+mod outcome;
 mod overload;
 mod passes;
+mod poll_turns;
 mod pump;
 mod ready;
 pub(crate) mod redaction;
@@ -139,8 +142,8 @@ use inner::{Added, Inner};
 /// The name of the outbox's component and alarm in the runtime.
 const NAME: &str = "outbox";
 
-pub use dead_letters::Swept;
-pub use deliver::{Deliver, Delivery, Failure, Fate, Polled, Submitted};
+pub use dead_letters::BulkResult;
+pub use deliver::{Deliver, Delivery, Failure, FailureKind, Polled, Submitted};
 pub use destination::Destination;
 pub use error::OutboxError;
 pub use fan_out::{Batch, FanOut, FanOutRecord, FanOutStatus};

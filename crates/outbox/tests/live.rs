@@ -1,4 +1,4 @@
-//! Live progress over real connections.
+//! Live updates over real connections.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use std::{

@@ -42,8 +42,6 @@ abide_storage::broken_variants! {
     sockets {
         /// A frame overtakes the one before it. Sockets keep their order.
         FrameOvertakes,
-        /// A frame is sent twice. Sockets keep their order.
-        FrameDoubled,
         /// An object that leaves memory forgets its sockets. Sockets keep their order.
         SocketsForgotten,
         /// A message that waits for its object overtakes those before it. Sockets keep their order.

@@ -151,6 +151,12 @@ impl Env {
         &self.inner.router.clock
     }
 
+    /// Fills the buffer with random bytes that nobody can guess, such as those of a session's id. In a simulation they
+    /// follow from its seed.
+    pub fn fill_random(&self, buffer: &mut [u8]) {
+        self.randomness().fill(buffer);
+    }
+
     /// Returns whether the node is stopping: running handlers may finish, and work that can wait for the next start
     /// should not begin.
     pub fn is_stopping(&self) -> bool {

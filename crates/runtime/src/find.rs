@@ -228,7 +228,7 @@ mod tests {
         }
         let (kind, text) = refused(&store, "ada");
         assert_eq!(kind, ErrorKind::Input);
-        assert!(text.contains("write one of Kv/ada, Outbox/ada"), "{text}");
+        assert!(text.contains("use one of Kv/ada, Outbox/ada"), "{text}");
         let (kind, text) = refused(&store, "abababab");
         assert_eq!(kind, ErrorKind::Input);
         assert!(text.contains("any of 2 objects"), "{text}");

@@ -237,6 +237,9 @@ pub const MAX_LISTED_ALARMS: usize = 1_000;
 /// Alarms of one object in such a list: the earliest ones.
 pub const MAX_LISTED_ALARMS_OF_OBJECT: usize = 100;
 
+/// How long an object of a rehearsal stays in memory: each is made once, and nobody calls it again.
+pub const REHEARSAL_IDLE: Duration = Duration::from_millis(100);
+
 /// Turns after which objects that keep themselves busy at a standing clock are taken for objects that never rest
 /// ([`Node::settle`](crate::Node::settle)): a test's objects have thousands at most.
 pub const SETTLE_TURNS: u64 = 20_000;

@@ -49,6 +49,7 @@ pub(crate) struct NodeParts {
     pub(crate) websockets: WebSocketOptions,
     pub(crate) clients: OutboundClients,
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
+    pub(crate) rehearsal: bool,
 }
 
 pub(crate) struct Router {
@@ -60,6 +61,8 @@ pub(crate) struct Router {
     pub(crate) clients: OutboundClients,
     /// Limits how many objects each creator may create.
     pub(crate) creation: Option<Arc<dyn CreationLimit>>,
+    /// Objects are made, and do nothing by themselves: see [`NodeBuilder::rehearsal`](crate::NodeBuilder::rehearsal).
+    pub(crate) rehearsal: bool,
     pub(crate) drain: Arc<Drain>,
     pub(crate) egress: Arc<Egress>,
     /// The log has failed, or a thread of the node has ended unexpectedly.
@@ -82,6 +85,7 @@ impl Router {
             websockets,
             clients,
             creation,
+            rehearsal,
         } = parts;
         let router = Arc::new_cyclic(|router| Self {
             workers,
@@ -91,6 +95,7 @@ impl Router {
             websockets,
             clients,
             creation,
+            rehearsal,
             drain,
             egress,
             failed: watch::Sender::new(false),

@@ -155,13 +155,13 @@ fn restless(mut round: Round, turns: u64, expired: bool) -> Error {
     }
     let more = round.busy.len().saturating_sub(MAX_NAMED_BUSY);
     round.busy.truncate(MAX_NAMED_BUSY);
-    let mut busy = round.busy.join("; ");
     if more > 0 {
-        busy = format!("{busy}; and {more} more");
+        round.busy.push(format!("and {more} more"));
     }
-    if busy.is_empty() {
-        busy = "something is on its way from object to object".to_owned();
-    }
+    let busy = match round.busy.join("; ") {
+        none if none.is_empty() => "something is on its way from object to object".to_owned(),
+        busy => busy,
+    };
     let bound = if expired {
         format!("within {} s", SETTLE_PATIENCE.as_secs())
     } else {

@@ -165,8 +165,19 @@ impl State {
     /// [`Storage::on_next_session_restore`](crate::Storage::on_next_session_restore), which has the same errors.
     pub fn restore(&self, bookmark: &Bookmark) -> Result<Bookmark> {
         let undo = self.storage().on_next_session_restore(bookmark)?;
-        self.object().restart_after_turn();
+        self.object()
+            .restart_after_turn("the object was restarted, to be restored to an earlier state");
         Ok(undo)
+    }
+
+    /// Restarts the object when the current poll has ended: its writes are kept and its answers and messages are sent,
+    /// unlike with [`abort`](Self::abort), and the next event creates the object anew. An object that has deleted
+    /// everything, tables included, restarts so that its constructor creates them again.
+    ///
+    /// A handler should return afterwards: code after another `await` does not run. Callers that wait get an error that
+    /// the object was reset.
+    pub fn restart(&self) {
+        self.object().restart_after_turn("the object was restarted");
     }
 
     /// Lets a component of the object answer operators' requests: call it when the component is opened. `component` is

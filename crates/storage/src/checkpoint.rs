@@ -3,14 +3,14 @@
 //! 1. Advance the full-image horizon to the log's end, **redo**: from here on, each page's first image is a full image.
 //! 2. Wait until everything before redo is durable.
 //! 3. For each object with pages in the overlay: take a snapshot under its lock, wait until the snapshot's newest
-//!   commit is durable, write it to the file. (A file never holds what is not durable in the log.) For a quarantined
-//!   object, save the pages in a separate file ([`crate::quarantine`]).
+//!    commit is durable, write it to the file. (A file never holds what is not durable in the log.) For a quarantined
+//!    object, save the pages in a separate file ([`crate::quarantine`]).
 //! 4. When all are written, sync the files, and then the directories that got new names.
 //! 5. Save the changes to the alarm index as a run. This follows step 3, because a commit before redo that has not
-//!   updated the index yet keeps its object locked.
+//!    updated the index yet keeps its object locked.
 //! 6. Publish the manifest with redo and the runs.
 //! 7. Only now drop the written versions from the overlay, remove old runs, archive the log before redo, and recycle
-//!   its segments.
+//!    its segments.
 //!
 //! If one object's file cannot be written, the others still are, and nothing is lost: redo is not published, so the log
 //! is kept for that object, which continues to run. When [`FILE_ATTEMPTS`] checkpoints in a row have failed, or commits

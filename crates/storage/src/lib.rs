@@ -134,8 +134,8 @@ pub use archive::bookmark::Bookmark;
 pub use archive::hole::ArchiveHole;
 pub use database::{ObjectDb, SqlError, SqlErrorKind};
 pub use disk::{
-    Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, SimDisk,
-    errno,
+    Barrier, Disk, DiskEvent, DiskFile, DiskOp, Fault, FaultyDisk, OpenMode, RealDisk, ScratchDisk,
+    SimDisk, errno,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use idempotency::{KeyedCall, Remembered};

@@ -17,7 +17,7 @@ use crate::delta::{self, Encoded};
 use crate::encoding::{Basis, Encoding};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ident::{CommitNo, Epoch, Lsn, Page, ZERO_PAGE};
+use crate::ident::{Epoch, Lsn, Page, ZERO_PAGE};
 use crate::limits::{MAX_KEPT_PAGES, MAX_RECORD_PAYLOAD, MAX_TRANSACTION_BYTES, PAGE_BYTES};
 use crate::log::record::{ALIGN, HEADER_BYTES, Header};
 use crate::log::{Appended, Refused, Shortage, Transaction};
@@ -133,7 +133,7 @@ impl PageFile {
         }
     }
 
-    /// Refuses a bookmark of another object.
+    /// Rejects a bookmark of another object.
     pub(crate) fn must_be_own(&self, bookmark: &Bookmark) -> Result<()> {
         bookmark.must_be_of(self.object.key)
     }
@@ -396,11 +396,7 @@ impl PageFile {
         }
         self.engine.stored.changed(pages.size, size);
         pages.resize(size);
-        pages.commit = if broken(Variant::PollSplit) {
-            CommitNo(pages.commit.0 + encoding.transaction.lengths.len() as u32)
-        } else {
-            pages.commit.next()
-        };
+        pages.commit = pages.commit.next();
         pages.newest = end;
         // Before the next commit of this object, and before a checkpoint that begins now examines the object.
         if let Some(change) = self.alarm.take() {
@@ -441,8 +437,7 @@ impl PageFile {
         numbers.clear();
         numbers.extend(staged.keys().filter(|page_no| **page_no <= size));
         numbers.sort_unstable();
-        let in_parts = broken(Variant::PartTaken) || broken(Variant::PollSplit);
-        let most = if in_parts {
+        let most = if broken(Variant::PartTaken) {
             HEADER_BYTES + 1
         } else {
             MAX_RECORD_PAYLOAD
@@ -498,13 +493,9 @@ impl PageFile {
             durable: Lsn::ZERO,
             epoch: self.engine.shared.log.epoch,
             key: self.object.key,
-            commit: if broken(Variant::PollSplit) {
-                CommitNo(pages.commit.0 + transaction.lengths.len() as u32 + 1)
-            } else {
-                pages.commit.next()
-            },
+            commit: pages.commit.next(),
             database_pages: size,
-            last_part: last_part || broken(Variant::PollSplit),
+            last_part,
             alarm: self.alarm.get().filter(|_| last_part),
             entries: part.entries,
             unix_millis: self.engine.shared.unix_millis(),

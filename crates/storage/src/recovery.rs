@@ -2,12 +2,12 @@
 //!
 //! 1. Take the lock; read the manifest, or initialize an empty directory.
 //! 2. Read the saved alarm index; replay the log's tail from the manifest's redo position into the overlay and the
-//!   index. Damage in the middle is an error; a torn tail ends the log. A damaged index is rebuilt from the objects
-//!   once the engine exists.
+//!    index. Damage in the middle is an error; a torn tail ends the log. A damaged index is rebuilt from the objects
+//!    once the engine exists.
 //! 3. Rewrite what no record proves durable, and sync the segments: accepted data must be durable before anything
-//!   builds on it, and a failed sync may have left it only in the page cache, which considers it written.
+//!    builds on it, and a failed sync may have left it only in the page cache, which considers it written.
 //! 4. Publish the manifest with the next epoch. The first record of this epoch begins a new segment, whose header
-//!   records where the old epoch ended.
+//!    records where the old epoch ended.
 
 use crate::alarms::{self, AlarmIndex, ClockReading, Loaded, Runs};
 use crate::archive::{self, ArchiveState};

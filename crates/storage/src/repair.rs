@@ -1,9 +1,9 @@
 //! Repair: ends a quarantine.
 //!
 //! 1. Take a checkpoint. Afterwards the quarantine is in the manifest, the pages that the file lacks are saved
-//!   ([`crate::quarantine`]), and the log's tail contains nothing of the object.
+//!    ([`crate::quarantine`]), and the log's tail contains nothing of the object.
 //! 2. Write the object's new database to a new file in the same directory, and sync it. Its commit number leaves a gap
-//!   above all earlier ones, so that no earlier commit is mistaken for its predecessor.
+//!    above all earlier ones, so that no earlier commit is mistaken for its predecessor.
 //! 3. Publish the name to which the present file will be renamed.
 //! 4. Rename the present file to that name and the new one to its place, and sync the directory.
 //! 5. Archive the new state as a snapshot: the object's history continues from there.

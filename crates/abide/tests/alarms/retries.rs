@@ -1,4 +1,4 @@
-//! Failed attempts: when they are tried again, and what is counted.
+//! Failed attempts: when they are retried, and what is counted.
 
 use std::time::Duration;
 
@@ -209,7 +209,7 @@ fn pending(node: &abide::Node, attempts: u32) -> bool {
         .any(|alarm| alarm.attempts == attempts && alarm.due.unix_millis() > now)
 }
 
-/// An object that can be made only as long as nobody objects.
+/// An object whose constructor can be made to fail.
 #[durable_object]
 struct Unmade {
     state: State,

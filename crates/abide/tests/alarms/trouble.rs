@@ -1,4 +1,5 @@
-//! Alarms when other things go wrong: a process that ends, a node that stops, a failed delete, a lost file, a full disk.
+//! Alarms during other faults: a process that crashes, a node that shuts down, a failed delete, a lost file, a full
+//! disk.
 use std::{
     sync::{
         Arc,

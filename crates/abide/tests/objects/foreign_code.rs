@@ -1,5 +1,5 @@
-//! Code of the program that runs when something leaves an object: HTTP clients, wakers, destructors of what nobody took. It
-//! runs outside of every handler, and whatever it does, the log, the workers and other objects go on.
+//! Program code that runs when something leaves an object: HTTP clients, wakers, destructors of responses that nobody
+//! took. It runs outside of every handler, and whatever it does, the log, the workers and other objects continue.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! Memory has a budget: what can leave does, and what would need more is refused before it begins.
+//! The memory budget: idle objects leave, and new work that would exceed it is refused.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Nothing leaves an object before what it wrote is durable.
+//! Nothing leaves an object before its writes are durable.
 
 use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Every queue has an end, and callers are told when they reach it.
+//! Every queue is bounded, and callers get an error when it is full.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

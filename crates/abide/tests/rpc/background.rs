@@ -1,4 +1,4 @@
-//! `wait_until`: work that goes on after the answer.
+//! `wait_until`: work that continues after the response.
 
 use std::{cell::Cell, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a caller learns when a call goes wrong, and what it may conclude.
+//! The errors of calls, and what a caller may conclude from them.
 
 use std::time::Duration;
 

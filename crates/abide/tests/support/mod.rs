@@ -1,4 +1,4 @@
-//! A node on a disk in memory, with a clock that tests move, and ways to wait for things to have happened.
+//! A node on an in-memory disk, with a manual clock, and ways to wait for events.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::{
@@ -113,7 +113,7 @@ impl World {
         }
     }
 
-    /// Waits until something is so that the node brings about by itself.
+    /// Waits for a state that the node reaches by itself.
     pub(crate) async fn until(&self, so: impl Fn(&Node) -> bool) {
         while !so(&self.node) {
             tokio::task::yield_now().await;
@@ -128,7 +128,7 @@ impl World {
     }
 }
 
-/// An object that does nothing but run.
+/// An object that does nothing.
 #[durable_object]
 pub(crate) struct Fence;
 

@@ -1,4 +1,4 @@
-//! `[outbox]`: which kinds the ready-made outboxes deliver, and how.
+//! `[outbox]`: the kinds of messages that the ready-made outboxes deliver, and how.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use abide::{
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Attempts a second, at most.
+/// Maximum number of attempts per second.
 const MAX_RATE: usize = 100_000;
 
 /// The settings, with the handlers that they name.
@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     behind_dead_letter: BehindDeadLetter,
 }
 
-/// Attempts a second, and on their way at a time.
+/// The limits on attempts: rate and concurrency.
 #[derive(Clone, Copy)]
 struct Flow {
     rate: usize,
@@ -168,8 +168,7 @@ impl Section for Settings {
     fn check(&self) -> Result<(), String> {
         if self.smtp.is_some() && self.acs.is_some() {
             return Err(
-                "`outbox.smtp` and `outbox.acs` are both set; mails go one way, so remove one"
-                    .to_owned(),
+                "`outbox.smtp` and `outbox.acs` are both set; remove one of them".to_owned(),
             );
         }
         Ok(())
@@ -177,7 +176,7 @@ impl Section for Settings {
 }
 
 impl Settings {
-    /// How all outboxes deliver.
+    /// The delivery options of all outboxes.
     pub(crate) fn options(&self) -> Options {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let limit = |flow: Flow| Limit {
@@ -208,7 +207,7 @@ impl Settings {
             .behind_dead_letter(self.behind_dead_letter)
     }
 
-    /// What carries messages of each kind.
+    /// The handlers for messages of each kind.
     pub(crate) fn registry(self) -> Registry {
         let mut registry = Registry::new();
         if self.http {
@@ -226,7 +225,7 @@ impl Settings {
         if let Some(acs) = self.acs {
             registry = registry.with(acs);
         }
-        // Nobody but clients enqueues here.
+        // Only clients enqueue here.
         let kinds: Vec<String> = registry.kinds().map(str::to_owned).collect();
         kinds.into_iter().fold(registry, Registry::open_to_clients)
     }
@@ -261,7 +260,7 @@ fn smtp(text: &str) -> Result<Option<SmtpDelivery>, String> {
     unless_off(text, |url| {
         SmtpDelivery::new(url).map_err(|_| {
             "\"off\", or the URL of a relay, such as \"smtps://USER:PASSWORD@HOST\" or \
-             \"smtp://HOST:587?tls=required\" (user and password need TLS, but on this machine)"
+             \"smtp://HOST:587?tls=required\" (user and password require TLS, except on this machine)"
                 .to_owned()
         })
     })
@@ -297,7 +296,7 @@ fn secrets(text: &str) -> Result<Option<StaticSecrets>, String> {
     })
 }
 
-/// One of them.
+/// One endpoint.
 fn endpoint(text: &str) -> Option<(&str, Vec<Secret>)> {
     let (url, first) = text.split_once("=whsec_")?;
     let secrets: Option<Vec<Secret>> = format!("whsec_{first}")

@@ -1,4 +1,4 @@
-//! A chain beside a list in memory that does the same, through kills and losses of power.
+//! A chain compared with an in-memory list, through kills and power failures.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Snapshots save work, and nothing depends on them.
+//! Snapshots save work, but nothing depends on them.
 
 use abide::outcomes::{Options, Until, limits};
 use serde_json::json;
@@ -104,7 +104,7 @@ async fn a_snapshot_that_differs_from_the_chain_is_found() {
         .await;
     assert_eq!(
         damage(world.bank().check().await.unwrap()),
-        "the chain of the account replays to something else than the snapshot at outcome 20: `/balance` is 21 and 19"
+        "the replay of the chain of the account differs from the snapshot at outcome 20: `/balance` is 21 and 19"
     );
 }
 

@@ -275,6 +275,6 @@ async fn old_data_that_nothing_brings_forward_is_told() {
     let (_node, plank) = run(Program::Forgetful, &disk);
     assert_eq!(
         damage(plank.sawn().await.unwrap()),
-        "the chain of the plank is damaged at outcome 1: nothing brings version 1 forward: write `Machine::upcast` for it"
+        "the chain of the plank is damaged at outcome 1: nothing upcasts version 1: implement `Machine::upcast` for it"
     );
 }

@@ -138,7 +138,7 @@ fn rows_wait_while_the_server_is_not_as_it_has_to_be_and_none_is_a_dead_letter()
             until_there(&world, &[("ada", balance)]).await;
         }
 
-        // What is gone is made anew.
+        // Missing tables are created again.
         admin
             .batch_execute("ALTER TABLE accounts DROP owner")
             .await

@@ -1,4 +1,4 @@
-//! A read model that is down or stuck, a full queue, kills and losses of power.
+//! A read model that is down or stuck, a full queue, kills and power failures.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Messages that are given up.
+//! Dead letters.
 
 use std::time::Duration;
 
@@ -42,7 +42,10 @@ fn a_message_is_given_up_at_once_if_it_is_refused_or_does_not_fit() {
             .await;
         let letters = queue.dead_letters(10).await.unwrap();
         let errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
-        assert!(errors[0].starts_with("the body does not fit"), "{errors:?}");
+        assert!(
+            errors[0].starts_with("the body does not match"),
+            "{errors:?}"
+        );
         assert_eq!(errors[1], "never");
         assert_eq!(world.counts().await.consumed, 1);
     });
@@ -205,6 +208,6 @@ fn a_queue_whose_dead_letters_go_nowhere_says_so() {
             plain().dead_letters(DeadLetters::Queue("words".to_owned())),
         ));
         let error = abide::queue::Queue::new(world.node.env(), "words").unwrap_err();
-        assert!(error.to_string().contains("no other queue"), "{error}");
+        assert!(error.to_string().contains("not another queue"), "{error}");
     });
 }

@@ -78,10 +78,7 @@ fn an_object_consumes_and_excepts_messages() {
         let letters = queue.dead_letters(10).await.unwrap();
         let mut errors: Vec<&str> = letters.iter().map(|letter| letter.error.as_str()).collect();
         errors.sort_unstable();
-        assert_eq!(
-            errors,
-            ["I will not", "it has no key to say which object it is for"]
-        );
+        assert_eq!(errors, ["I will not", "it has no key to select an object"]);
     });
 }
 

@@ -1,4 +1,4 @@
-//! What a queue takes, and what it refuses.
+//! What a queue accepts, and what it refuses.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -143,7 +143,7 @@ fn what_makes_no_sense_is_refused_with_a_reason() {
         let world = World::new(words);
         let queue = world.queue("words");
         for (bad, reason) in [
-            (Message::from_json("{"), "no JSON"),
+            (Message::from_json("{"), "not JSON"),
             (
                 Message::new(&"x".repeat(limits::MAX_BODY_BYTES)).unwrap(),
                 "bytes",

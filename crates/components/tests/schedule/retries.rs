@@ -125,7 +125,14 @@ fn a_handler_that_panics_is_counted_and_holds_up_nobody() {
         assert_eq!(world.dues("bad").await, NONE);
         let timer = world.timer("bad").await;
         assert_eq!(timer.phase, Phase::Failed);
-        assert!(timer.run.unwrap().last_error.unwrap().contains("cut off"));
+        assert!(
+            timer
+                .run
+                .unwrap()
+                .last_error
+                .unwrap()
+                .contains("interrupted")
+        );
     });
 }
 

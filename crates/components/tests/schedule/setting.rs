@@ -169,9 +169,7 @@ fn options_that_make_no_sense_are_refused_when_the_object_starts() {
             let world = World::new(options);
             let error = world.object().effects().await.unwrap_err();
             assert!(
-                error
-                    .to_string()
-                    .contains("a schedule cannot be run like this"),
+                error.to_string().contains("invalid options of a schedule"),
                 "{error}"
             );
         }

@@ -1,8 +1,8 @@
-//! What people do with messages that failed, and with those that wait.
+//! Operations on dead letters and on queued messages.
 
 use std::time::Duration;
 
-use abide::outbox::{DeadLetterFilter, Failure, Filter, Message, OutboxError, Status, Swept};
+use abide::outbox::{BulkResult, DeadLetterFilter, Failure, Filter, Message, OutboxError, Status};
 
 use crate::support::{Act, World, gone, note, plain, refused, run};
 
@@ -104,7 +104,7 @@ fn dead_letters_are_listed_and_redriven_by_a_filter() {
             .unwrap();
         assert_eq!(
             swept,
-            Swept {
+            BulkResult {
                 count: 2,
                 more: false,
                 last: Some(3)

@@ -1,4 +1,4 @@
-//! Promises at their edges: the largest payloads and errors, alarms of the object's own, panics beside the handlers, much to
+//! Edge cases: the largest payloads and errors, alarms of the object's own, panics beside the handlers, much to
 //! one destination, limits that meet.
 
 use std::{

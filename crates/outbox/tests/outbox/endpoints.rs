@@ -1,4 +1,4 @@
-//! Destinations that share an origin: it bounds attempts at a time, and nothing else.
+//! Destinations that share an origin: it limits concurrent attempts, and nothing else.
 
 use std::time::Duration;
 

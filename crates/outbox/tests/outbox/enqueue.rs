@@ -109,15 +109,15 @@ fn what_makes_no_sense_is_refused_with_what_would() {
             ),
             (
                 Message::from_json("note", "{}"),
-                "the payload does not fit its kind: missing field `to`",
+                "the payload does not match its kind: missing field `to`",
             ),
             (
                 Message::from_json("note", "{"),
-                "the payload does not fit its kind: EOF",
+                "the payload does not match its kind: EOF",
             ),
             (note("bob", ""), "a note has a text"),
-            (note("bob", &"x".repeat(1_000)), "at most 1000 are taken"),
-            (note(&"x".repeat(400), "x"), "its destination has 400 bytes"),
+            (note("bob", &"x".repeat(1_000)), "at most 1000 are accepted"),
+            (note(&"x".repeat(400), "x"), "the destination has 400 bytes"),
             (note("bob", "x").dedup_key(""), "the dedup key has 0 bytes"),
             (
                 note("bob", "x").ordering_key("k".repeat(256)),

@@ -1,4 +1,4 @@
-//! Who goes first when more is due than may be sent: nobody waits longer than for its turn.
+//! Fairness under load: no message waits longer than for its turn.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Fan-out: one command, many messages, a batch at a time.
+//! Fan-out: one command, many messages, one batch at a time.
 
 use std::time::Duration;
 

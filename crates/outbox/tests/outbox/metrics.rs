@@ -1,4 +1,4 @@
-//! What a node shows of its outboxes, on `/metrics` and in its log.
+//! Metrics and logs of outboxes.
 
 use std::{
     fmt::{Debug, Write as _},
@@ -106,7 +106,7 @@ fn many_messages_that_die_together_are_few_warnings() {
     });
 }
 
-/// A host whose outboxes are of a class of its own, and whose handler does what the script says.
+/// A host whose outboxes are of a class of its own, and whose handler is scripted.
 struct Shown {
     host: RunningHost,
     script: Script,

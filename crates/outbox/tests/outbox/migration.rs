@@ -1,8 +1,8 @@
-//! Tables of older versions are brought forward when an outbox is opened.
+//! Tables of older versions are migrated when an outbox is opened.
 
 use std::{sync::Arc, time::Duration};
 
-use abide::outbox::{Counts, DeadLetterFilter, Outbox, OutboxError, Registry, Swept};
+use abide::outbox::{BulkResult, Counts, DeadLetterFilter, Outbox, OutboxError, Registry};
 use abide::{
     Node, NodeBuilder,
     clock::{Clock as _, TestClock},
@@ -55,7 +55,7 @@ impl Heir {
         Ok(history.into_iter().map(|change| change.event).collect())
     }
 
-    pub async fn redrive_all(&self) -> Result<Swept, OutboxError> {
+    pub async fn redrive_all(&self) -> Result<BulkResult, OutboxError> {
         self.outbox.redrive_all(&DeadLetterFilter::default())
     }
 

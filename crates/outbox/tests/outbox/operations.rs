@@ -1,4 +1,4 @@
-//! Long-running operations: a receiver accepts, and is asked until it is done.
+//! Long-running operations: a receiver accepts, and is polled until it has finished.
 
 use std::time::Duration;
 
@@ -156,7 +156,7 @@ fn an_operation_about_which_nothing_can_be_learned_is_a_dead_letter_of_unknown_o
         assert_eq!((record.status, record.unknown), (Status::Failed, true));
         assert_eq!(
             record.last_error.as_deref(),
-            Some("asked 4 times in a row how the operation goes: 503")
+            Some("4 consecutive polls of the operation failed: 503")
         );
         let key = record.idempotency_key.clone();
         world.sender().redrive(id).await.unwrap().unwrap();
@@ -186,7 +186,7 @@ fn an_operation_that_never_ends_is_given_up_at_its_deadline() {
         );
         assert_eq!(
             record.last_error.as_deref(),
-            Some("the operation did not end within 100 s")
+            Some("the operation did not finish within 100 s")
         );
     });
 }

@@ -1,4 +1,4 @@
-//! Order: messages with the same ordering key one after the other, others beside them.
+//! Ordering keys: messages with the same key are delivered one at a time, others in parallel.
 
 use std::time::Duration;
 

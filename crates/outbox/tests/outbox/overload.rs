@@ -1,4 +1,4 @@
-//! A node that has too much to do is asked for less.
+//! An overloaded node gets less work.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How fast: token buckets, concurrency, ticks, circuit breakers.
+//! Pace: token buckets, concurrency, ticks, circuit breakers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What an outbox knows in memory of messages that wait, and what has become of them meanwhile.
+//! The in-memory cache of waiting messages, and its staleness.
 
 use std::time::Duration;
 

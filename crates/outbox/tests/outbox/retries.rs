@@ -235,7 +235,7 @@ fn no_attempt_begins_after_the_deadline() {
         assert_eq!(failed.status, Status::Failed);
         assert_eq!(
             failed.last_error.as_deref(),
-            Some("the deadline passed after 3 attempts; the last: busy")
+            Some("the deadline passed after 3 attempts; the last error: busy")
         );
         assert_eq!(world.script.times("hello"), [0, 1_000, 3_000]);
         assert_eq!(failed.finished_at, Some(START + 5_000));

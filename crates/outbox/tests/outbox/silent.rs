@@ -1,4 +1,4 @@
-//! Destinations that do not answer, and what waits for others meanwhile.
+//! Silent destinations, and the messages to others meanwhile.
 
 use std::time::Duration;
 

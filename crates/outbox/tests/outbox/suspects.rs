@@ -1,4 +1,4 @@
-//! A message that ends the process: it is found, and takes no others with it.
+//! A message that crashes the process: it is found, and no other is given up with it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Receivers that ask for patience: what they refuse is no attempt, and their capacity is found and kept.
+//! Receivers that throttle: their refusals do not count as attempts, and their capacity is found and held.
 
 use std::{
     collections::HashMap,

@@ -39,7 +39,10 @@ fn a_handler_that_never_returns_is_ended_at_its_time_limit() {
         assert_eq!(world.status(bad).await, Status::Sending);
         world.pass(Duration::from_secs(1)).await;
         let record = world.until(bad, |record| record.last_error.is_some()).await;
-        assert_eq!(record.last_error.as_deref(), Some("no answer within 30 s"));
+        assert_eq!(
+            record.last_error.as_deref(),
+            Some("no response within 30 s")
+        );
         assert!(record.unknown);
         world.pass(Duration::from_secs(2)).await;
         assert_eq!(world.status(bad).await, Status::Sent);
@@ -272,7 +275,7 @@ fn a_clock_that_jumps_ahead_ends_what_has_a_deadline_and_sends_the_rest() {
         assert_eq!(record.status, Status::Failed);
         assert_eq!(
             record.last_error.as_deref(),
-            Some("the deadline passed after 1 attempts; the last: busy")
+            Some("the deadline passed after 1 attempts; the last error: busy")
         );
         assert_eq!(world.status(patient).await, Status::Sent);
     });

@@ -1,4 +1,4 @@
-//! Messages: taken, shown, listed, remembered by their keys.
+//! Messages: accepted, shown, listed, remembered by their keys.
 
 use abide::outbox::Options;
 use axum::http::{Method, StatusCode, header};

@@ -28,9 +28,9 @@ impl AlarmFirer {
         self.router.store.alarms()
     }
 
-    /// A stopping node begins nothing new: what is due now fires after the restart.
+    /// A stopping node begins nothing new: what is due now fires after the restart. A rehearsal begins nothing at all.
     pub(super) fn is_running(&self) -> bool {
-        self.router.phase() == Phase::Running
+        self.router.phase() == Phase::Running && !self.router.rehearsal
     }
 
     /// Returns whether an attempt can begin. It must be counted durably first, so alarms wait while the disk is full.

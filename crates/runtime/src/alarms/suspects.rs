@@ -16,7 +16,6 @@
 //! An object with a suspect alarm is a suspect as a whole: its other alarms fire at their times, isolated in the same
 //! way. All other alarms fire as usual. All of this is recorded in the rows and the log: it needs no state that could
 //! be lost with the process.
-//! lost with the process.
 
 use std::{cell::Cell, pin::pin, rc::Rc, sync::Arc};
 

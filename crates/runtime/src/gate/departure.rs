@@ -93,17 +93,17 @@ impl Departure {
 
     /// Returns whether a broken variant does not hold it.
     pub(super) fn escapes_gate(&self) -> bool {
-        match self {
-            Self::Reply(..) => broken(Variant::AnswersNotHeld),
-            Self::Call(_) => broken(Variant::CallsNotHeld),
-            Self::Frame(..) => broken(Variant::FramesNotHeld),
-            Self::Fetch(_) | Self::Connect(..) => broken(Variant::RequestsNotHeld),
+        broken(match self {
+            Self::Reply(..) => Variant::AnswersNotHeld,
+            Self::Call(_) => Variant::CallsNotHeld,
+            Self::Frame(..) => Variant::FramesNotHeld,
+            Self::Fetch(_) | Self::Connect(..) => Variant::RequestsNotHeld,
             Self::SocketEvent(_)
             | Self::Body(..)
             | Self::AutoResponse(..)
             | Self::Nothing
-            | Self::Synced(_) => false,
-        }
+            | Self::Synced(_) => return false,
+        })
     }
 
     /// Replaces the content by an error. Returns the departure and the content.

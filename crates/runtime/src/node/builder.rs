@@ -63,6 +63,7 @@ impl NodeBuilder {
                 websockets: WebSocketOptions::default(),
                 clients: OutboundClients::default(),
                 creation: None,
+                rehearsal: false,
             },
             values: Values::new(),
         }
@@ -141,6 +142,14 @@ impl NodeBuilder {
         self
     }
 
+    /// A node on which objects are made and do nothing by themselves: no alarm goes off, background work is dropped before it
+    /// begins, and there are no clients for requests and WebSockets. For trying constructors, and the migrations in
+    /// them, on a store that is thrown away.
+    pub fn rehearsal(mut self) -> Self {
+        self.parts.rehearsal = true;
+        self
+    }
+
     /// A value that objects find with [`Env::get`], one for each type.
     pub fn with<C: Send + Sync + 'static>(mut self, value: C) -> Self {
         self.values.insert(
@@ -184,7 +193,10 @@ impl NodeBuilder {
     }
 
     /// The node, and the tasks that it needs.
-    fn assemble(self) -> Result<(Node, Vec<Task>)> {
+    fn assemble(mut self) -> Result<(Node, Vec<Task>)> {
+        if self.parts.rehearsal {
+            self.parts.clients = OutboundClients::default();
+        }
         let workers = self
             .workers
             .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));

@@ -84,7 +84,7 @@ impl Object {
     /// Lets the turn's writes use the reserve until the guard is dropped.
     pub(crate) fn reserve(self: &Rc<Self>) -> ReserveGuard {
         let before = self.uses_reserve.replace(true);
-        self.tell_reserve(true);
+        self.set_reserve(true);
         ReserveGuard {
             object: Rc::clone(self),
             before,
@@ -92,7 +92,7 @@ impl Object {
     }
 
     /// Sets whether the database may use the reserve.
-    pub(super) fn tell_reserve(&self, uses: bool) {
+    pub(super) fn set_reserve(&self, uses: bool) {
         if let Some(db) = &*self.db.borrow() {
             db.use_reserve(uses);
         }
@@ -108,6 +108,6 @@ pub(crate) struct ReserveGuard {
 impl Drop for ReserveGuard {
     fn drop(&mut self) {
         self.object.uses_reserve.set(self.before);
-        self.object.tell_reserve(self.before);
+        self.object.set_reserve(self.before);
     }
 }

@@ -50,6 +50,7 @@ use crate::{
     creation::Creator,
     envelope::{Envelope, Replier},
     gate::{Departure, InputGate, Token},
+    limits::REHEARSAL_IDLE,
     namespace::Binding,
     task::Work,
     timers::Due,
@@ -121,8 +122,8 @@ pub(crate) struct Object {
     fate: RefCell<Option<Error>>,
     /// Why it shall end with the current turn.
     reset_after_turn: RefCell<Option<Error>>,
-    /// Whether it shall end once the current turn has committed and its messages have been sent.
-    restart_after_turn: Cell<bool>,
+    /// Why it shall end once the current turn has committed and its messages have been sent.
+    restart_after_turn: Cell<Option<&'static str>>,
 
     gate: RefCell<InputGate>,
     queue: RefCell<VecDeque<Arrival>>,
@@ -199,7 +200,7 @@ impl Object {
             alarm_handlers: RefCell::default(),
             fate: RefCell::default(),
             reset_after_turn: RefCell::default(),
-            restart_after_turn: Cell::new(false),
+            restart_after_turn: Cell::default(),
             gate: RefCell::default(),
             queue: RefCell::default(),
             running: RefCell::default(),
@@ -441,6 +442,9 @@ impl Object {
     /// How long the object may be idle.
     fn idle_timeout(&self) -> Duration {
         let usual = self.binding.options.idle_timeout;
+        if self.worker.env.router().rehearsal {
+            return usual.min(REHEARSAL_IDLE);
+        }
         if self.alarm_only.get() {
             usual.min(self.binding.options.alarm_idle_timeout)
         } else {

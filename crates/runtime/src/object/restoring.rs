@@ -22,17 +22,13 @@ impl Object {
 
     /// Restarts the object once the current turn has committed. Unlike a reset, this undoes nothing, and the turn's
     /// answers are sent.
-    pub(crate) fn restart_after_turn(&self) {
-        self.restart_after_turn.set(true);
+    pub(crate) fn restart_after_turn(&self, why: &'static str) {
+        self.restart_after_turn.set(Some(why));
     }
 
     /// Restarts the object after a turn. Returns the reason for callers that are interrupted.
-    pub(super) fn restart(self: &Rc<Self>) -> Error {
-        let error = Error::with_kind(
-            ErrorKind::Reset,
-            "the object was restarted, to be restored to an earlier state",
-        );
-        let error = error.into_reset();
+    pub(super) fn restart(self: &Rc<Self>, why: &'static str) -> Error {
+        let error = Error::with_kind(ErrorKind::Reset, why).into_reset();
         self.kill(error.clone());
         error
     }

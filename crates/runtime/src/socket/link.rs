@@ -65,7 +65,7 @@ impl Outgoing {
             _ if error.kind() == ErrorKind::Unavailable => Some(Self::Lost),
             Self::Frame(Frame::Close(_), _) => {
                 // Immediately: from here on the object must not see a close that never happened.
-                socket.link().not_closing();
+                socket.link().revert_closing();
                 None
             }
             _ => None,
@@ -201,9 +201,6 @@ impl Link {
             return;
         }
         inner.buffered += frame.weight();
-        if broken(Variant::FrameDoubled) {
-            inner.outgoing.push_back((frame.clone(), None));
-        }
         if broken(Variant::FrameOvertakes) {
             inner.outgoing.push_front((frame, charge));
         } else {
@@ -351,7 +348,7 @@ impl Link {
     }
 
     /// Reverts that, because the close was withdrawn before it left.
-    fn not_closing(&self) {
+    fn revert_closing(&self) {
         let mut inner = self.lock();
         if inner.state == ReadyState::Closing && !inner.closing {
             inner.state = ReadyState::Open;

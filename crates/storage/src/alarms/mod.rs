@@ -115,7 +115,7 @@ pub enum Isolation {
 }
 
 /// The flags of an entry, as bits. Runs and records store them at different offsets.
-pub(crate) mod marks {
+pub(crate) mod flags {
     use super::{AlarmEntry, Isolation};
 
     const FAILED: u32 = 1;
@@ -146,24 +146,24 @@ pub(crate) mod marks {
     }
 
     /// `None` if the bits are not a combination that any version writes.
-    pub(crate) fn entry(marks: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
-        let begun = match marks & (BEGUN | FEW | ALONE) {
+    pub(crate) fn entry(bits: u32, due: i64, attempts: u16) -> Option<AlarmEntry> {
+        let begun = match bits & (BEGUN | FEW | ALONE) {
             0 => None,
             BEGUN => Some(Isolation::Free),
-            marks if marks == BEGUN | FEW => Some(Isolation::Few),
-            marks if marks == BEGUN | ALONE => Some(Isolation::Alone),
+            bits if bits == BEGUN | FEW => Some(Isolation::Few),
+            bits if bits == BEGUN | ALONE => Some(Isolation::Alone),
             _ => return None,
         };
-        (marks & !ALL == 0).then_some(AlarmEntry {
+        (bits & !ALL == 0).then_some(AlarmEntry {
             due,
             attempts,
-            failed: marks & FAILED != 0,
-            failing: marks & FAILING != 0,
+            failed: bits & FAILED != 0,
+            failing: bits & FAILING != 0,
             begun,
             cut_off: false,
-            wait: marks & WAIT != 0,
-            named: marks & NAMED != 0,
-            some_failed: marks & SOME_FAILED != 0,
+            wait: bits & WAIT != 0,
+            named: bits & NAMED != 0,
+            some_failed: bits & SOME_FAILED != 0,
         })
     }
 }

@@ -6,7 +6,7 @@
 //! manifest lists it any more. Bytes: `docs/format.md`.
 
 use super::index::{AlarmIndex, Unsaved};
-use super::{AlarmChange, DamagedRun, marks};
+use super::{AlarmChange, DamagedRun, flags};
 use crate::broken::{Variant, broken};
 use crate::disk::{Disk, DiskFile, OpenMode, sync_names};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ const ENTRY_BYTES: usize = 48;
 
 const CLEARED: u32 = 1;
 /// The bit at which an entry's flags begin.
-const MARKS_SHIFT: u32 = 1;
+const FLAGS_SHIFT: u32 = 1;
 
 /// Entries read and written at a time.
 const CHUNK: usize = 16 * 1024;
@@ -145,8 +145,8 @@ fn encode(bytes: &mut Vec<u8>, key: ObjectKey, change: AlarmChange) {
     let (flags, due) = match change {
         AlarmChange::Cleared => (CLEARED, 0),
         AlarmChange::Set(entry) => {
-            let marks = marks::of(&entry) << MARKS_SHIFT;
-            (marks | u32::from(entry.attempts) << 16, entry.due)
+            let bits = flags::of(&entry) << FLAGS_SHIFT;
+            (bits | u32::from(entry.attempts) << 16, entry.due)
         }
     };
     bytes.put_u32_le(key.namespace.0);
@@ -167,8 +167,8 @@ fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<(ObjectKey, AlarmChange)> {
     let change = if flags & CLEARED != 0 {
         AlarmChange::Cleared
     } else {
-        let marks = (flags & 0xffff) >> MARKS_SHIFT;
-        AlarmChange::Set(marks::entry(marks, due, (flags >> 16) as u16)?)
+        let bits = (flags & 0xffff) >> FLAGS_SHIFT;
+        AlarmChange::Set(flags::entry(bits, due, (flags >> 16) as u16)?)
     };
     Some((key, change))
 }

@@ -13,7 +13,6 @@
 //!
 //! A run that cannot be read is not merged; the others are merged around it, since somebody may restore it. Once it has
 //! expired, a fold salvages the readable part of it. No error here stops the node; compaction is retried later.
-//! expired, a fold takes what can be read of it. No error here stops the node; compaction is retried later.
 
 use super::hole::ArchiveHole;
 use super::image::Image;

@@ -1,7 +1,8 @@
 //! The file system interface: every disk operation of the engine goes through [`Disk`].
 //!
 //! Implementations: [`RealDisk`]; [`SimDisk`], which is in memory and loses and tears unsynced data when its power is
-//! cut; and [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command. The contract is the weakest
+//! cut; [`FaultyDisk`], a [`SimDisk`] whose operations fail, wait or panic on command; and [`ScratchDisk`], which leaves the
+//! files that it shows unchanged. The contract is the weakest
 //! that POSIX allows: a write is durable after [`DiskFile::sync`] of that file, a created, renamed or removed name
 //! after [`Disk::sync_dir`] of its directory, and either after [`Barrier::wait`]. After a failed sync it is unknown
 //! what is durable, and another sync does not tell.
@@ -10,12 +11,14 @@ mod failure;
 mod faulty;
 mod real;
 mod reclaiming;
+mod scratch;
 mod sim;
 
 pub(crate) use failure::Failure;
 pub use faulty::{DiskOp, Fault, FaultyDisk, errno};
 pub use real::RealDisk;
 pub(crate) use reclaiming::ReclaimingDisk;
+pub use scratch::ScratchDisk;
 pub use sim::{DiskEvent, SimDisk};
 
 use crate::error::{Error, Result};

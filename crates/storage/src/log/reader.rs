@@ -324,17 +324,21 @@ impl<'a> Cursor<'a> {
     fn record(&mut self) -> Option<(Header, &'a [u8])> {
         let rest = self.rest();
         let header = Header::read(rest)?;
-        let elsewhere = header.lsn != self.at || header.epoch != self.epoch;
-        if elsewhere && !broken(Variant::OldRecordsTaken) {
+        if !self.is_next(&header) {
             return None;
         }
         let payload = rest.get(HEADER_BYTES..header.length)?;
-        let torn = crc32c::crc32c(payload) != header.payload_crc;
-        if torn && !broken(Variant::PayloadUnchecked) {
+        if is_torn(&header, payload) {
             return None;
         }
         self.at = self.at.advance(header.length);
         Some((header, payload))
+    }
+
+    /// True of the record that belongs here, and not of an old one of a recycled segment.
+    fn is_next(&self, header: &Header) -> bool {
+        let is_here = header.lsn == self.at && header.epoch == self.epoch;
+        is_here || broken(Variant::OldRecordsTaken)
     }
 
     /// The position of a later valid record that says the durable LSN had passed this position.
@@ -352,4 +356,9 @@ impl<'a> Cursor<'a> {
                 (header.epoch == self.epoch && header.durable > self.at).then_some(lsn)
             })
     }
+}
+
+/// True if the payload is not what the header says that it is.
+fn is_torn(header: &Header, payload: &[u8]) -> bool {
+    crc32c::crc32c(payload) != header.payload_crc && !broken(Variant::PayloadUnchecked)
 }

@@ -22,7 +22,7 @@
 //!
 //! A record's length is a multiple of 8; the bytes after the last entry are zero.
 
-use crate::alarms::{AlarmChange, marks};
+use crate::alarms::{AlarmChange, flags};
 use crate::ident::{CommitNo, Epoch, Lsn, ObjectKey};
 use crate::limits::PAGE_BYTES;
 use bytes::{Buf, BufMut};
@@ -37,11 +37,11 @@ const LAST: u32 = 1;
 const ALARM_SET: u32 = 2;
 const ALARM_CLEARED: u32 = 4;
 /// The bit at which the flags of a set alarm begin.
-const MARKS_SHIFT: u32 = 3;
+const FLAGS_SHIFT: u32 = 3;
 /// The bit at which the number of the alarm's attempts begins.
 const ATTEMPTS_SHIFT: u32 = 16;
 /// Flags that only a set alarm has.
-const OF_SET_ALARM: u32 = marks::ALL << MARKS_SHIFT | (u16::MAX as u32) << ATTEMPTS_SHIFT;
+const OF_SET_ALARM: u32 = flags::ALL << FLAGS_SHIFT | (u16::MAX as u32) << ATTEMPTS_SHIFT;
 const KNOWN_FLAGS: u32 = LAST | ALARM_SET | ALARM_CLEARED | OF_SET_ALARM;
 
 /// The fields of a header.
@@ -67,9 +67,9 @@ impl Header {
         let (alarm_flags, alarm_due) = match self.alarm {
             None => (0, 0),
             Some(AlarmChange::Set(alarm)) => {
-                let marks = marks::of(&alarm) << MARKS_SHIFT;
+                let bits = flags::of(&alarm) << FLAGS_SHIFT;
                 let attempts = u32::from(alarm.attempts) << ATTEMPTS_SHIFT;
-                (ALARM_SET | marks | attempts, alarm.due)
+                (ALARM_SET | bits | attempts, alarm.due)
             }
             Some(AlarmChange::Cleared) => (ALARM_CLEARED, 0),
         };
@@ -110,8 +110,8 @@ impl Header {
         let payload_crc = fields.get_u32_le();
         let page_bytes = fields.get_u32_le() as usize;
         let alarm = match flags & (ALARM_SET | ALARM_CLEARED) {
-            ALARM_SET => Some(AlarmChange::Set(marks::entry(
-                flags >> MARKS_SHIFT & marks::ALL,
+            ALARM_SET => Some(AlarmChange::Set(flags::entry(
+                flags >> FLAGS_SHIFT & flags::ALL,
                 alarm_due,
                 (flags >> ATTEMPTS_SHIFT) as u16,
             )?)),

@@ -122,7 +122,7 @@ fn an_object_that_is_open_is_not_restored() {
     let _open = open(&world.store, 1);
     let error = world.restore(1, &first).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(error.to_string().contains("open already"), "{error}");
+    assert!(error.to_string().contains("already open"), "{error}");
 }
 
 #[test]

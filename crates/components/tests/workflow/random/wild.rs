@@ -1,4 +1,4 @@
-//! A node on a disk in memory that runs programs which a seed has made.
+//! A node on an in-memory disk that runs programs which a seed has made.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ impl Wild {
         }
     }
 
-    /// Another node, on what a kill of this one leaves. The clock may be set back meanwhile.
+    /// Another node on the state that a kill of this one leaves. The clock may be set back meanwhile.
     pub(super) fn killed(self, set_back: i64) -> Self {
         let disk = self.disk.after_kill();
         self.followed(disk, set_back)

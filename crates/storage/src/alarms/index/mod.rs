@@ -14,7 +14,6 @@
 //!
 //! Operations on all shards ([`AlarmIndex::counts`], [`AlarmIndex::list`], a checkpoint) lock the shards in turn. Each
 //! alarm is seen once, at some moment during the operation.
-//! alarm is seen once, at some moment of the operation.
 
 mod unsaved;
 
