@@ -1,4 +1,5 @@
 //! A small web server: each path answers with what the test says, and every connection is remembered.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::{
     net::SocketAddr,
