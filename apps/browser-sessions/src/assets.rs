@@ -29,7 +29,10 @@ pub(crate) struct AssetPath {
 
 pub(crate) async fn asset(UrlPath(path): UrlPath<AssetPath>) -> Result<Response, ApiError> {
     if path.name != *STYLE {
-        return Err(ApiError::not_found("no_such_file", "There is no such file."));
+        return Err(ApiError::not_found(
+            "no_such_file",
+            "There is no such file.",
+        ));
     }
     let headers = [
         (header::CONTENT_TYPE, "text/css; charset=utf-8"),

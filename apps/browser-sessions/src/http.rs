@@ -32,10 +32,9 @@ use axum::{
 use serde::Deserialize;
 
 use crate::{
-    BrowserSession, List, Shot,
-    assets, limits,
+    BrowserSession, List, Shot, assets,
     browser::pool::Browsers,
-    pages,
+    limits, pages,
     pictures::Pictures,
     request::{Definition, Job, is_session},
 };
@@ -181,7 +180,9 @@ async fn status(
     UrlQuery(selection): UrlQuery<Selection>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let accept = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok());
     let is_person = accept.is_some_and(|accept| accept.contains("text/html"));
     let object = match object(&env, &path.session) {
         Ok(object) => object,
@@ -256,7 +257,10 @@ async fn picture(
         answer
     };
     let headers = answer.headers_mut();
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("private, no-cache"),
+    );
     if let Some(etag) = etag {
         headers.insert(header::ETAG, etag);
     }
@@ -343,7 +347,10 @@ async fn form_remove(
 }
 
 fn bad_form() -> ApiError {
-    ApiError::bad_request("invalid_form", "The form is incomplete. Go back and fill it in.")
+    ApiError::bad_request(
+        "invalid_form",
+        "The form is incomplete. Go back and fill it in.",
+    )
 }
 
 fn finish(session: &str, result: Result<(), ApiError>) -> Result<Redirect, Failed> {

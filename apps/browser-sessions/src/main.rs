@@ -49,7 +49,12 @@ struct Serve {
     host: ServeArgs,
 
     /// Chromium, or a browser of its family
-    #[arg(long, value_name = "PROGRAM", default_value = "chromium", env = "BROWSER_SESSIONS_CHROMIUM")]
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "chromium",
+        env = "BROWSER_SESSIONS_CHROMIUM"
+    )]
     chromium: PathBuf,
 
     /// Run Chromium without its sandbox: as root, and in containers, it does not start with it
@@ -92,15 +97,30 @@ struct BucketArgs {
     s3_bucket: Option<String>,
 
     /// The service, such as http://127.0.0.1:9000 [default: Amazon's]
-    #[arg(long, value_name = "URL", env = "BROWSER_SESSIONS_S3_ENDPOINT", requires = "s3_bucket")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "BROWSER_SESSIONS_S3_ENDPOINT",
+        requires = "s3_bucket"
+    )]
     s3_endpoint: Option<String>,
 
     /// The bucket's region [default: what `AWS_REGION` says, or us-east-1]
-    #[arg(long, value_name = "REGION", env = "BROWSER_SESSIONS_S3_REGION", requires = "s3_bucket")]
+    #[arg(
+        long,
+        value_name = "REGION",
+        env = "BROWSER_SESSIONS_S3_REGION",
+        requires = "s3_bucket"
+    )]
     s3_region: Option<String>,
 
     /// What every key in the bucket begins with
-    #[arg(long, value_name = "PREFIX", env = "BROWSER_SESSIONS_S3_PREFIX", requires = "s3_bucket")]
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        env = "BROWSER_SESSIONS_S3_PREFIX",
+        requires = "s3_bucket"
+    )]
     s3_prefix: Option<String>,
 }
 

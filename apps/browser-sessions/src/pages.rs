@@ -94,7 +94,9 @@ fn pill(status: &Status) -> Markup {
         Activity::Closed => ("closed", "Browser closed".to_owned()),
         Activity::Busy => ("busy", "Browser at work".to_owned()),
         Activity::Idle => {
-            let left = status.closes_after_seconds.saturating_sub(status.idle_seconds);
+            let left = status
+                .closes_after_seconds
+                .saturating_sub(status.idle_seconds);
             ("idle", format!("Browser open, closes in about {left} s"))
         }
     };
@@ -103,7 +105,9 @@ fn pill(status: &Status) -> Markup {
 
 fn card(session: &str, shot: &Shot) -> Markup {
     let about = shot.about.as_ref();
-    let title = about.map(|about| about.title.as_str()).filter(|title| !title.trim().is_empty());
+    let title = about
+        .map(|about| about.title.as_str())
+        .filter(|title| !title.trim().is_empty());
     html! {
         article.card.shot data-id=(shot.id) data-state=(state(shot.state)) {
             header {

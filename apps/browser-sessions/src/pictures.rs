@@ -50,8 +50,13 @@ impl Pictures {
     /// Keeps pictures in a directory, which is created. Call it inside the program's async runtime.
     pub fn in_directory(directory: &PathBuf) -> anyhow::Result<Self> {
         // It may be in the data directory, which is the program's alone, and may be the first that is made of it.
-        let created = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        created.with_context(|| format!("creating the directory of pictures {}", directory.display()))?;
+        let created = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory);
+        created.with_context(|| {
+            format!("creating the directory of pictures {}", directory.display())
+        })?;
         let store = LocalFileSystem::new_with_prefix(directory)?.with_fsync(true);
         let mut pictures = Self::new(Arc::new(store));
         pictures.is_directory = true;

@@ -139,11 +139,16 @@ pub enum Invalid {
     /// One size.
     #[error(
         "a size is width and height in pixels, such as `1920x1080`, each {} to {}, and {} pixels in all at most",
-        limits::MIN_SIDE, limits::MAX_SIDE, limits::MAX_PIXELS
+        limits::MIN_SIDE,
+        limits::MAX_SIDE,
+        limits::MAX_PIXELS
     )]
     Size,
     /// The sizes.
-    #[error("`sizes` has 1 to {} sizes, each once; leave it out for the usual five.", limits::MAX_SIZES)]
+    #[error(
+        "`sizes` has 1 to {} sizes, each once; leave it out for the usual five.",
+        limits::MAX_SIZES
+    )]
     Sizes,
     /// The quality.
     #[error("`quality` is a number from 1 to 100, for `\"format\":\"jpeg\"` only.")]
@@ -208,7 +213,10 @@ fn address(text: &str, policy: &AddressPolicy) -> Result<String, Invalid> {
     }
     let url = Url::parse(text.trim()).map_err(|_| Invalid::Url)?;
     let has_user = !url.username().is_empty() || url.password().is_some();
-    if !matches!(url.scheme(), "http" | "https") || has_user || url.as_str().len() > limits::MAX_URL_BYTES {
+    if !matches!(url.scheme(), "http" | "https")
+        || has_user
+        || url.as_str().len() > limits::MAX_URL_BYTES
+    {
         return Err(Invalid::Url);
     }
     let literal: Option<IpAddr> = match url.host() {
@@ -299,8 +307,20 @@ mod tests {
     #[test]
     fn sizes_and_numbers_out_of_bounds_are_refused() {
         let url = "https://example.com/";
-        for size in ["", "x", "99x100", "100x3841", "3840x2161", "+200x200", "200X200", "200x200x200"] {
-            assert!(check(json!({ "url": url, "sizes": [size] })).is_err(), "{size}");
+        for size in [
+            "",
+            "x",
+            "99x100",
+            "100x3841",
+            "3840x2161",
+            "+200x200",
+            "200X200",
+            "200x200x200",
+        ] {
+            assert!(
+                check(json!({ "url": url, "sizes": [size] })).is_err(),
+                "{size}"
+            );
         }
         assert!(check(json!({ "url": url, "sizes": [] })).is_err());
         assert!(check(json!({ "url": url, "sizes": ["200x200", "200x200"] })).is_err());

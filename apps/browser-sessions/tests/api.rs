@@ -21,7 +21,10 @@ async fn five_pictures_of_a_page_are_stored_under_the_time_and_served() {
     let answer = post(&client, "main", &json!({ "url": PAGE })).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     let shot = &answer.body;
-    assert_eq!((&shot["state"], &shot["url"]), (&json!("done"), &json!(PAGE)));
+    assert_eq!(
+        (&shot["state"], &shot["url"]),
+        (&json!("done"), &json!(PAGE))
+    );
     assert_eq!(shot["about"]["title"], "A fake page");
     let key = shot["key"].as_str().unwrap();
     let time = key.strip_prefix("main/").unwrap();
@@ -29,11 +32,20 @@ async fn five_pictures_of_a_page_are_stored_under_the_time_and_served() {
     let sizes = ["1920x1080", "1366x768", "1536x864", "360x640", "414x896"];
     for (picture, size) in shot["pictures"].as_array().unwrap().iter().zip(sizes) {
         let stored = format!("{key}/screenshot_{size}.jpg");
-        assert_eq!((&picture["size"], &picture["key"]), (&json!(size), &json!(stored)));
+        assert_eq!(
+            (&picture["size"], &picture["key"]),
+            (&json!(size), &json!(stored))
+        );
         let expected = format!("{size} of {PAGE}");
-        assert_eq!(std::fs::read_to_string(data.join("pictures").join(&stored)).unwrap(), expected);
+        assert_eq!(
+            std::fs::read_to_string(data.join("pictures").join(&stored)).unwrap(),
+            expected
+        );
         let served = client.get(&format!("/pictures/{stored}")).await;
-        assert_eq!((served.status.as_u16(), &served.body), (200, &json!(expected)));
+        assert_eq!(
+            (served.status.as_u16(), &served.body),
+            (200, &json!(expected))
+        );
         assert_eq!(served.headers["content-type"], "image/jpeg");
         assert_eq!(served.headers["x-content-type-options"], "nosniff");
     }
@@ -55,16 +67,25 @@ async fn five_pictures_of_a_page_are_stored_under_the_time_and_served() {
     let deleted = client.ask(Method::DELETE, &path, "").await;
     assert_eq!(deleted.status, 204, "{deleted:?}");
     for (method, path) in [(Method::GET, &path), (Method::DELETE, &path)] {
-        assert_eq!(client.ask(method, path, "").await.code(), "no_such_screenshot");
+        assert_eq!(
+            client.ask(method, path, "").await.code(),
+            "no_such_screenshot"
+        );
     }
     for size in sizes {
         let stored = format!("{key}/screenshot_{size}.jpg");
         assert!(!data.join("pictures").join(&stored).exists(), "{stored}");
-        assert_eq!(client.get(&format!("/pictures/{stored}")).await.code(), "no_such_picture");
+        assert_eq!(
+            client.get(&format!("/pictures/{stored}")).await.code(),
+            "no_such_picture"
+        );
     }
     assert!(server.stop().success());
     assert_eq!(browsers(&data), Vec::<u32>::new());
-    assert_eq!(files(&data.join("browsers")), Vec::<std::path::PathBuf>::new());
+    assert_eq!(
+        files(&data.join("browsers")),
+        Vec::<std::path::PathBuf>::new()
+    );
 }
 
 /// A request that was refused has made no object and started no browser.
@@ -84,28 +105,62 @@ async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
         (json!({}), 400, "invalid_body"),
         (json!({ "url": 7 }), 400, "invalid_body"),
         (json!({ "url": PAGE, "sizs": [] }), 400, "invalid_body"),
-        (json!({ "url": PAGE, "sizes": ["huge"] }), 400, "invalid_body"),
-        (json!({ "url": PAGE, "sizes": ["1x1"] }), 400, "invalid_body"),
+        (
+            json!({ "url": PAGE, "sizes": ["huge"] }),
+            400,
+            "invalid_body",
+        ),
+        (
+            json!({ "url": PAGE, "sizes": ["1x1"] }),
+            400,
+            "invalid_body",
+        ),
         (json!({ "url": PAGE, "sizes": [] }), 400, "invalid_sizes"),
         (json!({ "url": PAGE, "format": "gif" }), 400, "invalid_body"),
         (json!({ "url": PAGE, "quality": 0 }), 400, "invalid_quality"),
-        (json!({ "url": PAGE, "delay_ms": 60_000 }), 400, "invalid_delay"),
+        (
+            json!({ "url": PAGE, "delay_ms": 60_000 }),
+            400,
+            "invalid_delay",
+        ),
         (json!({ "url": "example.com" }), 400, "invalid_url"),
         (json!({ "url": "file:///etc/passwd" }), 400, "invalid_url"),
-        (json!({ "url": "http://127.0.0.1/" }), 403, "forbidden_address"),
-        (json!({ "url": "http://169.254.169.254/" }), 403, "forbidden_address"),
-        (json!({ "url": "http://[::ffff:10.0.0.1]/" }), 403, "forbidden_address"),
+        (
+            json!({ "url": "http://127.0.0.1/" }),
+            403,
+            "forbidden_address",
+        ),
+        (
+            json!({ "url": "http://169.254.169.254/" }),
+            403,
+            "forbidden_address",
+        ),
+        (
+            json!({ "url": "http://[::ffff:10.0.0.1]/" }),
+            403,
+            "forbidden_address",
+        ),
     ];
     for (body, status, code) in bad {
         let answer = post(&client, "main", &body).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (status, code), "{body}: {answer:?}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (status, code),
+            "{body}: {answer:?}"
+        );
     }
-    let malformed = client.ask(Method::POST, "/sessions/main/screenshots", "{").await;
+    let malformed = client
+        .ask(Method::POST, "/sessions/main/screenshots", "{")
+        .await;
     assert_eq!(malformed.code(), "malformed_json");
     let long = "x".repeat(65);
     for session in ["-a", "a.b", "a%20b", "%C3%A9", &long] {
         let answer = take(&client, session, PAGE).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (400, "invalid_session"), "{session}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (400, "invalid_session"),
+            "{session}"
+        );
     }
     for path in [
         "/pictures/main/x/y.txt",
@@ -115,7 +170,11 @@ async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
         "/pictures/main/x/nobody.jpg",
     ] {
         let answer = client.get(path).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (404, "no_such_picture"), "{path}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (404, "no_such_picture"),
+            "{path}"
+        );
     }
     assert!(server.stop().success());
     assert_nothing_is_there(&data);
@@ -135,7 +194,11 @@ async fn a_page_that_fails_is_reported_and_the_session_goes_on() {
         ("/never-closes", 504, "page_too_slow"),
     ] {
         let answer = take(&client, "main", &format!("https://example.com{page}")).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (status, code), "{page}: {answer:?}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (status, code),
+            "{page}: {answer:?}"
+        );
         let newest = shots(&client, "main").await.remove(0);
         assert_eq!(newest["state"], "failed", "{newest}");
         assert_eq!(newest["error"], answer.body["error"]["message"]);
@@ -144,7 +207,10 @@ async fn a_page_that_fails_is_reported_and_the_session_goes_on() {
     }
     let large = json!({ "url": "https://example.com/large", "sizes": ["200x100", "100x200"] });
     let answer = post(&client, "main", &large).await;
-    assert_eq!((answer.status.as_u16(), answer.code()), (422, "pictures_too_large"));
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (422, "pictures_too_large")
+    );
     // A browser that crashes once is replaced within the request.
     let answer = take(&client, "main", "https://example.com/crash-once").await;
     assert_eq!(answer.status, 201, "{answer:?}");
@@ -158,30 +224,51 @@ async fn a_browser_stays_open_between_requests_until_it_has_been_idle() {
     let server = program(&data).arg("--idle=2").start();
     let client = server.client();
     assert_eq!(browser(&client, "main").await, "closed");
-    let keep = client.ask(Method::POST, "/sessions/main/keep-alive", "").await;
+    let keep = client
+        .ask(Method::POST, "/sessions/main/keep-alive", "")
+        .await;
     assert_eq!(keep.code(), "no_open_browser");
-    assert_eq!(take(&client, "main", PAGE).await.body["about"]["cold_browser"], true);
+    assert_eq!(
+        take(&client, "main", PAGE).await.body["about"]["cold_browser"],
+        true
+    );
     let first = browsers(&data);
     assert_eq!(first.len(), 1);
-    assert_eq!(take(&client, "main", PAGE).await.body["about"]["cold_browser"], false);
+    assert_eq!(
+        take(&client, "main", PAGE).await.body["about"]["cold_browser"],
+        false
+    );
     assert_eq!(browsers(&data), first);
-    let keep = client.ask(Method::POST, "/sessions/main/keep-alive", "").await;
+    let keep = client
+        .ask(Method::POST, "/sessions/main/keep-alive", "")
+        .await;
     assert_eq!(keep.status, 204);
     until("the idle browser to be closed", async || {
         (browser(&client, "main").await == "closed" && browsers(&data).is_empty()).then_some(())
     })
     .await;
-    assert_eq!(take(&client, "main", PAGE).await.body["about"]["cold_browser"], true);
-    let closed = client.ask(Method::DELETE, "/sessions/main/browser", "").await;
+    assert_eq!(
+        take(&client, "main", PAGE).await.body["about"]["cold_browser"],
+        true
+    );
+    let closed = client
+        .ask(Method::DELETE, "/sessions/main/browser", "")
+        .await;
     assert_eq!(closed.status, 204, "{closed:?}");
-    until("the browser to end", async || browsers(&data).is_empty().then_some(())).await;
+    until("the browser to end", async || {
+        browsers(&data).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_browsers_run_than_may_and_an_idle_one_makes_room() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data).arg("--max-browsers=2").arg("--max-pages=1").start();
+    let server = program(&data)
+        .arg("--max-browsers=2")
+        .arg("--max-pages=1")
+        .start();
     let client = server.client();
     let mut requests = tokio::task::JoinSet::new();
     for number in 0..12 {
@@ -216,7 +303,11 @@ async fn a_page_reaches_the_web_through_the_guard_alone() {
     let url = format!("http://localhost:{port}/through-proxy");
     let server = program(&dir.path().join("strict")).start();
     let answer = take(&server.client(), "main", &url).await;
-    assert_eq!((answer.status.as_u16(), answer.code()), (403, "forbidden_address"), "{answer:?}");
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (403, "forbidden_address"),
+        "{answer:?}"
+    );
     let message = answer.body["error"]["message"].as_str().unwrap();
     assert!(message.contains("outbound.allow_private"), "{message}");
     assert_eq!(receiver.received().len(), 0);
@@ -225,11 +316,20 @@ async fn a_page_reaches_the_web_through_the_guard_alone() {
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(receiver.received().len(), 1);
     let nobody = take(&server.client(), "main", "http://127.0.0.1:1/through-proxy").await;
-    assert_eq!((nobody.status.as_u16(), nobody.code()), (502, "page_unreachable"));
+    assert_eq!(
+        (nobody.status.as_u16(), nobody.code()),
+        (502, "page_unreachable")
+    );
     // The page's bytes are counted on their way.
-    let server = local(&dir.path().join("small")).arg("--page-bytes=20").start();
+    let server = local(&dir.path().join("small"))
+        .arg("--page-bytes=20")
+        .start();
     let answer = take(&server.client(), "main", &url).await;
-    assert_eq!((answer.status.as_u16(), answer.code()), (502, "page_too_large"), "{answer:?}");
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (502, "page_too_large"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -240,8 +340,15 @@ async fn a_browser_that_does_not_start_is_explained() {
         .start();
     let answer = take(&server.client(), "main", PAGE).await;
     assert_eq!((answer.status.as_u16(), answer.code()), (503, "no_browser"));
-    assert!(answer.body["error"]["message"].as_str().unwrap().contains("--chromium"));
-    let server = program(&dir.path().join("other")).env("BROWSER_SESSIONS_CHROMIUM", "/bin/false").start();
+    assert!(
+        answer.body["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("--chromium")
+    );
+    let server = program(&dir.path().join("other"))
+        .env("BROWSER_SESSIONS_CHROMIUM", "/bin/false")
+        .start();
     let answer = take(&server.client(), "main", PAGE).await;
     assert_eq!((answer.status.as_u16(), answer.code()), (503, "no_browser"));
 }

@@ -29,7 +29,9 @@ async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_bro
                 let url = format!("https://example.com/{round}/{number}/slow");
                 let body = serde_json::json!({ "url": url, "sizes": ["200x100"] });
                 let path = format!("/sessions/{session}/screenshots");
-                let asked = client.try_ask(http::Method::POST, &path, &body.to_string()).await;
+                let asked = client
+                    .try_ask(http::Method::POST, &path, &body.to_string())
+                    .await;
                 // No answer: the server was killed.
                 asked.ok().map(|answer| {
                     assert_eq!(answer.status, 201, "{answer:?}");
@@ -48,11 +50,17 @@ async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_bro
             acknowledged.extend(answer.unwrap());
         }
         // Without the program's next start: a browser whose pipe breaks ends by itself.
-        until("the browsers to end", async || browsers(&data).is_empty().then_some(())).await;
+        until("the browsers to end", async || {
+            browsers(&data).is_empty().then_some(())
+        })
+        .await;
     }
     let server = program(&data).start();
     let client = server.client();
-    assert_eq!(files(&data.join("browsers")), Vec::<std::path::PathBuf>::new());
+    assert_eq!(
+        files(&data.join("browsers")),
+        Vec::<std::path::PathBuf>::new()
+    );
     for (session, shot) in &acknowledged {
         let all = shots(&client, session).await;
         assert!(all.contains(shot), "{shot} is not in {all:?}");
@@ -66,7 +74,10 @@ async fn every_screenshot_that_was_acknowledged_is_there_after_kill_9_and_no_bro
             // Nothing is left half done.
             assert_ne!(shot["state"], "taking", "{shot}");
         }
-        assert_eq!(take(&client, session, "https://example.com/").await.status, 201);
+        assert_eq!(
+            take(&client, session, "https://example.com/").await.status,
+            201
+        );
     }
 }
 
@@ -80,17 +91,27 @@ async fn a_page_that_was_open_at_kill_9_is_reported_as_interrupted() {
         let client = client.clone();
         async move {
             let body = r#"{"url":"https://example.com/never-loads"}"#;
-            client.try_ask(http::Method::POST, "/sessions/main/screenshots", body).await.is_err()
+            client
+                .try_ask(http::Method::POST, "/sessions/main/screenshots", body)
+                .await
+                .is_err()
         }
     });
-    until("the page to be open", async || (browsers(&data).len() == 1).then_some(())).await;
+    until("the page to be open", async || {
+        (browsers(&data).len() == 1).then_some(())
+    })
+    .await;
     server.kill();
     assert!(asks.await.unwrap());
     let server = program(&data).start();
     let all = shots(&server.client(), "main").await;
     assert_eq!(all.len(), 1);
     assert_eq!(all[0]["state"], "failed");
-    assert!(all[0]["error"].as_str().unwrap().contains("server stopped"), "{}", all[0]);
+    assert!(
+        all[0]["error"].as_str().unwrap().contains("server stopped"),
+        "{}",
+        all[0]
+    );
 }
 
 /// A process that looks like a browser which did not notice its program's end, with a child that does not look like one.
@@ -114,7 +135,12 @@ async fn a_browser_that_outlived_its_program_is_killed_with_its_children_at_the_
     };
     let mut ours = orphan(&profile);
     // Of another program, whose directory's name begins as ours does.
-    let mut other = orphan(&dir.path().join("data-of-others").join("browsers").join("1-1"));
+    let mut other = orphan(
+        &dir.path()
+            .join("data-of-others")
+            .join("browsers")
+            .join("1-1"),
+    );
     until("both to run", async || {
         let both = [&ours, &other].map(|child| support::group(child.id()).len());
         (both == [2, 2]).then_some(())
@@ -122,11 +148,22 @@ async fn a_browser_that_outlived_its_program_is_killed_with_its_children_at_the_
     .await;
     let server = program(&data).start();
     assert!(!ours.wait().unwrap().success());
-    until("the child to end", async || support::group(ours.id()).is_empty().then_some(())).await;
-    assert_eq!(files(&data.join("browsers")), Vec::<std::path::PathBuf>::new());
+    until("the child to end", async || {
+        support::group(ours.id()).is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(
+        files(&data.join("browsers")),
+        Vec::<std::path::PathBuf>::new()
+    );
     assert_eq!(support::group(other.id()).len(), 2);
     // A second program on the same directory is refused before it kills anything.
-    assert_eq!(take(&server.client(), "main", "https://example.com/").await.status, 201);
+    assert_eq!(
+        take(&server.client(), "main", "https://example.com/")
+            .await
+            .status,
+        201
+    );
     assert!(program(&data).try_start().is_err());
     assert_eq!(browsers(&data).len(), 1);
     let group = rustix::process::Pid::from_raw(other.id().cast_signed()).unwrap();

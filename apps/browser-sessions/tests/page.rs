@@ -55,7 +55,10 @@ async fn a_page_is_pictured_in_five_sizes_and_the_browser_stays_open() {
     println!("five pictures with a cold browser: {:?}", started.elapsed());
     assert_eq!(answer.status, 201, "{answer:?}");
     let about = &answer.body["about"];
-    assert_eq!((&about["title"], &about["status"]), (&json!("A plain page"), &json!(200)));
+    assert_eq!(
+        (&about["title"], &about["status"]),
+        (&json!("A plain page"), &json!(200))
+    );
     assert_eq!(about["final_url"], site.url("/to"));
     assert_eq!(about["cold_browser"], true);
     for picture in answer.body["pictures"].as_array().unwrap() {
@@ -72,8 +75,14 @@ async fn a_page_is_pictured_in_five_sizes_and_the_browser_stays_open() {
     }
     assert!(!first.is_empty() && first.iter().all(|pid| browsers(&data).contains(pid)));
     assert!(server.stop().success());
-    until("the browser to end", async || browsers(&data).is_empty().then_some(())).await;
-    assert_eq!(files(&data.join("browsers")), Vec::<std::path::PathBuf>::new());
+    until("the browser to end", async || {
+        browsers(&data).is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(
+        files(&data.join("browsers")),
+        Vec::<std::path::PathBuf>::new()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,16 +126,30 @@ async fn nothing_that_a_page_loads_reaches_a_forbidden_address() {
     assert_eq!(answer.status, 201, "{answer:?}");
     let about = &answer.body["about"];
     assert_eq!(about["title"], "refused refused refused refused");
-    let blocked: Vec<&str> = about["blocked"].as_array().unwrap().iter().filter_map(|it| it.as_str()).collect();
-    assert!(blocked.contains(&target.to_string().as_str()), "{blocked:?}");
+    let blocked: Vec<&str> = about["blocked"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it.as_str())
+        .collect();
+    assert!(
+        blocked.contains(&target.to_string().as_str()),
+        "{blocked:?}"
+    );
     // The page itself: by redirect, and by a name.
-    for url in [site.url("/redirect"), format!("http://private.localhost:{}/", target.port())] {
+    for url in [
+        site.url("/redirect"),
+        format!("http://private.localhost:{}/", target.port()),
+    ] {
         let answer = take(&client, "main", &url).await;
         assert_ne!(answer.status, 201, "{answer:?}");
     }
     assert_eq!(private.seen(), Vec::<String>::new());
     let mut datagram = [0; 64];
-    assert!(udp.recv_from(&mut datagram).is_err(), "a datagram went past the proxy");
+    assert!(
+        udp.recv_from(&mut datagram).is_err(),
+        "a datagram went past the proxy"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -134,7 +157,10 @@ async fn nothing_that_a_page_loads_reaches_a_forbidden_address() {
 async fn pages_that_hang_crash_or_load_without_end_are_cut_off() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data).arg("--page-time=5").arg("--page-bytes=1000000").start();
+    let server = program(&data)
+        .arg("--page-time=5")
+        .arg("--page-bytes=1000000")
+        .start();
     let client = server.client();
     let site = Site::start("127.0.0.1:0", |path| match path {
         "/loop" => "<script>while (true);</script>".to_owned(),
@@ -152,11 +178,23 @@ async fn pages_that_hang_crash_or_load_without_end_are_cut_off() {
         ("/large", 502, "page_too_large"),
     ] {
         let answer = take(&client, "main", &site.url(path)).await;
-        assert_eq!((answer.status.as_u16(), answer.code()), (status, code), "{path}: {answer:?}");
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (status, code),
+            "{path}: {answer:?}"
+        );
     }
-    for (path, title) in [("/dialog", "closed"), ("/unload", "left"), ("/", "A plain page")] {
+    for (path, title) in [
+        ("/dialog", "closed"),
+        ("/unload", "left"),
+        ("/", "A plain page"),
+    ] {
         let answer = take(&client, "main", &site.url(path)).await;
-        assert_eq!((answer.status.as_u16(), &answer.body["about"]["title"]), (201, &json!(title)), "{path}: {answer:?}");
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body["about"]["title"]),
+            (201, &json!(title)),
+            "{path}: {answer:?}"
+        );
     }
     let nobody = take(&client, "main", "http://127.0.0.1:9/").await;
     assert_eq!(nobody.code(), "page_unreachable");
@@ -166,7 +204,10 @@ async fn pages_that_hang_crash_or_load_without_end_are_cut_off() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     let answer = take(&client, "main", &site.url("/after")).await;
     assert_eq!(answer.status, 201, "{answer:?}");
-    until("the crashed browser's processes to end", async || group(main).is_empty().then_some(())).await;
+    until("the crashed browser's processes to end", async || {
+        group(main).is_empty().then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,17 +222,29 @@ async fn no_process_of_chromium_stays_after_kill_9() {
         let answer = take(&client, session, &site.url("/")).await;
         assert_eq!(answer.status, 201, "{answer:?}");
     }
-    let mains: Vec<u32> = browsers(&data).into_iter().filter(|pid| group(*pid).len() > 1).collect();
+    let mains: Vec<u32> = browsers(&data)
+        .into_iter()
+        .filter(|pid| group(*pid).len() > 1)
+        .collect();
     assert_eq!(mains.len(), 2, "each browser leads a group of its own");
     server.kill();
     until("all processes to end", async || {
-        mains.iter().all(|main| group(*main).is_empty()).then_some(())
+        mains
+            .iter()
+            .all(|main| group(*main).is_empty())
+            .then_some(())
     })
     .await;
     let server = program(&data).start();
-    assert_eq!(files(&data.join("browsers")), Vec::<std::path::PathBuf>::new());
+    assert_eq!(
+        files(&data.join("browsers")),
+        Vec::<std::path::PathBuf>::new()
+    );
     assert_eq!(shots(&server.client(), "one").await[0]["state"], "done");
-    assert_eq!(take(&server.client(), "one", &site.url("/")).await.status, 201);
+    assert_eq!(
+        take(&server.client(), "one", &site.url("/")).await.status,
+        201
+    );
 }
 
 async fn picture(page: &Page, name: &str) {
@@ -226,25 +279,37 @@ async fn the_gallery_takes_shows_and_removes_screenshots() {
     .await;
     let browser = Browser::start().await;
     let page = browser.open(&client.url("/")).await;
-    page.until("document.body.innerText.includes('No screenshots yet')").await;
+    page.until("document.body.innerText.includes('No screenshots yet')")
+        .await;
     picture(&page, "empty").await;
     page.fill("#url", &site.url("/menu")).await;
     page.click(".take button").await;
-    page.until("document.querySelectorAll('.shot[data-state=done] img').length === 5").await;
-    page.until("document.querySelector('.pill[data-state=idle]')").await;
-    page.eval("document.querySelectorAll('img').forEach(it => it.loading = 'eager')").await;
-    page.until("[...document.images].every(it => it.complete && it.naturalWidth > 0)").await;
+    page.until("document.querySelectorAll('.shot[data-state=done] img').length === 5")
+        .await;
+    page.until("document.querySelector('.pill[data-state=idle]')")
+        .await;
+    page.eval("document.querySelectorAll('img').forEach(it => it.loading = 'eager')")
+        .await;
+    page.until("[...document.images].every(it => it.complete && it.naturalWidth > 0)")
+        .await;
     picture(&page, "gallery").await;
     page.look(390, 844, false).await;
-    assert_eq!(page.eval("document.documentElement.scrollWidth > innerWidth").await, false);
+    assert_eq!(
+        page.eval("document.documentElement.scrollWidth > innerWidth")
+            .await,
+        false
+    );
     page.fill("#url", "http://10.0.0.1/").await;
     page.click(".take button").await;
-    page.until("document.body.innerText.includes('outbound.allow_private')").await;
+    page.until("document.body.innerText.includes('outbound.allow_private')")
+        .await;
     picture(&page, "error").await;
     page.click(".empty a").await;
     page.click("form[action$=close] button").await;
-    page.until("document.querySelector('.pill[data-state=closed]')").await;
+    page.until("document.querySelector('.pill[data-state=closed]')")
+        .await;
     page.click("form[action$=remove] button").await;
-    page.until("document.body.innerText.includes('No screenshots yet')").await;
+    page.until("document.body.innerText.includes('No screenshots yet')")
+        .await;
     assert_eq!(shots(&client, "main").await.len(), 0);
 }

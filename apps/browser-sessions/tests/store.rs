@@ -32,7 +32,9 @@ async fn service(directory: &Path) -> SocketAddr {
             tokio::spawn(async move {
                 let builder = Builder::new(TokioExecutor::new());
                 // The client may be gone.
-                let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+                let _ = builder
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
             });
         }
     });
@@ -63,7 +65,10 @@ async fn pictures_are_stored_in_a_bucket_served_from_it_and_removed() {
     let expected = "300x200 of https://example.com/";
     assert_eq!(std::fs::read_to_string(&stored).unwrap(), expected);
     let served = client.get(&format!("/pictures/{key}")).await;
-    assert_eq!((served.status.as_u16(), served.body), (200, json!(expected)));
+    assert_eq!(
+        (served.status.as_u16(), served.body),
+        (200, json!(expected))
+    );
     assert_eq!(served.headers["content-type"], "image/png");
     assert!(!data.join("pictures").exists());
     let path = format!("/sessions/main/screenshots/{}", answer.body["id"]);
@@ -86,13 +91,24 @@ async fn a_bucket_that_refuses_is_reported_and_loses_nothing() {
     let server = with_bucket(&data, service, "another secret").start();
     let client = server.client();
     let answer = post(&client, "other", &body).await;
-    assert_eq!((answer.status.as_u16(), answer.code()), (502, "store_failed"), "{answer:?}");
+    assert_eq!(
+        (answer.status.as_u16(), answer.code()),
+        (502, "store_failed"),
+        "{answer:?}"
+    );
     assert!(!answer.body.to_string().contains("another secret"));
     assert_eq!(shots(&client, "other").await[0]["state"], "failed");
     // What cannot be removed stays in the list, to be removed later.
     let path = format!("/sessions/main/screenshots/{}", kept.body["id"]);
     let refused = client.ask(Method::DELETE, &path, "").await;
-    assert_eq!((refused.status.as_u16(), refused.code()), (502, "store_failed"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.code()),
+        (502, "store_failed")
+    );
     assert_eq!(shots(&client, "main").await, [kept.body.clone()]);
-    assert!(files(&buckets).iter().any(|file| file.ends_with("screenshot_300x200.jpg")));
+    assert!(
+        files(&buckets)
+            .iter()
+            .any(|file| file.ends_with("screenshot_300x200.jpg"))
+    );
 }

@@ -148,7 +148,9 @@ impl Devtools {
             return Err(CallError::Gone);
         }
         match arrives.await {
-            Ok(Err(CallError::Refused { reason, .. })) => Err(CallError::Refused { method, reason }),
+            Ok(Err(CallError::Refused { reason, .. })) => {
+                Err(CallError::Refused { method, reason })
+            }
             Ok(result) => result,
             Err(_) => Err(CallError::Gone),
         }
@@ -201,7 +203,9 @@ impl Inner {
                 // Whoever called may have given up.
                 let _ = call.send(result);
             }
-        } else if let Some(page) = message.session.and_then(|session| waiting.pages.get(&session))
+        } else if let Some(page) = message
+            .session
+            .and_then(|session| waiting.pages.get(&session))
             && let Some(event) = event(message.method.as_deref(), &message.params)
         {
             // A page that raises more events than anybody handles is cut off by its time.

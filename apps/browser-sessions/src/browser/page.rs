@@ -249,9 +249,7 @@ impl Page {
         let target = json!({ "url": "about:blank", "browserContextId": context });
         let target = browser.call(None, "Target.createTarget", target).await?;
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let attached = browser
-            .call(None, "Target.attachToTarget", attach)
-            .await?;
+        let attached = browser.call(None, "Target.attachToTarget", attach).await?;
         let session = text(&attached["sessionId"]);
         let events = browser.subscribe(&session);
         let (sender, seen) = watch::channel(Seen::default());
@@ -350,7 +348,8 @@ impl Page {
     }
 
     async fn eval(&self, expression: &str) -> Result<Value, PageError> {
-        let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let params =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         match self.call("Runtime.evaluate", params).await {
             Ok(mut answer) => Ok(answer["result"]["value"].take()),
             // The page went on to another while it was asked.
@@ -387,7 +386,9 @@ impl Page {
         Ok(About {
             title: short(&said["title"], limits::MAX_TITLE),
             final_url: short(&said["url"], limits::MAX_URL_BYTES),
-            status: status.and_then(|status| u16::try_from(status).ok()).filter(|status| *status > 0),
+            status: status
+                .and_then(|status| u16::try_from(status).ok())
+                .filter(|status| *status > 0),
             ..About::default()
         })
     }

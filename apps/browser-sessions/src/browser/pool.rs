@@ -51,7 +51,9 @@ pub struct PoolOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum PoolError {
     /// Too many wait, or this one waited too long.
-    #[error("All browsers are busy. Try again in a moment, or start the server with a higher --max-browsers or --max-pages.")]
+    #[error(
+        "All browsers are busy. Try again in a moment, or start the server with a higher --max-browsers or --max-pages."
+    )]
     Busy,
     /// Chromium does not start.
     #[error("Chromium does not start: {0}")]
@@ -196,7 +198,11 @@ impl Browsers {
         }
     }
 
-    async fn page(&self, browser: &Browser, deadline: Instant) -> Result<OwnedSemaphorePermit, PoolError> {
+    async fn page(
+        &self,
+        browser: &Browser,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, PoolError> {
         if let Ok(page) = Arc::clone(&browser.pages).try_acquire_owned() {
             return Ok(page);
         }
@@ -213,7 +219,10 @@ impl Browsers {
         match self.0.open().get(session) {
             None => Activity::Closed,
             Some(open) if open.users > 0 => Activity::Busy,
-            Some(Open { browser: Some(browser), .. }) if !browser.is_gone() => Activity::Idle,
+            Some(Open {
+                browser: Some(browser),
+                ..
+            }) if !browser.is_gone() => Activity::Idle,
             Some(_) => Activity::Closed,
         }
     }
@@ -283,15 +292,21 @@ impl Inner {
     async fn launch(&self, slot: OwnedSemaphorePermit) -> Result<Browser, PoolError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let options = &self.options;
-        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        let alive = self
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+            .clone();
         // The program is ending.
         let alive = alive.ok_or(PoolError::Busy)?;
         let name = options.launch.chromium.display();
-        let (process, pipe) = Process::start(&options.launch, number, slot, alive).map_err(|error| {
-            PoolError::NoBrowser(format!(
-                "{name}: {error}. Install Chromium, or name it with --chromium."
-            ))
-        })?;
+        let (process, pipe) =
+            Process::start(&options.launch, number, slot, alive).map_err(|error| {
+                PoolError::NoBrowser(format!(
+                    "{name}: {error}. Install Chromium, or name it with --chromium."
+                ))
+            })?;
         let devtools = Devtools::new(pipe.events, pipe.commands);
         let version = devtools.call(None, "Browser.getVersion", json!({}));
         match timeout(limits::LAUNCH_TIME, version).await {
@@ -363,7 +378,11 @@ impl<'a> Lease<'a> {
     /// Leaves a browser that has ended to its other users, who will notice. The next request starts another.
     fn forget(&self, browser: &Arc<Browser>) {
         let mut open = self.pool.open();
-        let is_current = |open: &&mut Open| open.browser.as_ref().is_some_and(|current| Arc::ptr_eq(current, browser));
+        let is_current = |open: &&mut Open| {
+            open.browser
+                .as_ref()
+                .is_some_and(|current| Arc::ptr_eq(current, browser))
+        };
         if let Some(open) = open.get_mut(self.session).filter(is_current) {
             open.browser = None;
             open.cell = Cell::default();

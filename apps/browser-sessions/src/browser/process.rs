@@ -9,7 +9,10 @@ use std::{
     ffi::OsString,
     fs::DirBuilder,
     io,
-    os::{fd::OwnedFd, unix::{ffi::OsStrExt, fs::DirBuilderExt}},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::DirBuilderExt},
+    },
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
@@ -62,9 +65,12 @@ impl Process {
         alive: mpsc::Sender<()>,
     ) -> io::Result<(Self, Pipe)> {
         // Profiles hold what pages have stored.
-        DirBuilder::new().recursive(true).mode(0o700).create(&launch.profiles)?;
-        let profile = std::path::absolute(&launch.profiles)?
-            .join(format!("{}-{number}", std::process::id()));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&launch.profiles)?;
+        let profile =
+            std::path::absolute(&launch.profiles)?.join(format!("{}-{number}", std::process::id()));
         std::fs::create_dir(&profile)?;
         let (commands_read, commands_write) = io::pipe()?;
         let (events_read, events_write) = io::pipe()?;
@@ -72,17 +78,25 @@ impl Process {
         command
             .args(arguments(&profile, launch.no_sandbox))
             .env_clear()
-            .envs(["PATH", "LANG", "FONTCONFIG_PATH", "FONTCONFIG_FILE"].iter().filter_map(|name| {
-                std::env::var_os(name).map(|value| (*name, value))
-            }))
+            .envs(
+                ["PATH", "LANG", "FONTCONFIG_PATH", "FONTCONFIG_FILE"]
+                    .iter()
+                    .filter_map(|name| std::env::var_os(name).map(|value| (*name, value))),
+            )
             .env("HOME", &profile)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0)
             .fd_mappings(vec![
-                FdMapping { parent_fd: commands_read.into(), child_fd: 3 },
-                FdMapping { parent_fd: events_write.into(), child_fd: 4 },
+                FdMapping {
+                    parent_fd: commands_read.into(),
+                    child_fd: 3,
+                },
+                FdMapping {
+                    parent_fd: events_write.into(),
+                    child_fd: 4,
+                },
             ])
             .map_err(io::Error::other)?;
         let spawned = command.spawn();
@@ -121,7 +135,11 @@ impl Process {
 
     /// Ends it, without waiting for the end.
     pub fn kill(&self) {
-        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stop = self
+            .stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(stop) = stop {
             // It may have ended already.
             let _ = stop.send(());
@@ -135,7 +153,10 @@ impl Process {
 
     /// What it last wrote to standard error.
     pub fn last_words(&self) -> String {
-        let bytes = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = self
+            .last_words
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = bytes.iter().copied().collect();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
@@ -218,7 +239,13 @@ fn arguments(profile: &Path, no_sandbox: bool) -> Vec<OsString> {
     ]
     .map(OsString::from)
     .into();
-    arguments.push(format!("--js-flags=--max-old-space-size={}", limits::SCRIPT_HEAP_MIB).into());
+    arguments.push(
+        format!(
+            "--js-flags=--max-old-space-size={}",
+            limits::SCRIPT_HEAP_MIB
+        )
+        .into(),
+    );
     arguments.push(format!("--disk-cache-size={}", limits::CACHE_BYTES).into());
     let mut directory = OsString::from(PROFILE);
     directory.push(profile);
@@ -241,7 +268,10 @@ pub fn sweep(profiles: &Path) -> io::Result<usize> {
     ours.push("/");
     let mut killed = 0;
     for entry in std::fs::read_dir("/proc")?.flatten() {
-        let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        let id = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
         let Some(pid) = id.and_then(Pid::from_raw) else {
             continue;
         };
@@ -254,7 +284,9 @@ pub fn sweep(profiles: &Path) -> io::Result<usize> {
             .any(|argument| argument.starts_with(ours.as_bytes()));
         if is_ours && let Ok(group) = rustix::process::getpgid(Some(pid)) {
             // Never the group of this program.
-            if group != rustix::process::getpgrp() && kill_process_group(group, Signal::KILL).is_ok() {
+            if group != rustix::process::getpgrp()
+                && kill_process_group(group, Signal::KILL).is_ok()
+            {
                 killed += 1;
             }
         }

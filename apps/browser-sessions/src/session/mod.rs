@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use abide::prelude::*;
 use serde::{Deserialize, Serialize};
 
-pub use self::shots::{Deleted, List, Picture, Shot, ShotState};
 use self::shots::Shots;
+pub use self::shots::{Deleted, List, Picture, Shot, ShotState};
 use crate::{
     SessionError,
     browser::pool::{Activity, Browsers},
@@ -107,7 +107,9 @@ impl BrowserSession {
         let done = self.take_and_store(&session, &job, &reserved.key).await;
         self.used()?;
         match done {
-            Ok((about, pictures)) => Ok(self.shots.done(&reserved, &about, &pictures, self.now())?),
+            Ok((about, pictures)) => {
+                Ok(self.shots.done(&reserved, &about, &pictures, self.now())?)
+            }
             Err(error) => {
                 self.shots.failed(&reserved, &error.to_string())?;
                 Err(error)

@@ -135,7 +135,12 @@ impl Shots {
 
     /// Finds a key for a job and holds its row: the time, rounded to five minutes. The same page again within these minutes
     /// replaces its pictures; another page gets a key with a number.
-    pub(super) fn reserve(&self, session: &str, job: &Job, now: i64) -> Result<Reserved, SessionError> {
+    pub(super) fn reserve(
+        &self,
+        session: &str,
+        job: &Job,
+        now: i64,
+    ) -> Result<Reserved, SessionError> {
         if self.count()? >= limits::MAX_SHOTS {
             return Err(SessionError::Full);
         }
@@ -155,7 +160,11 @@ impl Shots {
             // Other files than now would stay behind, so it is replaced by the same files only.
             let has_same_files = row.state != ShotState::Done || same_files(&row, job);
             if row.url == job.url && row.held == 0 && has_same_files {
-                let state = if row.state == ShotState::Done { "done" } else { "taking" };
+                let state = if row.state == ShotState::Done {
+                    "done"
+                } else {
+                    "taking"
+                };
                 let hold = "UPDATE shots SET held = 1, state = ?, error = NULL WHERE id = ?";
                 self.0.exec(hold, params![state, row.id])?;
                 return Ok(Reserved { id: row.id, key });
@@ -208,7 +217,10 @@ impl Shots {
     pub(super) fn list(&self, before: Option<i64>, limit: i64) -> Result<List> {
         let before = before.unwrap_or(i64::MAX);
         let query = format!("SELECT {COLUMNS} FROM shots WHERE id < ? ORDER BY id DESC LIMIT ?");
-        let mut rows: Vec<Row> = self.0.exec(&query, params![before, limit + 1])?.to_array()?;
+        let mut rows: Vec<Row> = self
+            .0
+            .exec(&query, params![before, limit + 1])?
+            .to_array()?;
         let has_more = rows.len() as i64 > limit;
         if has_more {
             rows.pop();
@@ -225,13 +237,15 @@ impl Shots {
         if row.held == 1 {
             return Err(SessionError::InProgress);
         }
-        self.0.exec("UPDATE shots SET held = 1 WHERE id = ?", params![id])?;
+        self.0
+            .exec("UPDATE shots SET held = 1 WHERE id = ?", params![id])?;
         let pictures = row.shot()?.pictures;
         Ok(pictures.into_iter().map(|picture| picture.key).collect())
     }
 
     pub(super) fn release(&self, id: i64) -> Result<()> {
-        self.0.exec("UPDATE shots SET held = 0 WHERE id = ?", params![id])?;
+        self.0
+            .exec("UPDATE shots SET held = 0 WHERE id = ?", params![id])?;
         Ok(())
     }
 

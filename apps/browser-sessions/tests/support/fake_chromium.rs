@@ -82,7 +82,10 @@ impl Browser {
         if !session.is_empty() {
             answer["sessionId"] = session.as_str().into();
         }
-        let hangs = self.pages.values().any(|page| page.url.ends_with("/never-closes"));
+        let hangs = self
+            .pages
+            .values()
+            .any(|page| page.url.ends_with("/never-closes"));
         let page = self.pages.entry(session.clone()).or_default();
         let path = page.url.clone();
         answer["result"] = match method {
@@ -127,7 +130,11 @@ impl Browser {
                 json!({ "result": { "value": value } })
             }
             "Page.captureScreenshot" => {
-                let size = if path.ends_with("/large") { 20 << 20 } else { 0 };
+                let size = if path.ends_with("/large") {
+                    20 << 20
+                } else {
+                    0
+                };
                 let mut picture = format!("{}x{} of {path}", page.size.0, page.size.1).into_bytes();
                 picture.resize(picture.len() + size, b' ');
                 json!({ "data": BASE64_STANDARD.encode(picture) })
@@ -162,9 +169,8 @@ fn navigate(page: &Page) -> Option<Value> {
     }
     if page.url.ends_with("/crash-once") {
         // The next browser finds the mark, beside the profiles, and goes on.
-        let profile = std::env::args().find_map(|argument| {
-            argument.strip_prefix("--user-data-dir=").map(str::to_owned)
-        });
+        let profile = std::env::args()
+            .find_map(|argument| argument.strip_prefix("--user-data-dir=").map(str::to_owned));
         let mark = std::path::PathBuf::from(profile?).parent()?.join("crashed");
         if File::create_new(mark).is_ok() {
             std::process::exit(1);

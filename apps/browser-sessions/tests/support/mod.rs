@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 
 /// `browser-sessions serve` with a fake browser.
 pub(crate) fn program(data: &Path) -> Program {
-    Program::new(env!("CARGO_BIN_EXE_browser-sessions"), data)
-        .env("BROWSER_SESSIONS_CHROMIUM", env!("CARGO_BIN_EXE_fake-chromium"))
+    Program::new(env!("CARGO_BIN_EXE_browser-sessions"), data).env(
+        "BROWSER_SESSIONS_CHROMIUM",
+        env!("CARGO_BIN_EXE_fake-chromium"),
+    )
 }
 
 /// The same, which may open pages of this machine.
@@ -19,7 +21,12 @@ pub(crate) fn local(data: &Path) -> Program {
 
 /// Takes a screenshot of a page in one small size.
 pub(crate) async fn take(client: &Client, session: &str, url: &str) -> Answer {
-    post(client, session, &json!({ "url": url, "sizes": ["200x100"] })).await
+    post(
+        client,
+        session,
+        &json!({ "url": url, "sizes": ["200x100"] }),
+    )
+    .await
 }
 
 pub(crate) async fn post(client: &Client, session: &str, body: &Value) -> Answer {
@@ -33,7 +40,10 @@ pub(crate) async fn shots(client: &Client, session: &str) -> Vec<Value> {
         .get(&format!("/sessions/{session}/screenshots?limit=100"))
         .await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    answer.body["screenshots"].as_array().expect("a list").clone()
+    answer.body["screenshots"]
+        .as_array()
+        .expect("a list")
+        .clone()
 }
 
 /// What a session's browser is doing.
@@ -48,7 +58,11 @@ pub(crate) fn browsers(data: &Path) -> Vec<u32> {
     let mark = format!("--user-data-dir={}/browsers/", data.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
         let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -66,7 +80,11 @@ pub(crate) fn browsers(data: &Path) -> Vec<u32> {
 pub(crate) fn group(group: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
@@ -87,7 +105,11 @@ pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(directory) = open.pop() {
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             if entry.path().is_dir() {
                 open.push(entry.path());
             } else {

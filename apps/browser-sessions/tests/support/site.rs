@@ -49,7 +49,9 @@ impl Site {
                         answer
                     } else {
                         let length = answer.len();
-                        format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}")
+                        format!(
+                            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{answer}"
+                        )
                     };
                     // The browser may be gone.
                     let _ = stream.write_all(answer.as_bytes()).await;
@@ -71,5 +73,7 @@ impl Site {
 
 /// A redirect.
 pub(crate) fn redirect(to: &str) -> String {
-    format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+    format!(
+        "HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    )
 }
