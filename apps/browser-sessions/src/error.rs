@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    browser::{page::PageError, pool::PoolError},
+    browser::{outcome::PageError, pool::PoolError},
     limits,
     request::Invalid,
 };

@@ -60,7 +60,7 @@ pub const MAX_LIST: i64 = 100;
 pub const LIST: i64 = 24;
 
 /// How long a browser stays open without a request, unless the program is told otherwise.
-pub const IDLE: Duration = Duration::from_secs(60);
+pub const IDLE: Duration = Duration::from_mins(1);
 
 /// How often a session's alarm adds up the time that its browser has been idle.
 pub const TICK: Duration = Duration::from_secs(10);
@@ -116,11 +116,20 @@ pub const MAX_REFUSED: usize = 20;
 /// Bytes of a browser's last words that are kept to explain why it did not start.
 pub const LAST_WORDS: usize = 4 << 10;
 
-/// JavaScript heap of a page, in MiB, and files that a browser caches, in bytes.
+/// JavaScript heap of a page, in MiB.
 pub const SCRIPT_HEAP_MIB: u32 = 512;
 
 /// Bytes of a browser's cache on disk.
 pub const CACHE_BYTES: u64 = 64 << 20;
 
+/// The longest path of a directory in which Chromium can keep its sockets: with their names, it fits the address of one.
+pub const SOCKET_DIRECTORY: usize = 62;
+
 /// The longest that stored pictures take to arrive at the store.
-pub const STORE_TIME: Duration = Duration::from_secs(60);
+pub const STORE_TIME: Duration = Duration::from_mins(1);
+
+/// The longest that a request takes whose page has this time: everything that it may wait for, and all of it once more if the
+/// browser crashes.
+pub fn request_time(page_time: Duration) -> Duration {
+    (PATIENCE + LAUNCH_TIME + page_time + CLOSE_TIME) * 2 + STORE_TIME
+}

@@ -7,7 +7,7 @@ use abide::server::{AddressPolicy, ServeArgs};
 use browser_sessions::{
     BINDING, BrowserSession, IdleTime,
     browser::{
-        page::PageLimits,
+        outcome::PageLimits,
         pool::{Browsers, PoolOptions},
         process::Launch,
     },
@@ -82,7 +82,7 @@ struct Serve {
     page_bytes: u64,
 
     /// Directory of the pictures [default: `pictures` in the data directory]
-    #[arg(long, value_name = "DIR", conflicts_with = "s3_bucket")]
+    #[arg(long, value_name = "DIR", conflicts_with = "bucket")]
     pictures: Option<PathBuf>,
 
     #[command(flatten)]
@@ -93,44 +93,48 @@ struct Serve {
 struct BucketArgs {
     /// Keep the pictures in this bucket of an S3-compatible service; `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` are its
     /// credentials
-    #[arg(long, value_name = "NAME", env = "BROWSER_SESSIONS_S3_BUCKET")]
-    s3_bucket: Option<String>,
-
-    /// The service, such as http://127.0.0.1:9000 [default: Amazon's]
     #[arg(
-        long,
+        long = "s3-bucket",
+        value_name = "NAME",
+        env = "BROWSER_SESSIONS_S3_BUCKET"
+    )]
+    bucket: Option<String>,
+
+    /// The service, such as `http://127.0.0.1:9000` [default: Amazon's]
+    #[arg(
+        long = "s3-endpoint",
         value_name = "URL",
         env = "BROWSER_SESSIONS_S3_ENDPOINT",
-        requires = "s3_bucket"
+        requires = "bucket"
     )]
-    s3_endpoint: Option<String>,
+    endpoint: Option<String>,
 
     /// The bucket's region [default: what `AWS_REGION` says, or us-east-1]
     #[arg(
-        long,
+        long = "s3-region",
         value_name = "REGION",
         env = "BROWSER_SESSIONS_S3_REGION",
-        requires = "s3_bucket"
+        requires = "bucket"
     )]
-    s3_region: Option<String>,
+    region: Option<String>,
 
     /// What every key in the bucket begins with
     #[arg(
-        long,
+        long = "s3-prefix",
         value_name = "PREFIX",
         env = "BROWSER_SESSIONS_S3_PREFIX",
-        requires = "s3_bucket"
+        requires = "bucket"
     )]
-    s3_prefix: Option<String>,
+    prefix: Option<String>,
 }
 
 impl BucketArgs {
     fn bucket(self) -> Option<Bucket> {
         Some(Bucket {
-            name: self.s3_bucket?,
-            endpoint: self.s3_endpoint,
-            region: self.s3_region,
-            prefix: self.s3_prefix,
+            name: self.bucket?,
+            endpoint: self.endpoint,
+            region: self.region,
+            prefix: self.prefix,
         })
     }
 }
@@ -144,12 +148,16 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn serve(args: Serve) -> anyhow::Result<()> {
-    let config = args.host.load()?;
+    let mut config = args.host.load()?;
     let data = config.data.dir.clone();
     let pictures = match args.bucket.bucket() {
         Some(bucket) => Pictures::in_bucket(&bucket)?,
         None => Pictures::in_directory(&args.pictures.unwrap_or_else(|| data.join("pictures")))?,
     };
+    let page_time = Duration::from_secs(args.page_time);
+    // A client learns what became of its page, not that the server has lost patience.
+    let request_time = limits::request_time(page_time);
+    config.server.request_timeout = config.server.request_timeout.max(request_time);
     let browsers = Browsers::new(PoolOptions {
         launch: Launch {
             chromium: args.chromium,
@@ -159,7 +167,7 @@ async fn serve(args: Serve) -> anyhow::Result<()> {
         max_browsers: usize::try_from(args.max_browsers)?,
         max_pages: usize::try_from(args.max_pages)?,
         page: PageLimits {
-            time: Duration::from_secs(args.page_time),
+            time: page_time,
             bytes: args.page_bytes,
         },
         policy: AddressPolicy::new(config.outbound.allow_private.clone()),

@@ -3,9 +3,10 @@
 
 mod support;
 
-use std::path::Path;
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
-use abide_harness::{Receiver, until};
+use abide_harness::{Receiver, in_time, until};
+use browser_sessions::limits;
 use http::Method;
 use serde_json::{Value, json};
 use support::{browser, browsers, files, local, post, program, shots, take};
@@ -41,15 +42,15 @@ async fn five_pictures_of_a_page_are_stored_under_the_time_and_served() {
             std::fs::read_to_string(data.join("pictures").join(&stored)).unwrap(),
             expected
         );
-        let served = client.get(&format!("/pictures/{stored}")).await;
+        let answer = client.get(&format!("/pictures/{stored}")).await;
         assert_eq!(
-            (served.status.as_u16(), &served.body),
+            (answer.status.as_u16(), &answer.body),
             (200, &json!(expected))
         );
-        assert_eq!(served.headers["content-type"], "image/jpeg");
-        assert_eq!(served.headers["x-content-type-options"], "nosniff");
+        assert_eq!(answer.headers["content-type"], "image/jpeg");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff");
     }
-    assert_eq!(shots(&client, "main").await, [shot.clone()]);
+    assert_eq!(shots(&client, "main").await, std::slice::from_ref(shot));
     let id = shot["id"].as_i64().unwrap();
     let path = format!("/sessions/main/screenshots/{id}");
     assert_eq!(client.get(&path).await.body, *shot);
@@ -184,7 +185,11 @@ async fn a_bad_request_is_refused_with_what_would_do_and_leaves_nothing() {
 async fn a_page_that_fails_is_reported_and_the_session_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data).arg("--page-time=1").start();
+    let server = program(&data)
+        .arg("--page-time=1")
+        // Too short to learn what became of the page; so it is raised.
+        .env("ABIDE__SERVER__REQUEST_TIMEOUT", "100ms")
+        .start();
     let client = server.client();
     for (page, status, code) in [
         ("/never-loads", 504, "page_too_slow"),
@@ -221,7 +226,7 @@ async fn a_page_that_fails_is_reported_and_the_session_goes_on() {
 async fn a_browser_stays_open_between_requests_until_it_has_been_idle() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let server = program(&data).arg("--idle=2").start();
+    let server = program(&data).start();
     let client = server.client();
     assert_eq!(browser(&client, "main").await, "closed");
     let keep = client
@@ -243,20 +248,22 @@ async fn a_browser_stays_open_between_requests_until_it_has_been_idle() {
         .ask(Method::POST, "/sessions/main/keep-alive", "")
         .await;
     assert_eq!(keep.status, 204);
-    until("the idle browser to be closed", async || {
-        (browser(&client, "main").await == "closed" && browsers(&data).is_empty()).then_some(())
-    })
-    .await;
-    assert_eq!(
-        take(&client, "main", PAGE).await.body["about"]["cold_browser"],
-        true
-    );
     let closed = client
         .ask(Method::DELETE, "/sessions/main/browser", "")
         .await;
     assert_eq!(closed.status, 204, "{closed:?}");
     until("the browser to end", async || {
         browsers(&data).is_empty().then_some(())
+    })
+    .await;
+    let answer = take(&client, "main", PAGE).await;
+    assert_eq!(answer.body["about"]["cold_browser"], true, "{answer:?}");
+    assert!(server.stop().success());
+    let server = program(&data).arg("--idle=1").start();
+    let client = server.client();
+    assert_eq!(take(&client, "main", PAGE).await.status, 201);
+    until("the idle browser to be closed", async || {
+        (browser(&client, "main").await == "closed" && browsers(&data).is_empty()).then_some(())
     })
     .await;
 }
@@ -346,9 +353,53 @@ async fn a_browser_that_does_not_start_is_explained() {
             .unwrap()
             .contains("--chromium")
     );
+    // What Chromium says as root.
+    let refuses = dir.path().join("refuses");
+    std::fs::write(
+        &refuses,
+        "#!/bin/sh\necho 'no usable sandbox' >&2; exit 1\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&refuses, Permissions::from_mode(0o700)).unwrap();
     let server = program(&dir.path().join("other"))
-        .env("BROWSER_SESSIONS_CHROMIUM", "/bin/false")
+        .env("BROWSER_SESSIONS_CHROMIUM", refuses.to_str().unwrap())
         .start();
     let answer = take(&server.client(), "main", PAGE).await;
     assert_eq!((answer.status.as_u16(), answer.code()), (503, "no_browser"));
+    let message = answer.body["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("no usable sandbox") && message.contains("--no-sandbox"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_requests_than_may_wait_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = program(&dir.path().join("data"))
+        .arg("--max-browsers=1")
+        .arg("--max-pages=1")
+        .start();
+    let client = server.client();
+    let mut requests = tokio::task::JoinSet::new();
+    // One page is open, and as many requests wait as may: half of them for the page, the others for a browser.
+    for number in 0..1 + limits::MAX_WAITING + 10 {
+        let client = client.clone();
+        requests.spawn(async move {
+            let session = if number % 2 == 0 { "one" } else { "two" };
+            take(&client, session, "https://example.com/never-loads").await
+        });
+    }
+    for _ in 0..10 {
+        let answer = in_time("a refusal", requests.join_next()).await;
+        let answer = answer.unwrap().unwrap();
+        assert_eq!(
+            (answer.status.as_u16(), answer.code()),
+            (503, "browsers_busy")
+        );
+        assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
+    }
+    assert_eq!(requests.len(), 1 + limits::MAX_WAITING);
+    requests.abort_all();
+    server.kill();
 }

@@ -24,7 +24,8 @@ use tokio::{
     io::AsyncReadExt,
     net::unix::pipe,
     process::{Child, ChildStderr, Command},
-    sync::{mpsc, oneshot, watch},
+    sync::{oneshot, watch},
+    time::timeout,
 };
 
 use crate::limits;
@@ -62,7 +63,6 @@ impl Process {
         launch: &Launch,
         number: u64,
         guard: impl Send + 'static,
-        alive: mpsc::Sender<()>,
     ) -> io::Result<(Self, Pipe)> {
         // Profiles hold what pages have stored.
         DirBuilder::new()
@@ -71,7 +71,11 @@ impl Process {
             .create(&launch.profiles)?;
         let profile =
             std::path::absolute(&launch.profiles)?.join(format!("{}-{number}", std::process::id()));
-        std::fs::create_dir(&profile)?;
+        // An earlier run may have had the same process id, as in a container, and an end too sudden to remove its files.
+        match std::fs::remove_dir_all(&profile) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => std::fs::create_dir(&profile)?,
+        }
         let (commands_read, commands_write) = io::pipe()?;
         let (events_read, events_write) = io::pipe()?;
         let mut command = Command::new(&launch.chromium);
@@ -84,6 +88,7 @@ impl Process {
                     .filter_map(|name| std::env::var_os(name).map(|value| (*name, value))),
             )
             .env("HOME", &profile)
+            .envs(socket_directory(&profile).map(|directory| ("TMPDIR", directory)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -110,16 +115,18 @@ impl Process {
             }
         };
         let last_words = Arc::<Mutex<VecDeque<u8>>>::default();
-        if let Some(stderr) = child.stderr.take() {
-            tokio::spawn(listen(stderr, Arc::clone(&last_words)));
-        }
+        let stderr = child.stderr.take();
+        let listener = stderr.map(|stderr| tokio::spawn(listen(stderr, Arc::clone(&last_words))));
         let (stop, stopped) = oneshot::channel();
         let (has_ended, ended) = watch::channel(false);
         tokio::spawn(async move {
             attend(child, stopped, &profile).await;
+            if let Some(listener) = listener {
+                // The pipe ends with the last process of the group.
+                let _ = timeout(limits::CLOSE_TIME, listener).await;
+            }
             has_ended.send_replace(true);
             drop(guard);
-            drop(alive);
         });
         let process = Self {
             stop: Mutex::new(Some(stop)),
@@ -151,8 +158,12 @@ impl Process {
         *self.ended.borrow()
     }
 
-    /// What it last wrote to standard error.
-    pub fn last_words(&self) -> String {
+    /// Ends it and waits for the end. What it last wrote to standard error.
+    pub async fn end(&self) -> String {
+        self.kill();
+        let mut ended = self.ended.clone();
+        // The sender lives until then.
+        let _ = ended.wait_for(|ended| *ended).await;
         let bytes = self
             .last_words
             .lock()
@@ -166,6 +177,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Where a browser puts its temporary files, so that they go with its profile. It also keeps a socket there, whose path must be
+/// short; where it cannot be, the files are where the system has such files.
+fn socket_directory(profile: &Path) -> Option<&Path> {
+    (profile.as_os_str().len() <= limits::SOCKET_DIRECTORY).then_some(profile)
 }
 
 /// Waits for a browser's end, or ends it; then removes its files.
@@ -220,7 +237,9 @@ fn arguments(profile: &Path, no_sandbox: bool) -> Vec<OsString> {
         "--disable-crash-reporter",
         "--disable-client-side-phishing-detection",
         "--disable-domain-reliability",
-        "--disable-features=Translate,MediaRouter,OptimizationHints,DialMediaRouteProvider,AutofillServerCommunication",
+        // The last two connect to a search engine through the page's proxy, where it looks as if the page had.
+        "--disable-features=Translate,MediaRouter,OptimizationHints,DialMediaRouteProvider,AutofillServerCommunication,\
+         AimEnabled,PreconnectToSearch",
         "--disable-renderer-backgrounding",
         "--disable-backgrounding-occluded-windows",
         "--metrics-recording-only",

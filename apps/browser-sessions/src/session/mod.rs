@@ -15,7 +15,10 @@ use self::shots::Shots;
 pub use self::shots::{Deleted, List, Picture, Shot, ShotState};
 use crate::{
     SessionError,
-    browser::pool::{Activity, Browsers},
+    browser::{
+        outcome::About,
+        pool::{Activity, Browsers},
+    },
     limits,
     pictures::Pictures,
     request::Job,
@@ -181,7 +184,7 @@ impl BrowserSession {
         session: &str,
         job: &Job,
         key: &str,
-    ) -> Result<(crate::browser::page::About, Vec<Picture>), SessionError> {
+    ) -> Result<(About, Vec<Picture>), SessionError> {
         let taken = self.browsers.take(session, job.clone()).await?;
         let mut stored = Vec::with_capacity(taken.pictures.len());
         let mut files = Vec::with_capacity(taken.pictures.len());

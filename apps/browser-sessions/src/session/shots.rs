@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     SessionError,
-    browser::page::About,
+    browser::outcome::About,
     limits,
     request::{Job, Size},
 };
@@ -221,10 +221,9 @@ impl Shots {
             .0
             .exec(&query, params![before, limit + 1])?
             .to_array()?;
-        let has_more = rows.len() as i64 > limit;
-        if has_more {
-            rows.pop();
-        }
+        let most = usize::try_from(limit).unwrap_or(0);
+        let has_more = rows.len() > most;
+        rows.truncate(most);
         Ok(List {
             next: rows.last().filter(|_| has_more).map(|row| row.id),
             screenshots: rows.into_iter().map(Row::shot).collect::<Result<_>>()?,

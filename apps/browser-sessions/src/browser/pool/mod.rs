@@ -5,11 +5,13 @@
 //! has crashed or hangs is replaced: the page that it was at is opened once more in a new one. Who waits too long, or behind too
 //! many, is refused.
 
+mod lease;
+
 use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -19,13 +21,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::{
     runtime::Handle,
-    sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, oneshot},
     time::{Instant, timeout, timeout_at},
 };
 
+use self::lease::Lease;
 use super::{
     devtools::Devtools,
-    page::{BrowserHealth, PageError, PageLimits, Taken, shoot},
+    outcome::{BrowserHealth, PageError, PageLimits, Taken},
+    page::shoot,
     process::{Launch, Process, sweep},
 };
 use crate::{limits, request::Job};
@@ -72,14 +76,13 @@ struct Inner {
     runtime: Handle,
     slots: Arc<Semaphore>,
     open: Mutex<HashMap<String, Open>>,
-    /// Requests that wait for a slot or a page.
+    /// Requests that wait: for another to start their session's browser, for a slot, or for a page.
     waiting: AtomicUsize,
     /// Those of them that wait for a slot.
     waiting_for_slot: AtomicUsize,
     next: AtomicU64,
-    swept: Mutex<bool>,
-    /// Every process has a clone of the sender.
-    alive: Mutex<(Option<mpsc::Sender<()>>, Option<mpsc::Receiver<()>>)>,
+    has_swept: AtomicBool,
+    is_closing: AtomicBool,
 }
 
 type Cell = Arc<AsyncMutex<Option<Arc<Browser>>>>;
@@ -121,7 +124,6 @@ pub enum Activity {
 impl Browsers {
     /// No browsers yet. Call it inside the program's async runtime.
     pub fn new(options: PoolOptions) -> Self {
-        let (alive, ended) = mpsc::channel(1);
         Self(Arc::new(Inner {
             slots: Arc::new(Semaphore::new(options.max_browsers)),
             runtime: Handle::current(),
@@ -129,8 +131,8 @@ impl Browsers {
             waiting: AtomicUsize::new(0),
             waiting_for_slot: AtomicUsize::new(0),
             next: AtomicU64::new(1),
-            swept: Mutex::new(false),
-            alive: Mutex::new((Some(alive), Some(ended))),
+            has_swept: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             options,
         }))
     }
@@ -138,8 +140,7 @@ impl Browsers {
     /// Kills what an earlier run left behind, once, before the first browser starts. Call it when the data directory is this
     /// process's alone.
     pub fn sweep(&self) {
-        let mut swept = self.0.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *swept, true) {
+        if self.0.has_swept.swap(true, Ordering::SeqCst) {
             return;
         }
         match sweep(&self.0.options.launch.profiles) {
@@ -217,13 +218,12 @@ impl Browsers {
     /// What a session's browser is doing.
     pub fn activity(&self, session: &str) -> Activity {
         match self.0.open().get(session) {
-            None => Activity::Closed,
             Some(open) if open.users > 0 => Activity::Busy,
             Some(Open {
                 browser: Some(browser),
                 ..
             }) if !browser.is_gone() => Activity::Idle,
-            Some(_) => Activity::Closed,
+            None | Some(_) => Activity::Closed,
         }
     }
 
@@ -239,20 +239,16 @@ impl Browsers {
         true
     }
 
-    /// Kills all browsers and waits until they have ended.
+    /// Kills all browsers and waits until they have ended. No other is started.
     pub async fn shutdown(&self) {
-        for (_, open) in self.0.open().drain() {
-            if let Some(browser) = open.browser {
-                browser.process.kill();
-            }
+        self.0.is_closing.store(true, Ordering::SeqCst);
+        let closed = std::mem::take(&mut *self.0.open());
+        for browser in closed.into_values().filter_map(|open| open.browser) {
+            browser.process.kill();
         }
-        let mut alive = self.0.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let (sender, ended) = std::mem::take(&mut *alive);
-        drop(alive);
-        drop(sender);
-        if let Some(mut ended) = ended {
-            let _ = timeout(limits::CLOSE_TIME, ended.recv()).await;
-        }
+        // A slot is free when the process that had it has ended and its files are gone.
+        let all = u32::try_from(self.0.options.max_browsers).unwrap_or(u32::MAX);
+        let _ = timeout(limits::CLOSE_TIME, self.0.slots.acquire_many(all)).await;
     }
 }
 
@@ -292,21 +288,12 @@ impl Inner {
     async fn launch(&self, slot: OwnedSemaphorePermit) -> Result<Browser, PoolError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let options = &self.options;
-        let alive = self
-            .alive
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-            .clone();
-        // The program is ending.
-        let alive = alive.ok_or(PoolError::Busy)?;
         let name = options.launch.chromium.display();
-        let (process, pipe) =
-            Process::start(&options.launch, number, slot, alive).map_err(|error| {
-                PoolError::NoBrowser(format!(
-                    "{name}: {error}. Install Chromium, or name it with --chromium."
-                ))
-            })?;
+        let (process, pipe) = Process::start(&options.launch, number, slot).map_err(|error| {
+            PoolError::NoBrowser(format!(
+                "{name}: {error}. Install Chromium, or name it with --chromium."
+            ))
+        })?;
         let devtools = Devtools::new(pipe.events, pipe.commands);
         let version = devtools.call(None, "Browser.getVersion", json!({}));
         match timeout(limits::LAUNCH_TIME, version).await {
@@ -315,11 +302,13 @@ impl Inner {
                 process,
                 pages: Arc::new(Semaphore::new(options.max_pages)),
             }),
-            _ => Err(PoolError::NoBrowser(format!(
-                "{name} does not answer.{} Its last words: {}",
-                hint(&process.last_words()),
-                process.last_words()
-            ))),
+            _ => {
+                let said = process.end().await;
+                let hint = hint(&said);
+                Err(PoolError::NoBrowser(format!(
+                    "{name} ended, or did not answer in time. It wrote {said:?}.{hint}"
+                )))
+            }
         }
     }
 }
@@ -330,89 +319,6 @@ fn hint(last_words: &str) -> &'static str {
         " As root, or in a container, it needs --no-sandbox."
     } else {
         ""
-    }
-}
-
-/// A session's use of its browser.
-struct Lease<'a> {
-    pool: &'a Inner,
-    session: &'a str,
-    cell: Cell,
-}
-
-impl<'a> Lease<'a> {
-    fn new(pool: &'a Inner, session: &'a str) -> Self {
-        let mut open = pool.open();
-        let open = open.entry(session.to_owned()).or_insert_with(|| Open {
-            cell: Cell::default(),
-            users: 0,
-            used: 0,
-            browser: None,
-        });
-        open.users += 1;
-        let cell = Arc::clone(&open.cell);
-        Self {
-            pool,
-            session,
-            cell,
-        }
-    }
-
-    /// The session's browser, and whether it was started for this.
-    async fn browser(&self, deadline: Instant) -> Result<(Arc<Browser>, bool), PoolError> {
-        // Another request of the session may be starting it.
-        let locked = timeout_at(deadline, self.cell.lock()).await;
-        let mut cell = locked.map_err(|_| PoolError::Busy)?;
-        if let Some(browser) = cell.as_ref().filter(|browser| !browser.is_gone()) {
-            return Ok((Arc::clone(browser), false));
-        }
-        cell.take();
-        self.set(None);
-        let slot = self.pool.slot(deadline).await?;
-        let browser = Arc::new(self.pool.launch(slot).await?);
-        *cell = Some(Arc::clone(&browser));
-        self.set(Some(Arc::clone(&browser)));
-        Ok((browser, true))
-    }
-
-    /// Leaves a browser that has ended to its other users, who will notice. The next request starts another.
-    fn forget(&self, browser: &Arc<Browser>) {
-        let mut open = self.pool.open();
-        let is_current = |open: &&mut Open| {
-            open.browser
-                .as_ref()
-                .is_some_and(|current| Arc::ptr_eq(current, browser))
-        };
-        if let Some(open) = open.get_mut(self.session).filter(is_current) {
-            open.browser = None;
-            open.cell = Cell::default();
-        }
-    }
-
-    fn set(&self, browser: Option<Arc<Browser>>) {
-        let mut open = self.pool.open();
-        if let Some(open) = open.get_mut(self.session)
-            && Arc::ptr_eq(&open.cell, &self.cell)
-        {
-            open.browser = browser;
-        }
-    }
-}
-
-impl Drop for Lease<'_> {
-    fn drop(&mut self) {
-        let mut open = self.pool.open();
-        let Some(entry) = open.get_mut(self.session) else {
-            return;
-        };
-        entry.users = entry.users.saturating_sub(1);
-        entry.used = self.pool.next.fetch_add(1, Ordering::Relaxed);
-        let is_wanted = self.pool.waiting_for_slot.load(Ordering::Relaxed) > 0;
-        if entry.users == 0 && (entry.browser.is_none() || is_wanted) {
-            let closed = open.remove(self.session);
-            drop(open);
-            drop(closed);
-        }
     }
 }
 
