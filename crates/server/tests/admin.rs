@@ -226,7 +226,7 @@ async fn objects_are_restored_to_times_of_the_hosts_clock() {
         .unwrap();
     let clockwork = host.env().object::<Clockwork>().get_by_name("a");
     clockwork.set(LATER).await.unwrap().unwrap();
-    clock.advance(Duration::from_secs(3600));
+    clock.advance(Duration::from_hours(1));
     clockwork.mend().await.unwrap().unwrap();
 
     let restore = async |time: u64| {
