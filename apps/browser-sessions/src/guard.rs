@@ -2,7 +2,7 @@
 //!
 //! Contract: Chromium resolves no name and connects to nothing but this proxy (see [`crate::browser::process`]). The proxy resolves
 //! each name itself, refuses addresses that [`AddressPolicy`] forbids, and connects to the very address that it has checked, so
-//! redirects, sub-resources, WebSockets and names that change their address are all covered. It speaks SOCKS 5 (RFC 1928), so it needs
+//! redirects, subresources, WebSockets and names that change their address are all covered. It speaks SOCKS 5 (RFC 1928), so it needs
 //! to understand nothing of what it carries. Each page has a proxy of its own, which counts the page's bytes and ends with it.
 
 use std::{

@@ -113,8 +113,8 @@ pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Refused connections of a page that are reported.
 pub const MAX_REFUSED: usize = 20;
 
-/// Bytes of a browser's last words that are kept to explain why it did not start.
-pub const LAST_WORDS: usize = 4 << 10;
+/// Bytes of a browser's standard error that are kept to explain why it did not start.
+pub const STDERR_BYTES: usize = 4 << 10;
 
 /// JavaScript heap of a page, in MiB.
 pub const SCRIPT_HEAP_MIB: u32 = 512;

@@ -46,7 +46,7 @@ pub struct Launch {
 pub struct Process {
     stop: Mutex<Option<oneshot::Sender<()>>>,
     ended: watch::Receiver<bool>,
-    last_words: Arc<Mutex<VecDeque<u8>>>,
+    stderr_tail: Arc<Mutex<VecDeque<u8>>>,
 }
 
 /// The ends of the pipe on which a browser speaks the `DevTools` protocol.
@@ -114,9 +114,9 @@ impl Process {
                 return Err(error);
             }
         };
-        let last_words = Arc::<Mutex<VecDeque<u8>>>::default();
+        let stderr_tail = Arc::<Mutex<VecDeque<u8>>>::default();
         let stderr = child.stderr.take();
-        let listener = stderr.map(|stderr| tokio::spawn(listen(stderr, Arc::clone(&last_words))));
+        let listener = stderr.map(|stderr| tokio::spawn(listen(stderr, Arc::clone(&stderr_tail))));
         let (stop, stopped) = oneshot::channel();
         let (has_ended, ended) = watch::channel(false);
         tokio::spawn(async move {
@@ -131,7 +131,7 @@ impl Process {
         let process = Self {
             stop: Mutex::new(Some(stop)),
             ended,
-            last_words,
+            stderr_tail,
         };
         let pipe = Pipe {
             commands: pipe::Sender::from_owned_fd(OwnedFd::from(commands_write))?,
@@ -165,7 +165,7 @@ impl Process {
         // The sender lives until then.
         let _ = ended.wait_for(|ended| *ended).await;
         let bytes = self
-            .last_words
+            .stderr_tail
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = bytes.iter().copied().collect();
@@ -209,12 +209,12 @@ async fn attend(mut child: Child, stopped: oneshot::Receiver<()>, profile: &Path
 }
 
 /// Keeps the last that a browser says, and goes on reading: one that writes to a full pipe would stop.
-async fn listen(mut stderr: ChildStderr, last_words: Arc<Mutex<VecDeque<u8>>>) {
+async fn listen(mut stderr: ChildStderr, stderr_tail: Arc<Mutex<VecDeque<u8>>>) {
     let mut buffer = [0; 1024];
     while let Ok(read @ 1..) = stderr.read(&mut buffer).await {
-        let mut words = last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut words = stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         words.extend(&buffer[..read]);
-        let surplus = words.len().saturating_sub(limits::LAST_WORDS);
+        let surplus = words.len().saturating_sub(limits::STDERR_BYTES);
         words.drain(..surplus);
     }
 }
