@@ -13,7 +13,7 @@ use hyper_util::{
 };
 use s3s::{auth::SimpleAuth, service::S3ServiceBuilder};
 use serde_json::json;
-use support::{files, post, program, shots};
+use support::{files, post, program, shots, take};
 use tokio::net::TcpListener;
 
 const SECRET: &str = "a secret that nobody can guess";
@@ -114,4 +114,44 @@ async fn a_bucket_that_refuses_is_reported_and_loses_nothing() {
             .iter()
             .any(|file| file.ends_with("screenshot_300x200.jpg"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_screenshot_is_removed_with_the_pictures_that_were_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let server = program(&data).start();
+    let client = server.client();
+    let body = json!({ "url": "https://example.com/", "sizes": ["300x200", "200x300"] });
+    // The clock may pass to the next five minutes, and so to another key, but not twice.
+    for session in ["one", "two"] {
+        let first = take(&client, session, "https://example.org/").await;
+        let key = format!("{}-2", first.body["key"].as_str().unwrap());
+        let directory = data.join("pictures").join(&key);
+        // A directory is where the second picture is to be.
+        let obstacle = directory.join("screenshot_200x300.jpg");
+        std::fs::create_dir_all(obstacle.join("in-the-way")).unwrap();
+        let failed = post(&client, session, &body).await;
+        if failed.status == 201 {
+            continue;
+        }
+        assert_eq!(
+            (failed.status.as_u16(), failed.code()),
+            (502, "store_failed")
+        );
+        let shot = &shots(&client, session).await[0];
+        assert_eq!(
+            (&shot["state"], &shot["key"]),
+            (&json!("failed"), &json!(key))
+        );
+        assert_eq!(shot["pictures"], json!([]));
+        let stored = directory.join("screenshot_300x200.jpg");
+        assert!(stored.exists());
+        std::fs::remove_dir_all(&obstacle).unwrap();
+        let path = format!("/sessions/{session}/screenshots/{}", shot["id"]);
+        assert_eq!(client.ask(Method::DELETE, &path, "").await.status, 204);
+        assert!(!stored.exists());
+        return;
+    }
+    panic!("ten minutes have passed");
 }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::devtools::CallError;
-use crate::request::Size;
 
 /// Bounds of a page.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +21,8 @@ pub struct PageLimits {
 pub struct Taken {
     /// What the page says of itself.
     pub about: About,
-    /// The pictures, in the order of the job's sizes.
-    pub pictures: Vec<(Size, Bytes)>,
+    /// The pictures, one for each of the job's sizes, in their order.
+    pub pictures: Vec<Bytes>,
 }
 
 /// What is known of a page that was loaded.

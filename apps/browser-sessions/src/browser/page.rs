@@ -123,7 +123,7 @@ async fn take(
                 bytes: limits::PICTURE_BYTES,
             });
         }
-        pictures.push((*size, picture));
+        pictures.push(picture);
     }
     let about = page.about().await?;
     Ok(Taken { about, pictures })

@@ -2,7 +2,7 @@
 //!
 //! Contract: a browser never outlives the program for long. Chromium ends by itself when its pipe breaks, which also happens
 //! when the program is killed; it is a process group of its own, which is killed as a whole; and [`sweep`] kills what an earlier run left
-//! behind and removes its files. The browser sees nothing of the program's environment.
+//! behind and removes its files. Of the program's environment it sees only where programs and fonts are, and the language.
 
 use std::{
     collections::VecDeque,

@@ -107,7 +107,9 @@ impl BrowserSession {
         self.used()?;
         // The key is ours on disk before anything is stored under it.
         self.state.storage().sync().await?;
-        let done = self.take_and_store(&session, &job, &reserved.key).await;
+        let done = self
+            .take_and_store(&session, &job, &reserved.pictures)
+            .await;
         self.used()?;
         match done {
             Ok((about, pictures)) => {
@@ -183,19 +185,14 @@ impl BrowserSession {
         &self,
         session: &str,
         job: &Job,
-        key: &str,
+        planned: &[Picture],
     ) -> Result<(About, Vec<Picture>), SessionError> {
         let taken = self.browsers.take(session, job.clone()).await?;
-        let mut stored = Vec::with_capacity(taken.pictures.len());
-        let mut files = Vec::with_capacity(taken.pictures.len());
-        for (size, bytes) in taken.pictures {
-            let key = format!("{key}/screenshot_{size}.{}", job.format.extension());
-            stored.push(Picture {
-                size,
-                key: key.clone(),
-                bytes: bytes.len(),
-            });
-            files.push((key, bytes));
+        let mut stored = planned.to_vec();
+        let mut files = Vec::with_capacity(stored.len());
+        for (picture, bytes) in stored.iter_mut().zip(taken.pictures) {
+            picture.bytes = bytes.len();
+            files.push((picture.key.clone(), bytes));
         }
         let put = self.pictures.put(files, job.format).await;
         put.map_err(SessionError::Store)?;

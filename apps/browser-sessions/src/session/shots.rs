@@ -48,6 +48,19 @@ pub struct Picture {
     pub bytes: usize,
 }
 
+impl Picture {
+    /// The pictures that a job stores, before they are taken.
+    fn planned(key: &str, job: &Job) -> Vec<Self> {
+        let extension = job.format.extension();
+        let picture = |size: &Size| Self {
+            size: *size,
+            key: format!("{key}/screenshot_{size}.{extension}"),
+            bytes: 0,
+        };
+        job.sizes.iter().map(picture).collect()
+    }
+}
+
 /// A screenshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shot {
@@ -88,7 +101,8 @@ pub struct Deleted {
 /// A row that is being worked on.
 pub(super) struct Reserved {
     id: i64,
-    pub(super) key: String,
+    /// What is to be stored.
+    pub(super) pictures: Vec<Picture>,
 }
 
 #[derive(Deserialize)]
@@ -105,7 +119,16 @@ struct Row {
 }
 
 impl Row {
+    /// The files that are stored, or may be.
+    fn files(&self) -> Result<Vec<Picture>> {
+        serde_json::from_str(&self.pictures).map_err(Error::from_std)
+    }
+
     fn shot(self) -> Result<Shot> {
+        let pictures = match self.state {
+            ShotState::Done => self.files()?,
+            ShotState::Taking | ShotState::Failed => Vec::new(),
+        };
         let about = self.about.map(|about| serde_json::from_str(&about));
         Ok(Shot {
             id: self.id,
@@ -115,7 +138,7 @@ impl Row {
             state: self.state,
             error: self.error,
             about: about.transpose().map_err(Error::from_std)?,
-            pictures: serde_json::from_str(&self.pictures).map_err(Error::from_std)?,
+            pictures,
         })
     }
 }
@@ -152,22 +175,28 @@ impl Shots {
             };
             let query = format!("SELECT {COLUMNS} FROM shots WHERE key = ?");
             let row: Option<Row> = self.0.exec(&query, params![key])?.optional()?;
+            let planned = Picture::planned(&key, job);
             let Some(row) = row else {
-                let insert = "INSERT INTO shots (key, url, taken_at, state, held) VALUES (?, ?, ?, 'taking', 1) RETURNING id";
-                let id = self.0.exec(insert, params![key, job.url, now])?.one()?;
-                return Ok(Reserved { id, key });
+                let insert = "INSERT INTO shots (key, url, taken_at, state, held, pictures) \
+                              VALUES (?, ?, ?, 'taking', 1, ?) RETURNING id";
+                let files = serde_json::to_string(&planned).map_err(Error::from_std)?;
+                let id = self
+                    .0
+                    .exec(insert, params![key, job.url, now, files])?
+                    .one()?;
+                return Ok(Reserved {
+                    id,
+                    pictures: planned,
+                });
             };
             // Other files than now would stay behind, so it is replaced by the same files only.
-            let has_same_files = row.state != ShotState::Done || same_files(&row, job);
-            if row.url == job.url && row.held == 0 && has_same_files {
-                let state = if row.state == ShotState::Done {
-                    "done"
-                } else {
-                    "taking"
-                };
-                let hold = "UPDATE shots SET held = 1, state = ?, error = NULL WHERE id = ?";
-                self.0.exec(hold, params![state, row.id])?;
-                return Ok(Reserved { id: row.id, key });
+            if row.url == job.url && row.held == 0 && same_files(&row.files()?, &planned) {
+                let hold = "UPDATE shots SET held = 1, error = NULL, state = iif(state = 'failed', 'taking', state) WHERE id = ?";
+                self.0.exec(hold, params![row.id])?;
+                return Ok(Reserved {
+                    id: row.id,
+                    pictures: planned,
+                });
             }
         }
         Err(SessionError::TooManyKeys)
@@ -230,7 +259,7 @@ impl Shots {
         })
     }
 
-    /// Holds a row that is to be removed; the keys of its pictures.
+    /// Holds a row that is to be removed; the keys of its files, of a failed one too: some may have been stored.
     pub(super) fn hold(&self, id: i64) -> Result<Vec<String>, SessionError> {
         let row = self.row(id)?.ok_or(SessionError::NotFound)?;
         if row.held == 1 {
@@ -238,8 +267,7 @@ impl Shots {
         }
         self.0
             .exec("UPDATE shots SET held = 1 WHERE id = ?", params![id])?;
-        let pictures = row.shot()?.pictures;
-        Ok(pictures.into_iter().map(|picture| picture.key).collect())
+        Ok(row.files()?.into_iter().map(|file| file.key).collect())
     }
 
     pub(super) fn release(&self, id: i64) -> Result<()> {
@@ -259,15 +287,10 @@ impl Shots {
     }
 }
 
-/// True if a job would write the files that a row has.
-fn same_files(row: &Row, job: &Job) -> bool {
-    let Ok(pictures) = serde_json::from_str::<Vec<Picture>>(&row.pictures) else {
-        return false;
-    };
-    let is_kept = |picture: &Picture| {
-        job.sizes.contains(&picture.size) && picture.key.ends_with(job.format.extension())
-    };
-    pictures.len() == job.sizes.len() && pictures.iter().all(is_kept)
+/// True if both are the same files, in any order.
+fn same_files(stored: &[Picture], planned: &[Picture]) -> bool {
+    let is_planned = |stored: &Picture| planned.iter().any(|picture| picture.key == stored.key);
+    stored.len() == planned.len() && stored.iter().all(is_planned)
 }
 
 /// A time rounded to five minutes, such as `2026-11-24T00:05Z`.
