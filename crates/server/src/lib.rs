@@ -63,7 +63,9 @@ pub use front::FrontPage;
 pub use host::{Host, HostBuilder};
 pub use idempotency_key::IdempotencyKey;
 pub use json_rpc::{AuditedCall, rpc_router};
-pub use outbound::policy::{AddressBlock, AllowPrivate};
+pub use outbound::policy::{
+    AddressBlock, AddressPolicy, AllowPrivate, ForbiddenAddress, Unresolved,
+};
 pub use request_log::RequestId;
 pub use running::{LocalHost, RunningHost};
 pub use site::{Hosts, Origins};

@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fmt::Write};
 
 use abide_runtime::{Error, ErrorKind};
 
-use super::policy::Forbidden;
+use super::policy::ForbiddenAddress;
 
 /// How a request ended, for the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Outcome {
 
 /// The error of a request that the client could not complete.
 pub(super) fn failed(error: &reqwest::Error) -> Error {
-    if let Some(forbidden) = find::<Forbidden>(error) {
+    if let Some(forbidden) = find::<ForbiddenAddress>(error) {
         return forbidden_address(forbidden);
     }
     if let Some(too_many) = find::<TooManyRedirects>(error) {
@@ -76,7 +76,7 @@ pub(super) fn failed(error: &reqwest::Error) -> Error {
     Error::with_kind(ErrorKind::Io, format!("the request failed: {causes}"))
 }
 
-pub(super) fn forbidden_address(forbidden: &Forbidden) -> Error {
+pub(super) fn forbidden_address(forbidden: &ForbiddenAddress) -> Error {
     Error::with_kind(ErrorKind::Forbidden, forbidden.to_string())
 }
 

@@ -95,9 +95,10 @@ impl AddressBlock {
     }
 }
 
-/// See the module's documentation.
+/// Decides which addresses may be reached. A program that connects to addresses which its clients choose, without the host's
+/// own clients, resolves and checks them here: [`AddressPolicy::new`] with `config.outbound.allow_private`.
 #[derive(Clone, Debug)]
-pub(crate) struct AddressPolicy {
+pub struct AddressPolicy {
     allow_private: AllowPrivate,
 }
 
@@ -107,27 +108,30 @@ pub(crate) struct AddressPolicy {
     "the address {address} is outside the public internet ({what}): to let objects reach it, use the setting \
      outbound.allow_private"
 )]
-pub(crate) struct Forbidden {
+pub struct ForbiddenAddress {
     address: IpAddr,
     what: &'static str,
 }
 
 /// Why a host cannot be connected to.
 #[derive(Debug, Error)]
-pub(crate) enum Unresolved {
+pub enum Unresolved {
+    /// It has no address.
     #[error("the name cannot be resolved: {0}")]
     Name(#[from] io::Error),
+    /// Its addresses may not be reached.
     #[error(transparent)]
-    Forbidden(#[from] Forbidden),
+    Forbidden(#[from] ForbiddenAddress),
 }
 
 impl AddressPolicy {
-    pub(crate) fn new(allow_private: AllowPrivate) -> Self {
+    /// The policy that a setting describes.
+    pub fn new(allow_private: AllowPrivate) -> Self {
         Self { allow_private }
     }
 
     /// Rejects an address that objects may not reach.
-    pub(crate) fn check(&self, address: IpAddr) -> Result<(), Forbidden> {
+    pub fn check(&self, address: IpAddr) -> Result<(), ForbiddenAddress> {
         let address = address.to_canonical();
         let Some(what) = special(address) else {
             return Ok(());
@@ -140,13 +144,13 @@ impl AddressPolicy {
         if allowed {
             Ok(())
         } else {
-            Err(Forbidden { address, what })
+            Err(ForbiddenAddress { address, what })
         }
     }
 
     /// Rejects a URL's host if it is an address that objects may not reach. A name passes: it is checked when it is
     /// resolved.
-    pub(crate) fn check_literal(&self, host: &str) -> Result<(), Forbidden> {
+    pub(crate) fn check_literal(&self, host: &str) -> Result<(), ForbiddenAddress> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         match bare.parse() {
             Ok(address) => self.check(address),
@@ -154,12 +158,9 @@ impl AddressPolicy {
         }
     }
 
-    /// The addresses of a host that objects may reach; an error if there is none.
-    pub(crate) async fn resolve(
-        &self,
-        host: &str,
-        port: u16,
-    ) -> Result<Vec<SocketAddr>, Unresolved> {
+    /// The addresses of a host that objects may reach; an error if there is none. Connect to one of these, not to the name: it
+    /// may resolve to another address the next time.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Unresolved> {
         let found = tokio::net::lookup_host((host, port)).await?;
         let mut forbidden = None;
         let mut allowed = Vec::new();

@@ -1,0 +1,15 @@
+//! Browsers: a pool of Chromium processes, driven through the Chrome `DevTools` Protocol.
+//!
+//! | module | noun |
+//! |---|---|
+//! | [`process`] | a Chromium process: its start, its end, and what an earlier run of the program left behind |
+//! | [`devtools`] | commands and events over a pipe |
+//! | [`page`] | one page: loading it and taking its pictures |
+//! | [`outcome`] | what comes of a page: pictures, or why there are none |
+//! | [`pool`] | which session has which browser; waiting, replacing, closing |
+
+pub mod devtools;
+pub mod outcome;
+pub mod page;
+pub mod pool;
+pub mod process;

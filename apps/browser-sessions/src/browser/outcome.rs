@@ -1,0 +1,105 @@
+//! What comes of a page: its pictures, or why there are none.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::devtools::CallError;
+
+/// Bounds of a page.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimits {
+    /// From opening it to its last picture.
+    pub time: Duration,
+    /// Bytes that it may load.
+    pub bytes: u64,
+}
+
+/// What came of a page.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// What the page says of itself.
+    pub about: About,
+    /// The pictures, one for each of the job's sizes, in their order.
+    pub pictures: Vec<Bytes>,
+}
+
+/// What is known of a page that was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Its title.
+    pub title: String,
+    /// Its address, after redirects.
+    pub final_url: String,
+    /// The status of the document's response, if the page tells.
+    pub status: Option<u16>,
+    /// Bytes that it has loaded.
+    pub loaded_bytes: u64,
+    /// Connections that the guard refused, such as `10.0.0.1:80`.
+    pub blocked: Vec<String>,
+    /// Milliseconds from opening the page to its last picture.
+    pub took_millis: u64,
+    /// True if a browser had to be started for it.
+    pub cold_browser: bool,
+}
+
+/// Why there are no pictures.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum PageError {
+    /// The address may not be reached.
+    #[error("The page cannot be opened: {0}.")]
+    Forbidden(String),
+    /// The address cannot be reached.
+    #[error("The page cannot be opened: {0}.")]
+    Unreachable(String),
+    /// The page took too long.
+    #[error(
+        "The page was not done within {seconds} s. Try again, or start the server with a higher --page-time."
+    )]
+    TooSlow {
+        /// The bound.
+        seconds: u64,
+    },
+    /// The page loaded too much.
+    #[error("The page loads more than {bytes} bytes. Start the server with a higher --page-bytes.")]
+    TooLarge {
+        /// The bound.
+        bytes: u64,
+    },
+    /// The pictures are too large.
+    #[error(
+        "The pictures have more than {bytes} bytes in all. Ask for fewer or smaller sizes, or for JPEG of a lower quality."
+    )]
+    PicturesTooLarge {
+        /// The bound.
+        bytes: usize,
+    },
+    /// The page's process ended.
+    #[error("The page crashed.")]
+    Crashed,
+    /// The browser refused something.
+    #[error("The browser cannot take the pictures: {0}.")]
+    Refused(String),
+    /// The browser has ended.
+    #[error("The browser ended, and so did the one that replaced it.")]
+    Gone,
+}
+
+impl From<CallError> for PageError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Gone => Self::Gone,
+            CallError::Refused { .. } => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+/// What became of the browser itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrowserHealth {
+    /// The page is closed.
+    Good,
+    /// The browser did not close the page.
+    Hung,
+}
