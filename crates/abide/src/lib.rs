@@ -104,6 +104,8 @@
 //! | `projection`, `postgres` | [`projection`]: rows of many objects in one read model, in SQLite or `PostgreSQL` |
 //! | `workflow` | [`workflow`]: functions that are run to their end, whatever happens to the process meanwhile |
 //! | `outcomes` | [`outcomes`]: event sourcing, an object whose only table of truth is its chain of outcomes |
+//! | `party` | [`party`]: rooms for the clients of `PartyKit`, such as `partysocket` |
+//! | `yjs` | [`yjs`]: documents that several people edit at once, by the protocols of Yjs |
 //! | `component` | [`component`]: what a component of one's own needs |
 //! | `full` | all of these |
 
@@ -121,6 +123,9 @@ pub use abide_component as component;
 #[cfg(feature = "outcomes")]
 #[doc(inline)]
 pub use abide_components::outcomes;
+#[cfg(feature = "party")]
+#[doc(inline)]
+pub use abide_components::party;
 #[cfg(feature = "projection")]
 #[doc(inline)]
 pub use abide_components::projection;
@@ -133,6 +138,9 @@ pub use abide_components::schedule;
 #[cfg(feature = "workflow")]
 #[doc(inline)]
 pub use abide_components::workflow;
+#[cfg(feature = "yjs")]
+#[doc(inline)]
+pub use abide_components::yjs;
 #[cfg(feature = "outbox")]
 #[doc(inline)]
 pub use abide_outbox as outbox;
