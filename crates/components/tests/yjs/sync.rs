@@ -35,7 +35,7 @@ fn what_was_heard_survives_a_kill_and_what_was_done_offline_is_merged() {
         grace.break_off();
         grace.client.insert(6, " by grace");
         ada.insert(0, "ours: ").await;
-        ada.until_text("ours: shared").await;
+        ada.until_heard(2).await;
         let world = world.killed();
         assert_eq!(world.text().await, "ours: shared");
 
@@ -73,7 +73,7 @@ fn an_update_that_is_too_early_is_asked_for_again_with_what_it_depends_on() {
         ada.insert(15, ", and online").await;
         let mut grace = Peer::connect(&world, 2).await;
         // Asked for what it has, it sends everything.
-        ada.until_heard(2).await;
+        ada.until_heard(1).await;
         grace.until_text("written offline, and online").await;
         let world = world.killed();
         assert_eq!(world.text().await, "written offline, and online");
