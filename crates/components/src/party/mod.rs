@@ -116,6 +116,11 @@ impl Room {
         })))
     }
 
+    /// How it is kept.
+    pub fn options(&self) -> Options {
+        self.0.options
+    }
+
     /// True if the request asks for a WebSocket; any other is the room's to answer.
     pub fn wants_connection(request: &Request) -> bool {
         let upgrade = request.headers().get(header::UPGRADE);
