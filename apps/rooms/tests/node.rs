@@ -10,7 +10,7 @@ use std::{
     process::Stdio,
 };
 
-use abide_harness::in_time;
+use abide_harness::{in_time, until};
 use futures_util::SinkExt;
 use serde_json::json;
 use support::{connect, program, text};
@@ -103,8 +103,12 @@ async fn the_public_clients_connect_buffer_and_reconnect_unmodified() {
     node.tell("websocket", "two ").await;
     node.until(&[("websocket text", "two one ")]).await;
     let server = program(&data).listen(&address).start();
-    let mut rust = connect(&address, "channel", "node", "_pk=rust").await.unwrap();
-    assert_eq!(text(&mut rust).await, "meanwhile");
+    let client = server.client();
+    until("what was sent meanwhile", async || {
+        let there = client.get("/parties/channel/node").await.body;
+        (there["connections"][0] == json!({ "id": "from-node", "tags": ["blue"], "messages": 1 })).then_some(())
+    })
+    .await;
     node.until(&[("partyserver text", "two one ")]).await;
     let stored = server.client().get("/parties/main/node/text").await;
     assert_eq!(stored.body, "two one ");
